@@ -37,6 +37,7 @@ class ProgressBar:
     def __init__(self, epochs: int) -> None:
         self._epochs = epochs
         self._steps = 1
+        self._begun = 0  # the step before this epoch
         self._terminal = sys.stderr.isatty()
         self._full, self._empty = "━─" if _takes("━─") else "#-"
 
@@ -48,6 +49,7 @@ class ProgressBar:
         match event:
             case events.Started():
                 self._steps = event.steps_per_epoch
+                self._begun = event.resumed_at - event.resumed_at % max(event.steps_per_epoch, 1)
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
                 print(f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}")
                 if event.loss:
@@ -57,6 +59,7 @@ class ProgressBar:
             case events.StepDone() if self._terminal:
                 self._bar(event)
             case events.EpochDone():
+                self._begun = event.step
                 self._epoch(event)
             case events.Cut():
                 self._cut(event)
@@ -86,7 +89,7 @@ class ProgressBar:
         sys.stdout.flush()
 
     def _bar(self, event: StepDone) -> None:
-        done = (event.step - 1) % self._steps + 1
+        done = min(event.step - self._begun, self._steps)
         filled = self.WIDTH * done // self._steps
         bar = self._full * filled + self._empty * (self.WIDTH - filled)
         line = f"\repoch {event.epoch}/{self._epochs} {bar} {done}/{self._steps}  loss {event.loss:.4f} "

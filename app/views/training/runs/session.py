@@ -382,10 +382,12 @@ def measure_progress(history: History) -> RunProgress:
         return RunProgress(1, started.epochs, 0, batches, 0)
     step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
     loss = float(history.steps["loss"][-1])
-    left = started.epochs * batches - step
+    ended = history.epochs["step"][history.epochs["epoch"] < epoch]
+    batch = step - (int(ended[-1]) if len(ended) else (epoch - 1) * batches)  # epochs may have other batches before
+    left = (started.epochs - epoch) * batches + max(batches - batch, 0)
     eta = _seconds_a_step(history) if batches and started.timed else None
     return RunProgress(
-        epoch, started.epochs, step - (epoch - 1) * batches, batches, step, loss,
+        epoch, started.epochs, batch, batches, step, loss,
         history.samples_per_second(), None if eta is None else eta * left,
     )  # fmt: skip
 
