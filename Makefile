@@ -1,4 +1,4 @@
-# Every target makes the environment first, once; it is made again when pyproject.toml or constraints.txt change.
+# Every target makes the environment first, once; it is made again when pyproject.toml or the constraints change.
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
 #   make TORCH_INDEX=URL ...                take torch from that index (see the README)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-$(READY): pyproject.toml constraints.txt scripts/environment.sh
+$(READY): pyproject.toml constraints.txt constraints-torch.txt scripts/environment.sh
 	scripts/environment.sh $(VENV)
 
 run: $(READY) ## open the window with the bundled example; without a display, do the same job headless

@@ -2,7 +2,8 @@
 # Make or refresh the virtual environment that every make target runs in.
 #   scripts/environment.sh [FOLDER]      FOLDER is .venv if not given
 #   PYTHON=...                           the interpreter to build it on, else the first fitting one is taken
-#   TORCH_INDEX=URL                      a further package index, for builds of torch that the usual one does not have
+#   TORCH_INDEX=URL                      the package index that torch and torchvision come from, and what they need beyond
+#                                        constraints.txt; all else comes from the usual one, by its hash
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
@@ -39,11 +40,12 @@ if ! fits "$venv/bin/python"; then
     "$python" -m venv --clear "$venv"
 fi
 
-install() { "$venv/bin/python" -m pip install --disable-pip-version-check --constraint constraints.txt "$@"; }
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
-# torch first and by itself: it is the big one, and the only one that may come from an index of its own.
-install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} torch torchvision
+# First all that has a hash, so that nothing of it is taken from the index of torch.
+pip install --require-hashes --no-deps --requirement constraints.txt
+pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} --requirement constraints-torch.txt
 # The build tools are pinned as everything else is, hence no isolated build.
-install hatchling
-install --no-build-isolation --editable '.[test,dev]'
+pip install --no-deps --no-build-isolation --editable .
+pip check
 touch "$venv/.installed"

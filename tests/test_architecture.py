@@ -684,14 +684,26 @@ def test_names_that_are_imported_by_name_are_read() -> None:
 
 
 def test_the_packages_of_pyproject_are_pinned() -> None:
-    """Every package that pyproject names has one exact version in constraints.txt."""
-
+    """Each has one exact version, and each but torch, whose builds differ by index, the hashes of its files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     wanted = {_plain(re.split(r"[^\w.-]", need)[0]) for group in groups for need in group}
-    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    pins = {_plain(line.split("==")[0]) for line in lines if "==" in line and not line.startswith("#")}
-    assert not wanted - pins
+    builds = _pins("constraints-torch.txt")
+    hashed = _pins("constraints.txt")
+    assert builds.keys() == {"torch", "torchvision"} and len(wanted) > 10
+    assert not wanted - builds.keys() - hashed.keys()
+    assert [name for name, hashes in hashed.items() if not hashes] == []
+
+
+def _pins(name: str) -> dict[str, list[str]]:
+    """Return the hashes of each package that a file pins."""
+    pins: dict[str, list[str]] = {}
+    for line in (ROOT / name).read_text("utf-8").splitlines():
+        if "==" in line and not line.startswith("#"):
+            hashes = pins.setdefault(_plain(line.split("==")[0]), [])
+        elif match := re.fullmatch(r"    --hash=(sha256:[0-9a-f]{64})(?: \\)?", line):
+            hashes.append(match[1])
+    return pins
 
 
 def _plain(package: str) -> str:
