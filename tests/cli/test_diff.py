@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -192,7 +193,7 @@ def test_a_model_is_compared_with_itself_in_another_interpreter(
     (versions / "there.py").write_text(THERE)
     options = ("--trust", "--input", "3x4", "--python")
     other = versions / "other"  # the same interpreter, in another environment
-    other.write_text(f'#!/bin/sh\nexport NEW_TORCH=1 OMP_NUM_THREADS=1\nexec {sys.executable} "$@"\n')
+    other.write_text(f'#!/bin/sh\nexport NEW_TORCH=1 OMP_NUM_THREADS=1\nexec {shlex.quote(sys.executable)} "$@"\n')
     other.chmod(0o755)
     assert found(capsys, "there.py:Net", "--train", *options, sys.executable)[0] == 0
     code, plain = found(capsys, "there.py:Net", *options, str(other))
