@@ -12,7 +12,8 @@ SECONDS = 120.0  # for code of the user's own
 # How a model is made and called.
 MODEL = ("--args", "--input", "--example")
 # What is trained on, and how.
-SETTINGS = ("--on", "--loss", "--against", "--set")
+DATA = ("--on", "--loss", "--against")
+SETTINGS = (*DATA, "--set")
 
 
 def positive(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from app.cli import arguments, models
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
+    from app.observe.folding import Tree
     from app.observe.observation import Observation
 
 WORDS = """
@@ -31,6 +33,16 @@ def add(commands: Any) -> argparse.ArgumentParser:
     add_source(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
     cli.add_paper(parser)
+    parser.add_argument(
+        "--depth", type=arguments.seed, metavar="N", help="open N levels of modules, 0 for the model as one box"
+    )
+    parser.add_argument(
+        "--unfold",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="open this module and what is around it, beside --depth (1); * matches any: 'blocks.*.attention'",
+    )
     parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation; "
                         "otherwise as many levels are open as fit the size")  # fmt: skip
     parser.add_argument(
@@ -106,6 +118,8 @@ def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
     from app.observe.picture import to_drawing
 
     tree = Tree(found)
+    if options.unfold or options.depth is not None:
+        return to_drawing(found, _opened(tree, options), tree)
     if options.unfolded:
         return to_drawing(found, frozenset(tree.by_key), tree)
     first = tree.opened()
@@ -115,6 +129,23 @@ def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
 
     levels = [first, *reversed([opened for opened, _ in tree.levels() if opened < first])]
     return first_that_fits((to_drawing(found, opened, tree) for opened in levels), options.purpose, options.arranged)
+
+
+def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
+    """Return what --depth and --unfold open. Raises CommandError for a module that was not called."""
+    from app import cli
+
+    opened = tree.depth(1 if options.depth is None else options.depth)
+    for path in options.unfold:
+        more = tree.around(path)
+        if not more:
+            paths = {call.path for call in tree.observation.calls if call.kind == "module" and call.path}
+            near = get_close_matches(path, paths, 4, 0.3) or sorted(paths)[:4]
+            raise cli.CommandError(
+                f"--unfold {path}: no module with parts was called so; near it are {', '.join(near)}"
+            )
+        opened |= more
+    return opened
 
 
 def _report(found: Observation) -> int:

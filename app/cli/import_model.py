@@ -11,7 +11,7 @@ from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.engine.requests.import_model import ModelInput, ModelSource
+    from app.engine.requests.import_model import ModelSource
     from app.project.project import Project
 
 WORDS = """
@@ -129,8 +129,9 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     try:
         source = _source(options)
         arguments = import_model.parse_arguments(options.args)
-        inputs = _inputs(source, options.input)
-        own = source.spec is not None and source.spec.as_run.own_code
+        plain = source.spec is None
+        inputs = tuple(map(import_model.parse_input, options.input)) if plain else import_model.described(options.input)
+        own = source.spec is not None and source.spec.as_run.own_code or ".py:" in (options.example or "")
         if (source.file or own) and not options.trust:
             raise cli.CommandError(f"{source.file or source} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
@@ -181,7 +182,13 @@ def _source(options: argparse.Namespace) -> ModelSource:
 
     Raises ImportRequestError.
     """
-    from app.engine.requests.import_model import ImportRequestError, ModelSource, parse_input, parse_source
+    from app.engine.requests.import_model import (
+        ImportRequestError,
+        ModelSource,
+        is_plain,
+        parse_input,
+        parse_source,
+    )
     from app.sources.finding import file_of
     from app.sources.spec import SourceError
     from app.sources.spec import parse_source as parse_any
@@ -202,25 +209,10 @@ def _source(options: argparse.Namespace) -> ModelSource:
     if spec.kind == "torchvision":
         raise refusal
     here = str(Path.cwd())
-    plain = options.input and not any("=" in one or one.count(":") > 1 for one in options.input)
+    plain = options.input and is_plain(options.input)
     if plain and spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
         return ModelSource(file.name, spec.name, spec.call)
     return ModelSource("", spec.name or spec.where, spec.call, spec, here if spec.as_run.own_code else "")
-
-
-def _inputs(source: ModelSource, given: list[str]) -> tuple[ModelInput, ...]:
-    """Raises ImportRequestError."""
-    from app.engine.requests.import_model import ImportRequestError, ModelInput, parse_input
-    from app.sources.spec import SourceError
-    from app.sources.spec import parse_input as parse_named
-
-    if source.spec is None:
-        return tuple(map(parse_input, given))
-    try:
-        described = tuple(map(parse_named, given))
-    except SourceError as error:
-        raise ImportRequestError(str(error), "input") from error
-    return tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in described)
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:

@@ -60,15 +60,18 @@ def admit(request: Observe, trust: bool) -> str:
     from app.sources import finding
 
     source = request.source
-    if not source.own_code:
-        return ""
-    sha256 = finding.digest_of(source, request.folder)
     TrustStore(default_file()).admit()
-    if not (trust or (sha256 and layer_files.allowed(sha256))):
+    files = finding.code_of(source, request.folder, request.example)
+    if source.own_code and not files and not trust:
         raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    if sha256:
-        layer_files.allow(sha256)
-    return sha256
+    for path in files:
+        sha256 = layer_files.digest_of(path)
+        if not (trust or (sha256 and layer_files.allowed(sha256))):
+            name = source.where or source if path == files[0] and source.own_code else path.name
+            raise cli.CommandError(f"{name} was not run; review it, then pass --trust", 1)
+        if sha256:
+            layer_files.allow(sha256)
+    return finding.digest_of(source, request.folder)
 
 
 def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A]) -> A:
@@ -76,7 +79,7 @@ def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A
     `task`. Raises what the handler raises."""
     from app.engine import observe_process
 
-    if not model.source.own_code:
+    if not model.runs_own_code:
         return task(request)
     found: A = observe_process.answer(request, model, seconds)
     return found

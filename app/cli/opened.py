@@ -71,7 +71,8 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
 
 def _sets_loss(options: argparse.Namespace) -> bool:
     """Return whether the command names a loss or a target."""
-    named = any(not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2]) for text in options.set)
+    settings = arguments.value_of(options, "--set")
+    named = any(not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2]) for text in settings)
     return named or options.loss is not None or options.against is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 from app.observe.observation import Call, Observation
@@ -110,6 +111,28 @@ class Tree:
                 break
             found = opened
         return found
+
+    def around(self, pattern: str) -> frozenset[str]:
+        """Return the keys of the parts to open so that what is in a module is shown: those of the modules whose paths
+        match `pattern`, such as `blocks.*`, and of what is around them; none where no module was called so."""
+        calls = self.observation.calls
+        named = [
+            part.key
+            for part in self.by_key.values()
+            if part.parts
+            and any(calls[one].kind == "module" and fnmatchcase(calls[one].path, pattern) for one in part.calls)
+        ]
+        found = set(named)
+        for key in named:
+            while (above := self.parents.get(key)) is not None:
+                key = above
+                found.add(key)
+        return frozenset(found)
+
+    def depth(self, levels: int) -> frozenset[str]:
+        """Return what is open where so many levels below the model are shown, 0 for the model as one box."""
+        opened = [keys for keys, _ in self.levels()]
+        return opened[min(levels, len(opened)) - 1] if levels and opened else frozenset(self._above_failed())
 
     def levels(self) -> Iterator[tuple[frozenset[str], int]]:
         """Yield what is open with one level, two and so on, and how many boxes are shown then; equal layers stay one,

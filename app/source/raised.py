@@ -45,6 +45,11 @@ def is_ours(error: BaseException) -> bool:
     return isinstance(error, CodedError) and not getattr(error, "kind", "")
 
 
+def words(error: BaseException) -> str:
+    """Return the text of an error of this program as it is, and the sentence of any other."""
+    return str(error).strip() or type(error).__name__ if is_ours(error) else sentence(error)
+
+
 def sentence(error: BaseException) -> str:
     """Return what happened in one sentence, without a full stop: of an error of this program its own text, of any other
     its class, text and the line of the user's own file.

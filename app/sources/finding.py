@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from app.source import layer_files
-from app.sources.spec import SourceSpec
+from app.sources.spec import SourceSpec, parse_example
 
 
 def file_of(source: SourceSpec, folder: str = "") -> Path | None:
@@ -28,6 +28,15 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
             return None
         where = [*spec.submodule_search_locations] if spec.submodule_search_locations is not None else []
     return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def code_of(source: SourceSpec, folder: str = "", example: str = "") -> tuple[Path, ...]:
+    """Return the files of the user's own that run first for a model and for a function that gives its inputs."""
+    files = [file_of(source, folder)] if source.own_code else []
+    spec = parse_example(example) if example else None
+    if spec is not None and spec.function:
+        files.append(Path(folder, spec.file).resolve())
+    return tuple(dict.fromkeys(one for one in files if one is not None))
 
 
 def package_of(path: Path) -> tuple[Path, str]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from app.source import raised
 from app.sources.examples import by_position, called_with, dtype_of, example, from_file, needed_arguments, proposals
-from app.sources.finding import package_of
+from app.sources.finding import file_of, package_of
 from app.sources.index_ranges import INTEGERS, attempt, ranges_of
 from app.sources.spec import (
     COLLECTIONS,
@@ -43,7 +43,8 @@ LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more 
 class Loaded:
     """A model and its example inputs; `targets` are inputs by name that it takes in train mode only. `lazy` says that
     its first call gave layers their sizes. `guessed` describes the inputs whose sizes or values nobody has given, and
-    `refusal` says what the model raised with inputs that are all guessed."""
+    `refusal` says what the model raised with inputs that are all guessed. `switched` says which of torch's switches its
+    file has turned."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
@@ -52,6 +53,7 @@ class Loaded:
     lazy: bool = False
     guessed: tuple[InputSpec, ...] = ()
     refusal: str = ""
+    switched: tuple[str, ...] = ()
 
     def named(self, train: bool) -> dict[str, Any]:
         """Return the inputs by name for one of its modes."""
@@ -59,7 +61,11 @@ class Loaded:
 
     @property
     def remark(self) -> str:
-        """What was guessed, and the option that gives it; "" for nothing."""
+        """What was guessed, and the option that gives it, and what its file has switched; "" for nothing."""
+        return " ".join(filter(None, (self._guess, *self.switched)))
+
+    @property
+    def _guess(self) -> str:
         if not self.guessed:
             return ""
         options = " ".join(f"--input {one}" for one in self.guessed)
@@ -77,6 +83,7 @@ def load(
     They are those of `example_file`, of `inputs`, or proposed. `folder` comes first on Python's path.
     Raises SourceError.
     """
+    gradients, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     with _on(meta):
         try:
             _prepend_to_path(folder)
@@ -89,6 +96,8 @@ def load(
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a constructor raises
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
+        loaded.switched = tuple(_switched(source, folder, gradients, dtype))
+        torch.set_grad_enabled(gradients)
         if example_file:
             loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_file)
         elif inputs:
@@ -101,6 +110,26 @@ def load(
             loaded.lazy = True
             _initialize(loaded)
     return loaded
+
+
+def _switched(source: SourceSpec, folder: str, gradients: bool, dtype: torch.dtype) -> Iterator[str]:
+    """Say which switches of torch a model's file has turned, for the whole process, and what became of them."""
+    if torch.is_grad_enabled() != gradients:
+        place = _line_of(source, folder, "grad_enabled")
+        yield f"Its file turns gradients off for all of torch{place}; they are on here."
+    if torch.get_default_dtype() != dtype:
+        name = str(torch.get_default_dtype()).removeprefix("torch.")
+        yield f"Its file makes {name} the default of all of torch{_line_of(source, folder, 'default_dtype')}."
+
+
+def _line_of(source: SourceSpec, folder: str, word: str) -> str:
+    """Return the line of a source's file that contains a word, as " (line 5 of net.py)"; "" if there is none."""
+    path = file_of(source, folder) if source.own_code else None
+    if path is None:
+        return ""
+    lines = path.read_text("utf-8", "replace").splitlines()
+    number = next((number for number, line in enumerate(lines, 1) if f"{word}(" in line), 0)
+    return f" (line {number} of {path.name})" if number else ""
 
 
 def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:

@@ -155,3 +155,17 @@ def test_a_window_opens_on_nothing_that_names_no_model(
     capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     assert run(["open", *arguments]) == 2 and words in capsys.readouterr().err
+
+
+def test_a_picture_has_as_many_levels_and_the_modules_that_are_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def boxes(*options: str) -> str:
+        assert run(["draw", "mine.net:Net", "--trust", "--out", "net.dot", *options]) == 0
+        return (folder / "net.dot").read_text()
+
+    assert "head" not in boxes("--depth", "0")
+    assert "head" in boxes("--depth", "1") and "ReLU" not in boxes("--depth", "1")
+    assert "ReLU" in boxes("--unfold", "parts.1") and "ReLU" in boxes("--unfold", "parts.*")
+    assert run(["draw", "mine.net:Net", "--trust", "--out", "net.dot", "--unfold", "part.1"]) == 2
+    assert "--unfold part.1: no module with parts was called so; near it are parts.1" in capsys.readouterr().err

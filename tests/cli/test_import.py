@@ -20,6 +20,7 @@ from app.export.errors import WeightsError
 from app.project.file import read
 from app.project.project import Project
 from app.project.weights import state_dicts
+from app.source import layer_files
 from app.source.compiled import make_module
 from app.util import tensor_files
 from app.util.resources import path as resource_path
@@ -72,7 +73,8 @@ def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
     before = set(tmp_path.iterdir())
     assert run(["import", *arguments]) == 2
     told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1 and set(tmp_path.iterdir()) == before
+    left = {*tmp_path.iterdir()} - {tmp_path / "__pycache__"}
+    assert words in told and told.count("\n") == 1 and left == before
 
 
 @pytest.mark.parametrize(
@@ -231,3 +233,37 @@ def test_empty_tensors_are_as_torch_has_them_or_said_in_a_sentence(
     told = capsys.readouterr().err
     assert "input of Linear is an empty tensor of N×0" in told and "ProjectFileError" not in told
     assert not (tmp_path / "q.tape").exists()
+
+
+def test_inputs_have_names_and_values_or_come_from_an_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Words(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.e, self.l = nn.Embedding(9, 4), nn.Linear(4, 2)\n\n"
+        "    def forward(self, ids):\n        return self.l(self.e(ids))\n\n\n"
+        "def example():\n    return {'ids': torch.tensor([[1, 2, 3]])}\n"
+    )
+    for number, more in enumerate((["--input", "ids=2x3:int64:0..8"], ["--example", "words.py:example"], [])):
+        out = tmp_path / f"{number}.tape"
+        assert run(["import", "words.py:Words", "--trust", "-o", str(out), *more]) == 0, capsys.readouterr().err
+        (given,) = (one for one in read(out).graph.nodes.values() if one.op == "input")
+        assert given.name == "ids" and given.params["dtype"].name == "int64"
+
+
+def test_a_model_that_is_observed_takes_synthetic_data_and_stays_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        "from torch import nn",
+        "class Line(nn.Linear):",
+        "    def __init__(self):",
+        "        super().__init__(5, 3)",
+    ]
+    (tmp_path / "line.py").write_text("\n".join(lines))
+    options = ["--observe", "--synthetic-data", "--trust", "--input", "2x5", "-o", "line.tape"]
+    assert run(["import", "line.py:Line", *options]) == 0
+    layer_files.trust_only((), ())
+    assert run(["check", "line.tape"]) == 0 and "0 errors" in capsys.readouterr().out

@@ -294,3 +294,20 @@ def test_an_example_that_cannot_be_read_is_named(own: str, text: str, words: str
     torch.save({"a": Path("a")}, "pickled.pt")
     with pytest.raises(SourceError, match=words):
         load(parse_source(f"{own}:Table"), {}, example_file=text.format(own=own))
+
+
+def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(own: str, tmp_path: Path) -> None:
+    (tmp_path / f"off_{own}.py").write_text(f"import torch\ntorch.set_grad_enabled(False)\nfrom {own} import Wide\n")
+    (tmp_path / f"wide_{own}.py").write_text(
+        f"import torch\n\ntorch.set_default_dtype(torch.float64)\nfrom {own} import Labels as Net\n"
+    )
+    try:
+        found = load(parse_source(f"off_{own}.py:Wide"), {}, (InputSpec((4, 5)),))
+        said = f"Its file turns gradients off for all of torch (line 2 of off_{own}.py); they are on here."
+        assert found.remark == said and found.model(*found.args).requires_grad
+        found = load(parse_source(f"wide_{own}.py:Net"), {}, (InputSpec((4, 6)), InputSpec((4,), "int64", "", "0")))
+        assert found.remark == f"Its file makes float64 the default of all of torch (line 3 of wide_{own}.py)."
+        assert found.args[0].dtype == torch.float64
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)

@@ -109,7 +109,6 @@ def _target(key: str) -> str:
 
 
 def _input_spec() -> OpSpec:
-    dtypes = tuple(name for name in DTYPES if not name.startswith("bfloat"))
     return OpSpec(
         key="input",
         kind="input",
@@ -119,7 +118,7 @@ def _input_spec() -> OpSpec:
         stem="input",
         params=(
             Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28)),
-            Param("dtype", "dtype", default=DType("float32"), choices=dtypes),
+            Param("dtype", "dtype", default=DType("float32"), choices=DTYPES),
             Param("low", "number", optional=True),
             Param("high", "number", optional=True),
             Param("batch", "int", default=0, optional=True, minimum=0),

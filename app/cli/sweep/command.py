@@ -40,7 +40,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add(sweep, "--seed", help="seed of the draws of --random (0)")
     arguments.add(sweep, "--device", "--data")
     sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
-    arguments.add(sweep, "--json", "--trust", "--on", *arguments.MODEL)
+    arguments.add(sweep, "--json", "--trust", *arguments.DATA, *arguments.MODEL)
     sweep.set_defaults(command=run)
     return sweep
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from app.builder.literals import DTYPES
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
-from app.sources.spec import SourceSpec
+from app.sources.spec import SourceError, SourceSpec
+from app.sources.spec import parse_input as parse_named
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -152,20 +153,38 @@ def parse_input(text: str) -> ModelInput:
     """`1x3x32x32`, or `1x16:int64`. Raises ModelImportError.
 
     >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
-    (ModelInput(shape=(1, 3, 32, 32), dtype='float32', name=''), 'int64')
+    (ModelInput(shape=(1, 3, 32, 32), dtype='', name='', values=''), 'int64')
     """
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:
         raise ImportRequestError(
             f"{text!r} is not an input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64", "input"
         )
-    dtype = found["dtype"] or "float32"
+    dtype = found["dtype"] or ""
     sizes = tuple(map(int, found["sizes"].split("x")))
     if 0 in sizes:
         raise ImportRequestError(f"{text!r} has a size of 0; sizes must be at least 1", "input")
-    if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
+    if (dtype and dtype not in DTYPES) or not all(0 < size <= 2**31 for size in sizes):
         raise ImportRequestError(f"{text!r} has an invalid size or dtype", "input")
     return ModelInput(sizes, dtype)
+
+
+def described(texts: Iterable[str]) -> tuple[ModelInput, ...]:
+    """Parse inputs that may have names and values, as for `tapedeck draw`. Raises ImportRequestError."""
+    try:
+        inputs = tuple(map(parse_named, texts))
+    except SourceError as error:
+        raise ImportRequestError(str(error), "input") from error
+    return tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in inputs)
+
+
+def is_plain(texts: Iterable[str]) -> bool:
+    """Return whether inputs are sizes and dtypes alone, in the order of forward's arguments.
+
+    >>> is_plain(["1x16:int64"]), is_plain(["ids=1x16"]), is_plain(["1x16:int64:0..9"])
+    (True, False, False)
+    """
+    return not any("=" in one or one.count(":") > 1 for one in texts)
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

@@ -47,6 +47,11 @@ class Observe(Request[Observation]):
     meta: bool = False
     example: str = ""
 
+    @property
+    def runs_own_code(self) -> bool:
+        """Return whether making it, or its inputs, runs code of the user's own."""
+        return self.source.own_code or ".py:" in self.example
+
 
 def request_of(asked: AskedModel) -> Observe:
     """Return the request for a model as it was written; collections are made without weights, and a .pt2 is run if it

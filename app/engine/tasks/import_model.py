@@ -105,6 +105,7 @@ def answer(
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
     from app.engine.tasks.import_pipeline import Wish, imported
     from app.engine.tasks.parity.initial import recording_inits
+    from app.sources.examples import dtype_of
 
     source, inputs, own = request.source, request.inputs, None
     tell(f"Making {source.name}")
@@ -120,6 +121,8 @@ def answer(
             model = make_torchvision(source.name, request.arguments, request.pretrained)
             inputs = inputs or (usual_input(source.name),)
             words = str(source)
+        floats = dtype_of(model)
+        inputs = tuple(replace(one, dtype=one.dtype or floats) for one in inputs)
         complete(model, inputs)
     wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)

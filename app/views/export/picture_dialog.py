@@ -124,4 +124,4 @@ class PictureDialog(Dialog):
 
     def _failed(self, failure: WorkerFailure) -> None:
         if not self._over:
-            self.note.setText(str(failure.error))
+            self.note.setText(failure.words)

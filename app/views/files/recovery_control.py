@@ -69,7 +69,7 @@ class RecoveryControl(QObject):
         if not isinstance(answer, WorkerFailure):
             self.restore(answer)
         elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.FileLockError)):
-            self._workspace.notifier.refuse("The unsaved work cannot be restored", str(answer.error))
+            self._workspace.notifier.refuse("The unsaved work cannot be restored", answer.words)
         else:
             raise answer.error
 
@@ -112,7 +112,7 @@ class RecoveryControl(QObject):
         self._looking = None
         if isinstance(answer, WorkerFailure):
             folder = self._workspace.settings.journal_folder
-            self._workspace.notifier.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.error}")
+            self._workspace.notifier.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.words}")
             return
         findings, offers = answer
         self._found = list(findings.found)

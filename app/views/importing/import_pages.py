@@ -24,12 +24,14 @@ from app.engine.requests.import_model import (
     KnownModel,
     ModelImportError,
     ModelSource,
+    described,
+    is_plain,
     names_in,
     parse_arguments,
     parse_input,
 )
 from app.source.layer_files import LayerFile, LayerFileError, allowed
-from app.sources.spec import SourceError
+from app.sources.spec import SourceError, SourceSpec
 from app.util.user_folders import typed_path
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
@@ -255,7 +257,7 @@ class FilePage(ImportPage):
         self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        read, colon = "Its code is shown before any of it runs.", "Add a dtype other than float32 after a colon."
+        read, colon = "Its code is shown before any of it runs.", "Dtype and values after colons: ids=1x16:int64:0..99."
         self.entries |= {
             "file": FormField("File", self.path, read, self.browse_button),
             "name": FormField("Class or function that returns the model", self.names),
@@ -320,11 +322,15 @@ class FilePage(ImportPage):
             return None
         arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
         lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
-        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)))
+        plain = is_plain(lines)
+        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)) if plain else described(lines))
         if arguments is None or inputs is None:
             return None
-        name = self.names.currentText()
-        source = ModelSource(self.text.path, name.removesuffix("()"), name.endswith("()"))
+        name, call = self.names.currentText().removesuffix("()"), self.names.currentText().endswith("()")
+        source = ModelSource(self.text.path, name, call)
+        if not plain:
+            spec = SourceSpec("file", self.text.path, name, call)
+            source = ModelSource("", name, call, spec, str(Path(self.text.path).parent))
         return ImportRequest(source, arguments, inputs, sha256=self.text.sha256)
 
     def shown_file(self) -> CustomFile:

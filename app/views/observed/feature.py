@@ -187,7 +187,7 @@ class ObservedFeature(Feature):
         if opened != self._opened or digest_of(opened.source, opened.folder) != opened.sha256:
             arguments = json.dumps(dict(opened.arguments)) if opened.arguments else ""
             inputs = tuple(map(str, opened.inputs))
-            self.open(AskedModel(str(opened.source), arguments, inputs, folder=opened.folder))
+            self.open(AskedModel(str(opened.source), arguments, inputs, folder=opened.folder, example=opened.example))
 
     def _redraw(self, path: str = "") -> None:
         """Ask whether to draw the model, or a module of it, as a network that can be edited."""
@@ -196,7 +196,7 @@ class ObservedFeature(Feature):
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
         self.workspace.notifier.withdraw("There is no drawing")
-        inputs = tuple(ModelInput(one.shape, one.dtype, one.name) for one in model.inputs)
+        inputs = tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in model.inputs)
         name = path or model.source.name or model.source.where
         source = ModelSource("", name, spec=model.source, folder=model.folder, part=path)
         self.workspace.commands.trigger("redraw", source, dict(model.arguments), inputs, self._digest)
@@ -243,7 +243,12 @@ class ObservedFeature(Feature):
         assert model is not None
         arguments = json.dumps(dict(model.arguments)) if model.arguments else ""
         inputs = tuple(map(str, model.inputs))
-        self.open(AskedModel(str(model.source), arguments, inputs, model.train, model.meta, folder=model.folder))
+        self.open(
+            AskedModel(
+                str(model.source), arguments, inputs, model.train, model.meta, folder=model.folder,
+                example=model.example,
+            )
+        )  # fmt: skip
 
     # -- its backward graph --------------------------------------------------------------------------------------------
 

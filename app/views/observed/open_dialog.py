@@ -13,11 +13,12 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine import observe_process
 from app.engine.requests.import_model import parse_arguments
-from app.engine.requests.observe import Observe, request_of
+from app.engine.requests.observe import Observe, example_of, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFile, LayerFileError, allow, allowed
-from app.sources.finding import digest_of, file_of
-from app.sources.spec import ArgumentsError, AskedModel, InputsNeededError, SourceSpec, parse_input, parse_source
+from app.source.layer_files import digest_of as digest_of_file
+from app.sources.finding import code_of, file_of
+from app.sources.spec import ArgumentsError, AskedModel, InputsNeededError, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
 from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
@@ -29,7 +30,11 @@ from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import announce, label, set_property
 
 SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
-INPUTS = "One per line, batch dimension first: 1x3x224x224, 1x16:int64, NAME=1x16:int64. Empty: Tapedeck proposes them."
+INPUTS = (
+    "One per line, batch dimension first: 1x3x224x224, NAME=1x16:int64:0..99, batch.ids=1x16:int64, state.0=1x1x8. "
+    "Empty: Tapedeck proposes them."
+)
+EXAMPLE = "In place of described inputs: a function, or a .pt, .npz or .safetensors file of tensors."
 META = "No weights are allocated and no values computed: shapes alone. For very large models."
 
 
@@ -63,12 +68,14 @@ class OpenModelDialog(ProgressDialog):
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(3 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        self.example = code_field("file.py:function")
         self.meta = QCheckBox("Construct on the meta device")
         self.train_mode = QCheckBox("Run in train mode")
         self.entries = {
             "source": FormField("Source", self.source, SOURCES, self.browse),
             "arguments": FormField("Arguments of its constructor, as JSON", self.arguments),
             "inputs": FormField("Inputs", self.inputs, INPUTS),
+            "example": FormField("Inputs from a file", self.example, EXAMPLE),
             "meta": FormField("Weights", self.meta, META),
         }
         for entry in self.entries.values():
@@ -85,8 +92,9 @@ class OpenModelDialog(ProgressDialog):
         self.source.textChanged.connect(lambda _text: self._typed("source"))
         self.arguments.textChanged.connect(lambda _text: self._typed("arguments"))
         self.inputs.textChanged.connect(lambda: self._typed("inputs"))
-        self.setMinimumSize(520, 400)
-        self.resize(640, 470)
+        self.example.textChanged.connect(lambda _text: self._typed("example"))
+        self.setMinimumSize(520, 460)
+        self.resize(640, 540)
         self._typed("source")
         self.source.setFocus()
 
@@ -109,18 +117,33 @@ class OpenModelDialog(ProgressDialog):
             return
         lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
         asked = AskedModel(self.source.text().strip(), self.arguments.text().strip(), lines,
-                           self.train_mode.isChecked(), self.meta.isChecked(), folder=self._folder)  # fmt: skip
+                           self.train_mode.isChecked(), self.meta.isChecked(), folder=self._folder,
+                           example=self.example.text().strip())  # fmt: skip
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("source", lambda: parse_source(asked.source)),
             ("arguments", lambda: parse_arguments(asked.arguments)),
             ("inputs", lambda: [*map(parse_input, asked.inputs)]),
+            ("example", lambda: example_of(asked)),
         )
         if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
+        if asked.example and lines:
+            self.entries["example"].complain("The inputs are described above as well: choose one of both.")
+            return
         request = request_of(asked)
         self._asked = request
-        if request.source.own_code and not self._trusted:
-            self._ask_trust(request.source, request)
+        self._review_or_begin(request)
+
+    def _review_or_begin(self, request: Observe) -> None:
+        """Begin once every file of the user's own that runs is trusted; the first that is not is shown."""
+        files = code_of(request.source, request.folder, request.example)
+        if self._trusted or not request.runs_own_code:
+            self._begin(request)
+        elif request.source.own_code and file_of(request.source, request.folder) is None:
+            self.entries["source"].complain(f"No file found for {request.source.where or request.source.kind}.")
+            self.source.setFocus()
+        elif path := next((one for one in files if not allowed(digest_of_file(one) or "")), None):
+            self._review(path, request)
         else:
             self._begin(request)
 
@@ -131,35 +154,31 @@ class OpenModelDialog(ProgressDialog):
         self.inputs.setPlainText("\n".join(asked.inputs))
         self.train_mode.setChecked(asked.train)
         self.meta.setChecked(asked.meta)
+        self.example.setText(asked.example)
         self._trusted, self._folder = asked.trust, asked.folder
         self.start()
 
-    def _ask_trust(self, source: SourceSpec, request: Observe) -> None:
-        path = file_of(source, request.folder)
-        if path is None:
-            self.entries["source"].complain(f"No file found for {source.where or source.kind}.")
-            self.source.setFocus()
-            return
+    def _review(self, path: Path, request: Observe) -> None:
+        """Show a file before it runs; go on once it is trusted."""
+        entry = "example" if request.example.startswith(f"{path}:") else "source"
         try:
             read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
         except LayerFileError as error:
-            self.entries["source"].complain(str(error))
-            return
-        if allowed(read.sha256):
-            self._begin(request)
+            self.entries[entry].complain(str(error))
             return
         before = self._layers.trust.before(path)
         shown = CustomFile(path, read.module, read, trusted=False)
         dialog = ObserveTrustDialog(shown, before.text if before else "", self)
         dialog.trusted.connect(self._layers.let_run)
-        dialog.trusted.connect(lambda _file: self._begin(request))
+        dialog.trusted.connect(lambda _file: self._review_or_begin(request))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
     def _begin(self, request: Observe) -> None:
         self._enable(False)
-        if self._trusted and (sha256 := digest_of(request.source, request.folder)):
-            allow(sha256)  # until the window is closed
+        for path in code_of(request.source, request.folder, request.example) if self._trusted else ():
+            if sha256 := digest_of_file(path):
+                allow(sha256)  # until the window is closed
         self.begin(partial(_observed, request))
 
     def _enable(self, on: bool) -> None:
@@ -178,11 +197,11 @@ class OpenModelDialog(ProgressDialog):
                 return
             if isinstance(answer.error, ArgumentsError):
                 self._say("")
-                self.entries["arguments"].complain(f"{answer.error}.")
+                self.entries["arguments"].complain(f"{answer.words}.")
                 self.arguments.setFocus()
-                announce(self, str(answer.error))
+                announce(self, answer.words)
                 return
-            words = f"{str(answer.error).strip() or type(answer.error).__name__}".removesuffix(".")
+            words = f"{answer.words.strip() or type(answer.error).__name__}".removesuffix(".")
             self.state.setToolTip(answer.traceback)
             self._say(f"{words}.", "error")
             announce(self, words)

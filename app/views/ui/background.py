@@ -15,6 +15,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
+from app.source import raised
 from app.util.late_dataclass import dataclass
 
 
@@ -24,6 +25,11 @@ class WorkerFailure:
 
     error: BaseException
     traceback: str
+
+    @property
+    def words(self) -> str:
+        """What it says to a person; of an error of other code also its class, and the line of the person's own file."""
+        return raised.words(self.error)
 
 
 @dataclass(frozen=True)

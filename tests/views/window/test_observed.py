@@ -255,6 +255,23 @@ def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(
     assert red.title == "head" and page.scene.current_key() == red.id
 
 
+def test_inputs_come_from_a_function_of_a_file_that_is_reviewed_too(
+    qtbot: QtBot, window: WholeWindow, mine: Path
+) -> None:
+    other = mine.parent / "inputs.py"
+    other.write_text("import torch\n\n\ndef example():\n    return torch.ones(7, 4)\n")
+    dialog = asked(qtbot, window)
+    dialog.source.setText("mine:Net")
+    dialog.inputs.setPlainText("1x4")
+    dialog.example.setText(f"{other}:example")
+    dialog.start()
+    assert "choose one of both" in dialog.entries["example"].note.text()
+    dialog.inputs.setPlainText("")
+    dialog.open_model(AskedModel("mine:Net", "", (), trust=True, example=f"{other}:example"))
+    page = shown(qtbot, window)
+    assert "7×4" in str([box for box in page.drawing().boxes])
+
+
 def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:
     dialog = asked(qtbot, window)
     assert not dialog.open_button.isEnabled()
@@ -275,7 +292,7 @@ def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: 
         note = dialog.entries[entry].note
         qtbot.waitUntil(lambda note=note, words=words: words in note.text())
         dialog.arguments.setText('{"width": 8}')
-    assert dialog.inputs.toPlainText() == "left=1x8\nmask=1x16:bool" and dialog.focusWidget() is dialog.inputs
+    assert dialog.inputs.toPlainText() == "left=2x8\nmask=2x16:bool" and dialog.focusWidget() is dialog.inputs
     dialog.inputs.setPlainText("")
     dialog.source.setText("torchvision:vgg11")
     dialog.start()

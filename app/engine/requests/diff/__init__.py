@@ -42,7 +42,7 @@ class DiffSide:
         """Return whether making it runs code that must be trusted, in a separate process."""
         if isinstance(self.model, Source):
             return self.model.own is not None
-        return self.model is not None and self.model.source.own_code
+        return self.model is not None and self.model.runs_own_code
 
     @property
     def has_weights(self) -> bool:

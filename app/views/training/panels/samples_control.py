@@ -149,7 +149,7 @@ class SamplesControl(QObject):
 
     def _not_read(self, failure: WorkerFailure) -> None:
         for place, column in enumerate(self._columns):
-            column.words = str(failure.error)
+            column.words = failure.words
             self._view.tell(place)
 
     def evaluate(self, place: int) -> None:
@@ -212,9 +212,9 @@ class SamplesControl(QObject):
         )  # fmt: skip
 
     def _failed(self, place: int, failure: WorkerFailure) -> None:
-        self._tell(place, str(failure.error))
+        self._tell(place, failure.words)
         if self._columns[place].evaluation is not None:
-            self._view.tell_note(f"Pictures cannot be shown: {failure.error}")
+            self._view.tell_note(f"Pictures cannot be shown: {failure.words}")
 
     # -- samples ------------------------------------------------------------------------------------------------------
 

@@ -206,9 +206,9 @@ class StepControl(QObject):
     def _failed(self, title: str, failure: WorkerFailure) -> None:
         known = RunError | DataError | JobError | EngineError | ValueError | OSError
         if isinstance(failure.error, known):
-            self._workspace.notifier.refuse(title, f"{failure.error}")
+            self._workspace.notifier.refuse(title, failure.words)
         else:
-            self._workspace.notifier.show_unexpected(f"{title}: {failure.error}", failure.traceback)
+            self._workspace.notifier.show_unexpected(f"{title}: {failure.words}", failure.traceback)
 
 
 def _stored(folder: Path) -> tuple[Kept, History]:

@@ -202,7 +202,7 @@ class SweepDialog(Dialog):
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._wanted = False
-        self._show(str(failure.error) or type(failure.error).__name__, "", "error")
+        self._show(failure.words, "", "error")
 
     def _summary(self, plan: SweepPlan) -> str:
         lengths = {run.training.epochs for run in plan.runs}
