@@ -88,6 +88,11 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "a setting of the training, as in a project file: batch_size=32, loss=MSELoss, "
         "optimizer.params.lr=0.1, inputs.labels=(target), data.options.size=[32,32]",
     },
+    "--weights": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "its weights: a state_dict as .safetensors or .pt, a checkpoint of a trainer, or a folder of shards",
+    },
     "--trust": {
         "action": "store_true",
         "help": "run the code of your own files, which you have reviewed, this time only",

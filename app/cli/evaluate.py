@@ -21,12 +21,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     arguments.add_project(evaluate)
     weights = evaluate.add_mutually_exclusive_group()
-    weights.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="state_dict: a file, a folder of shards, or FILE:NAME",
-    )
+    arguments.add(weights, "--weights")
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",

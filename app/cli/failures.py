@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from app.training.events import Failed
 
 FAILED, REFUSED = 1, 2
+# What an engine says of a file, by the name of the class.
+UNREADABLE = ("FileNotFoundError", "IsADirectoryError", "NotADirectoryError", "PermissionError")
 
 
 def explained(error: BaseException, whole: bool) -> tuple[str, int]:
@@ -26,7 +28,7 @@ def explained(error: BaseException, whole: bool) -> tuple[str, int]:
     words = raised.sentence(error)
     if raised.place_of(error):
         return ended(f"your own code failed with {words}"), FAILED
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) or raised.kind_of(error) in UNREADABLE:
         return words, REFUSED
     more = "" if whole else "; --traceback shows where"
     return f"{words}{more}", FAILED

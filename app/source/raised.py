@@ -45,7 +45,7 @@ def is_ours(error: BaseException) -> bool:
     return isinstance(error, CodedError) and not getattr(error, "kind", "")
 
 
-def words(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the text of an error of this program as it is, and the sentence of any other."""
     return str(error).strip() or type(error).__name__ if is_ours(error) else sentence(error)
 

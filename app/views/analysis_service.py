@@ -163,7 +163,7 @@ class AnalysisService(QObject):
         self._awaiting.pop(key, None)
 
     def _give_up(self, words: str, failure: WorkerFailure) -> None:
-        self.failure = words, failure.words
+        self.failure = words, failure.message
         waiting, self._awaiting = self._awaiting, {}
         for _, give_up in waiting.values():
             give_up(": ".join(self.failure))

@@ -142,7 +142,7 @@ def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
     assert "Checked against the model" in told and "net.safetensors" in told
     project = file.read(folder / "net.tape")
     assert project.origin is not None and project.origin.model == "mine.net:make()"
-    assert run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"]) == 1
+    assert run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"]) == 2
     assert "has no class or function Nope" in capsys.readouterr().err
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from app.cli import run
@@ -117,3 +118,15 @@ def test_without_captum_a_command_says_what_to_install(folder, capsys, monkeypat
     monkeypatch.setattr(captum_extra, "find_spec", lambda _name: None)
     assert run(["attribute", str(EXAMPLES / "digits.tape")]) == 1
     assert "pip install tapedeck-torch[attribution]" in capsys.readouterr().err
+
+
+def test_a_model_has_the_weights_of_a_file(folder, capsys, monkeypatch):
+    (folder / "line.py").write_text("from torch import nn\n\n\ndef make():\n    return nn.Linear(3, 2)\n")
+    torch.save({"weight": torch.zeros(2, 3), "bias": torch.tensor([3.0, 5.0])}, "w.pt")
+    line = ["line.py:make()", "--trust", "--input", "1x3", "--weights"]
+    pytest.importorskip("captum", reason="attributions are an extra")
+    assert run(["attribute", *line, "w.pt"]) == 0 and "(score 5)" in capsys.readouterr().out
+    assert run(["autograd", *line, "none.pt", "--out", "g.json"]) == 2 and "none.pt" in capsys.readouterr().err
+    torch.save({"weight": torch.zeros(4, 3)}, "other.pt")
+    assert run(["autograd", *line, "other.pt", "--out", "g.json"]) == 2
+    assert "weight is 4×3, and 2×3 in the model" in capsys.readouterr().err

@@ -52,6 +52,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     mode = batch.add_mutually_exclusive_group()
     arguments.add(mode, "--train", help="use train mode, which is the default for a project")
     arguments.add(mode, "--eval", help="use eval mode, which is the default for a model")
+    arguments.add(batch, "--weights")
     batch.add_argument(
         "--start-weights",
         action="store_true",

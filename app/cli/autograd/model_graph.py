@@ -34,6 +34,8 @@ def of_model(options: argparse.Namespace) -> int:
         raise cli.CommandError(f"{options.project}: {words}", 1) from error
     mode = "train" if options.train else "eval"
     cli.warn(f"{options.project} ran in {mode} mode; --{'eval' if options.train else 'train'} runs it in the other")
+    if found.remark:
+        cli.warn(found.remark)
     for line in found.lines:
         print(cli.printable(line))
     if found.tape is not None:
@@ -59,5 +61,6 @@ def _request(options: argparse.Namespace) -> ModelReport:
         raise cli.CommandError(f"{', '.join(unfit)}: not for a model; --input describes what it is called with")
     chosen = project_graph.capture_options(options)
     model = models.request_of(options, str(options.project))
-    batch = ModelCapture(replace(model, meta=False), options.train, chosen, options.seed)
+    weights = str(options.weights.absolute()) if options.weights else ""
+    batch = ModelCapture(replace(model, meta=False), options.train, chosen, options.seed, weights)
     return ModelReport(batch, options.out is not None, autograd.plays(options), options.findings, options.gradcheck)

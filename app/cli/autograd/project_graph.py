@@ -120,6 +120,8 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     from app.engine.requests.autograd.capture import InitialWeights, WeightsFile
     from app.runs import newest, store
 
+    if options.weights is not None:
+        return WeightsFile(str(options.weights), options.weights.name)
     try:
         found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
     except OSError as error:

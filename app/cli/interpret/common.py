@@ -40,12 +40,7 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     parser.add_argument("--part", choices=("validation", "test", "training"), default="validation",
                         help="part of a project's data in which samples are numbered (validation)")  # fmt: skip
     weights = parser.add_mutually_exclusive_group()
-    weights.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="state_dict: a file, a folder of shards, or FILE:NAME",
-    )
+    arguments.add(weights, "--weights")
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)
@@ -90,11 +85,12 @@ def _model(options: argparse.Namespace) -> InterpretedNet:
     from app import cli
     from app.engine.requests.observe import ModelCapture
 
-    unfit = [f"--{name}" for name in ("weights", "checkpoint", "data", "set", "device") if getattr(options, name)]
+    unfit = [f"--{name}" for name in ("checkpoint", "data", "set", "device") if getattr(options, name)]
     if unfit:
         raise cli.CommandError(f"{', '.join(unfit)}: for a project, or a model with --on DATA")
     model = replace(models.request_of(options, str(options.project)), meta=False)
-    return InterpretedNet(ModelCapture(model, seed=options.seed), options.timeout)
+    weights = str(options.weights.absolute()) if options.weights else ""
+    return InterpretedNet(ModelCapture(model, seed=options.seed, weights=weights), options.timeout)
 
 
 def _evaluator(options: argparse.Namespace) -> Evaluator:

@@ -99,8 +99,8 @@ class CapturedModel:
 
 @dataclass(frozen=True)
 class ModelCapture(Request[CapturedModel]):
-    """Make the model of a source with weights that `seed` determines, call it with its example inputs, and describe
-    the graph below its loss, or below its outputs where it computes none.
+    """Make the model of a source, with the `weights` of a file or those that `seed` determines, call it with its
+    example inputs, and describe the graph below its loss, or below its outputs where it computes none.
 
     `options` say what differs from that; `data` and `batch` of them mean nothing here. Raises SourceError and
     CaptureError; send it to a dedicated engine, which runs the code of the model.
@@ -111,6 +111,7 @@ class ModelCapture(Request[CapturedModel]):
     train: bool = False
     options: CaptureOptions = CaptureOptions()
     seed: int = 0
+    weights: str = ""
 
     @property
     def diagnosed(self) -> ModelCapture:
@@ -129,13 +130,14 @@ AnyCapture = CaptureRequest | ModelCapture | HeldStep
 @dataclass(frozen=True)
 class ModelReported:
     """`steps` are packed records of the backward pass, `stopped` says why it ended early. `lines` are the report, and
-    `found` how many errors and warnings are in it."""
+    `found` how many errors and warnings are in it, and `remark` what was guessed of its inputs."""
 
     tape: Tape | None = None
     steps: bytes | None = None
     stopped: str = ""
     lines: tuple[str, ...] = ()
     found: int = 0
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from app.engine.requests.autograd.playback import Steps
 from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
 from app.engine.server import Context, handles
 from app.engine.tasks.autograd.capture import until_cancelled
+from app.engine.tasks.weights import fit_weights, state_of
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.finding import shadowing
@@ -179,9 +180,11 @@ def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: No
 
     chosen = request.batch.options
     tell(f"Making {request.batch.model.source}")
-    tape, steps, stopped, lines, found = None, None, "", list[str](), 0
+    tape, steps, stopped, lines, found, remark = None, None, "", list[str](), 0, ""
     if request.graph:
-        with batch_of_model(request.batch).hold() as graph:
+        shown = batch_of_model(request.batch)
+        remark = shown.remark
+        with shown.hold() as graph:
             tape = graph.tape
             lines += notes_of_tape(tape) if chosen.second_order else ()
             if request.play:
@@ -189,6 +192,7 @@ def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: No
                 steps = Steps.from_records(played.records).packed
     if request.findings or request.gradcheck is not None:
         batch = batch_of_model(request.batch.diagnosed)
+        remark = batch.remark
         lines += filter(None, [chosen.left_out])
         if request.findings:
             told, found = reports.findings(batch)
@@ -196,7 +200,7 @@ def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: No
         if request.gradcheck is not None:
             told, wrong = reports.gradcheck(batch, request.gradcheck)
             lines, found = [*lines, *told], found + wrong
-    return ModelReported(tape, steps, stopped, tuple(lines), found)
+    return ModelReported(tape, steps, stopped, tuple(lines), found, remark)
 
 
 def batch_of_model(request: ModelCapture) -> TrainingBatch:
@@ -206,11 +210,14 @@ def batch_of_model(request: ModelCapture) -> TrainingBatch:
         os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
     with rng.borrowed(request.seed):
         loaded = _loaded(wanted)
+    remarks = [loaded.remark]
+    if request.weights:
+        remarks += fit_weights(loaded.model, state_of(request.weights), request.weights, str(wanted.source))
     starts = chosen_vectors(replace(options, loss=False, vector="ones") if options.loss else options)
     return TrainingBatch(
         loaded.model, loaded.args, OwnLoss() if options.loss else None, None, None, request.train, request.seed,
         special=Special.from_options(options), seeds=None if options.second_order else starts,
-        kwargs=loaded.named(request.train), own_lines=True, remark=loaded.remark,
+        kwargs=loaded.named(request.train), own_lines=True, remark=" ".join(filter(None, remarks)),
     )  # fmt: skip
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+
+from torch import Tensor, nn
 
 from app.engine.requests.autograd.capture import NewestWeights, WeightsChoice, WeightsFile
 from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights, WeightsBeside
@@ -15,6 +18,7 @@ from app.project.weights import start_weights, state_dicts
 from app.project.weights.state_dict_diff import diff, suggestions, transposed
 from app.runs.newest import best_checkpoint, newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
+from app.sources.spec import SourceError
 from app.training.config import StartWeights
 from app.util import tensor_files
 
@@ -82,3 +86,42 @@ def describe_weights(weights: WeightsChoice, source: Source, seed: int, start: S
         return untrained_text(seed, start)
     found = (best_checkpoint if weights.best else newest_checkpoint)(Path(weights.folder), source)
     return found[1] if found is not None else untrained_text(seed, start)
+
+
+# --- Weights of a file in a model from anywhere
+
+
+def fit_weights(model: nn.Module, given: Mapping[str, Tensor], where: str, name: str) -> list[str]:
+    """Load the tensors that a model has, and return remarks on the others. Raises SourceError for a tensor of another
+    shape, and where none fits; `where` are the weights from, `name` is that of the model."""
+    own = model.state_dict()
+    wrong = [f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model" for key, value in given.items()
+             if key in own and own[key].shape != value.shape]  # fmt: skip
+    fitting = {key: value for key, value in given.items() if key in own}
+    if wrong or not fitting:
+        keys = (", ".join([*one][:3]) for one in (given, own))
+        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(*keys)
+        raise SourceError(f"{where} does not fit {name}: {words}")
+    model.load_state_dict(fitting, strict=False)
+    missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
+    found = [f"{missing} tensors of {name} are not in {Path(where).name}."] if missing else []
+    return [*found, *([f"{left} tensors of {Path(where).name} have no counterpart in {name}."] if left else [])]
+
+
+def shape_text(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "scalar"
+
+
+def state_of(path: str) -> Mapping[str, Tensor]:
+    """Read a state_dict: of a checkpoint of a run its weights, the running mean where there is one. Raises
+    WeightsError."""
+    if not Path(path).exists():
+        raise WeightsError(f"there is no file {path}")
+    from app.training.checkpoints.checkpoint import ForeignCheckpointError
+
+    if Path(path).suffix == ".pt":
+        try:
+            return weights_in(Path(path))
+        except ForeignCheckpointError:
+            pass
+    return state_dicts.read(path).tensors

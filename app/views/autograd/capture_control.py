@@ -356,12 +356,12 @@ class AutogradControl(QObject):
 
     def _failed(self, request: AnyCapture, failure: WorkerFailure) -> None:
         if isinstance(failure.error, EngineDiedError):
-            self._room.show_error("The forward pass did not finish", f"{failure.words} Capture again.")
+            self._room.show_error("The forward pass did not finish", f"{failure.message} Capture again.")
             return
         self.diagnosed, self.left_out = request.diagnosed, request.options.left_out
         self.failed.emit(failure)
         random = isinstance(failure.error, DataError | JobError) and self.options.data != "random"
-        self._room.show_error("Forward pass failed", failure.words, random=random)
+        self._room.show_error("Forward pass failed", failure.message, random=random)
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask for a path, then draw the current view."""

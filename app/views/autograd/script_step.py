@@ -95,7 +95,7 @@ class ScriptStep(QObject):
 
     def _failed(self, failure: WorkerFailure) -> None:
         self.release()
-        self.refused.emit(failure.words)
+        self.refused.emit(failure.message)
 
     def release(self) -> None:
         """Let the script continue, or stop waiting for its backward."""

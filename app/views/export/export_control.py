@@ -58,7 +58,7 @@ class ExportControl(QObject):
         training, source = self._document.project.training, self._live.analysis.source
 
         def failed(failure: WorkerFailure) -> None:
-            dialog.set_weights(f"cannot be read: {failure.words}")
+            dialog.set_weights(f"cannot be read: {failure.message}")
 
         def name(weights: WeightsChoice) -> None:
             asked = NameWeights(source, training.seed, training.start, weights)

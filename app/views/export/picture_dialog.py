@@ -124,4 +124,4 @@ class PictureDialog(Dialog):
 
     def _failed(self, failure: WorkerFailure) -> None:
         if not self._over:
-            self.note.setText(failure.words)
+            self.note.setText(failure.message)

@@ -83,7 +83,7 @@ class PictureExport(QObject):
         self.said.emit(f"Saved {written.path.name}", written.note or str(written.path.parent))
 
     def _not_exported(self, failure: WorkerFailure) -> None:
-        self.refused.emit("The picture was not written", failure.words)
+        self.refused.emit("The picture was not written", failure.message)
 
 
 def _write(drawing: Drawing, path: Path, choice: Choice | None, project: Project | None) -> Any:

@@ -66,7 +66,7 @@ class ProofsDialog(ProgressDialog):
             self.reject()
         elif isinstance(answer, WorkerFailure):
             self.heading.setText("The export is not complete")
-            self.state.setText(answer.words)
+            self.state.setText(answer.message)
             self.state.setToolTip(answer.traceback)
             set_property(self.state, "tone", "error")
         else:

@@ -102,7 +102,7 @@ class ChangedFileDialog(Dialog):
 
     def _read(self, answer: tuple[OnDisk, tuple[str, ...]] | WorkerFailure) -> None:
         if isinstance(answer, WorkerFailure):
-            self.words.setText(f"The file cannot be read: {answer.words}.")
+            self.words.setText(f"The file cannot be read: {answer.message}.")
             return
         self.on_disk, found = answer
         self.reload_button.setEnabled(self.on_disk.project is not None)

@@ -69,7 +69,7 @@ class RecoveryControl(QObject):
         if not isinstance(answer, WorkerFailure):
             self.restore(answer)
         elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.FileLockError)):
-            self._workspace.notifier.refuse("The unsaved work cannot be restored", answer.words)
+            self._workspace.notifier.refuse("The unsaved work cannot be restored", answer.message)
         else:
             raise answer.error
 
@@ -112,7 +112,9 @@ class RecoveryControl(QObject):
         self._looking = None
         if isinstance(answer, WorkerFailure):
             folder = self._workspace.settings.journal_folder
-            self._workspace.notifier.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.words}")
+            self._workspace.notifier.refuse(
+                "Unsaved work cannot be listed", f"{folder} cannot be read: {answer.message}"
+            )
             return
         findings, offers = answer
         self._found = list(findings.found)

@@ -84,7 +84,7 @@ class ComparingControl(QObject):
         self._timer.stop()
         early, name = self._early, wanted.source.name
         if isinstance(answer, WorkerFailure):
-            words = answer.words.strip() or type(answer.error).__name__
+            words = answer.message.strip() or type(answer.error).__name__
             self._set_notes(None, words)
             self.banner.set("error", f"This network is not verified against {name}", words)
         elif _drawing(answer) != _drawing(early):

@@ -111,7 +111,7 @@ class ImportDialog(ProgressDialog):
 
     def _not_listed(self, failure: WorkerFailure) -> None:
         words = "Install a torchvision that fits your torch, or import a model from a Python file."
-        self.torchvision.show_failure(f"torchvision cannot be imported: {failure.words}. {words}")
+        self.torchvision.show_failure(f"torchvision cannot be imported: {failure.message}. {words}")
         self._ask_ready()
 
     # --- Validation
@@ -205,7 +205,7 @@ class ImportDialog(ProgressDialog):
 
     def _refuse(self, failure: WorkerFailure) -> None:
         """Show an error at its field, else at the bottom."""
-        words = failure.words.strip() or type(failure.error).__name__
+        words = failure.message.strip() or type(failure.error).__name__
         entry, cure = cure_of(failure.error)
         message = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
         self.state.setToolTip(failure.traceback)

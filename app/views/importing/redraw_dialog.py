@@ -80,7 +80,7 @@ class RedrawDialog(ProgressDialog):
         if cancelled:
             self._say("Stopped. Nothing was redrawn.")
         elif isinstance(answer, WorkerFailure):
-            words = (answer.words.strip() or type(answer.error).__name__).removesuffix(".")
+            words = (answer.message.strip() or type(answer.error).__name__).removesuffix(".")
             cure = cure_of(answer.error)[1]
             message = " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", cure)))
             self.state.setToolTip(answer.traceback)

@@ -168,7 +168,7 @@ class InterpretControl(QObject):
             self._net = None
             self.prepare()
             return
-        words = failure.words.strip() or type(failure.error).__name__
+        words = failure.message.strip() or type(failure.error).__name__
         self._page.refuse("The sample could not be inspected", f"{words[:1].upper()}{words[1:].removesuffix('.')}.")
 
     # --- Attention

@@ -197,11 +197,11 @@ class OpenModelDialog(ProgressDialog):
                 return
             if isinstance(answer.error, ArgumentsError):
                 self._say("")
-                self.entries["arguments"].complain(f"{answer.words}.")
+                self.entries["arguments"].complain(f"{answer.message}.")
                 self.arguments.setFocus()
-                announce(self, answer.words)
+                announce(self, answer.message)
                 return
-            words = f"{answer.words.strip() or type(answer.error).__name__}".removesuffix(".")
+            words = f"{answer.message.strip() or type(answer.error).__name__}".removesuffix(".")
             self.state.setToolTip(answer.traceback)
             self._say(f"{words}.", "error")
             announce(self, words)

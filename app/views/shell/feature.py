@@ -112,11 +112,11 @@ class ShellFeature(Feature):
 
     def _torch_failed(self, failure: WorkerFailure) -> None:
         self.workspace.status.set_torch("PyTorch is not installed")
-        reason = f"{failure.words}. Drawing works without it; to check and train, install it: pip install torch"
+        reason = f"{failure.message}. Drawing works without it; to check and train, install it: pip install torch"
         self.workspace.notifier.refuse("PyTorch cannot be loaded", reason)
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:
-        words = f"The network could not be checked: {failure.words}"
+        words = f"The network could not be checked: {failure.message}"
         self.workspace.notifier.show_unexpected(words, failure.traceback)
 
     def _engine_ended(self, words: str) -> None:

@@ -27,9 +27,9 @@ class WorkerFailure:
     traceback: str
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """What it says to a person; of an error of other code also its class, and the line of the person's own file."""
-        return raised.words(self.error)
+        return raised.message_of(self.error)
 
 
 @dataclass(frozen=True)

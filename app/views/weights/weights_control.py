@@ -145,7 +145,7 @@ class WeightsControl(QObject):
         workspace.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
 
     def _not_saved(self, failure: WorkerFailure) -> None:
-        self._workspace.notifier.refuse(NOT_SAVED, failure.words)
+        self._workspace.notifier.refuse(NOT_SAVED, failure.message)
 
     # --- Words
 
@@ -172,7 +172,7 @@ class WeightsControl(QObject):
         self._workspace.engine.ask(
             key, CountStart(start, source),
             on_answer=lambda counts: then(*start_texts(start, *counts)),
-            on_error=lambda failure: then(f"Start weights: {name} cannot be used", failure.words),
+            on_error=lambda failure: then(f"Start weights: {name} cannot be used", failure.message),
         )  # fmt: skip
 
 

@@ -149,7 +149,7 @@ class WeightsDialog(Dialog):
         self._timer.stop()
 
     def _refuse(self, failure: WorkerFailure) -> None:
-        words = failure.words.strip() or type(failure.error).__name__
+        words = failure.message.strip() or type(failure.error).__name__
         self.state.setToolTip(failure.traceback)
         self._show_state(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")
         announce(self, words)

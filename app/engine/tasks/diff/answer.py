@@ -18,7 +18,8 @@ from app.compare.structure import compare as match
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.server import Context, handles
 from app.engine.tasks.diff.other_interpreter import exchange_with
-from app.engine.tasks.diff.sides import forget, load_side, load_weights, shape_text, state_of
+from app.engine.tasks.diff.sides import forget, load_side, load_weights
+from app.engine.tasks.weights import shape_text, state_of
 from app.observe import tensors
 from app.runs import record
 from app.runs.compare import settings as compare_settings

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import load_model
-from app.project.weights import state_dicts
-from app.runs.newest import weights_in
+from app.engine.tasks.weights import fit_weights, state_of
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.sources.finding import package_of
@@ -95,32 +94,4 @@ def load_weights(
         given, remarks = weights_at_step(Path(side.run), side.step, request.data_root, show, cancelled)
     else:
         given = state_of(side.weights)
-    own = model.state_dict()
-    wrong = [f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model" for key, value in given.items()
-             if key in own and own[key].shape != value.shape]  # fmt: skip
-    fitting = {key: value for key, value in given.items() if key in own}
-    if wrong or not fitting:
-        keys = (", ".join([*one][:3]) for one in (given, own))
-        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(*keys)
-        raise SourceError(f"{where} does not fit {side.name}: {words}")
-    model.load_state_dict(fitting, strict=False)
-    missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
-    found = [f"{missing} tensors of {side.name} are not in {Path(where).name}."] if missing else []
-    found += [f"{left} tensors of {Path(where).name} have no counterpart in {side.name}."] if left else []
-    return [*remarks, *found]
-
-
-def shape_text(tensor: Tensor) -> str:
-    return "×".join(map(str, tensor.shape)) or "scalar"
-
-
-def state_of(path: str) -> Mapping[str, Tensor]:
-    """Read a state_dict: of a checkpoint of a run its weights, the running mean where there is one."""
-    from app.training.checkpoints.checkpoint import ForeignCheckpointError
-
-    if Path(path).suffix == ".pt":
-        try:
-            return weights_in(Path(path))
-        except ForeignCheckpointError:
-            pass
-    return state_dicts.read(path).tensors
+    return [*remarks, *fit_weights(model, given, where, side.name)]

@@ -199,7 +199,7 @@ class FindingsControl(QObject):
         answered(answer)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        words = failure.words
+        words = failure.message
         if self.page.page == GRADCHECK:
             self.page.check.show_report(None, words)
         elif self.page.page == CHECKPOINT:

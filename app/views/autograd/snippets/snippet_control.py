@@ -219,7 +219,7 @@ class SnippetControl(QObject):
         self._task = None
         self.page.set_running(False)
         if isinstance(answer, WorkerFailure):
-            answer = SnippetAnswer("died", f"The snippet process cannot be started: {answer.words}.")
+            answer = SnippetAnswer("died", f"The snippet process cannot be started: {answer.message}.")
         self.page.set_answer(answer, text)
 
     def close(self) -> None:

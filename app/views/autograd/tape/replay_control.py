@@ -89,7 +89,7 @@ class ReplayControl(QObject):
         self._workspace.notifier.say(f"Saved {path.name}", stopped or words)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self._workspace.notifier.refuse("The replay was not written", failure.words)
+        self._workspace.notifier.refuse("The replay was not written", failure.message)
 
 
 def _write_recorded(write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> tuple[Path, int, str]:

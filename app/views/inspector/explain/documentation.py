@@ -96,7 +96,7 @@ class DocumentationSection(Section):
             self.documented.emit(answer)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self.summary.setText(f"The documentation of torch could not be read: {failure.words}")
+        self.summary.setText(f"The documentation of torch could not be read: {failure.message}")
 
     def _write(self) -> None:
         spec = self._spec

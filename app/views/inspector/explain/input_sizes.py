@@ -113,7 +113,7 @@ class CandidatesSection(Section):
             self._show()
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self._mark(f"The sizes could not be tried: {failure.words}")
+        self._mark(f"The sizes could not be tried: {failure.message}")
 
     # --- Showing
 

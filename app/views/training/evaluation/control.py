@@ -198,7 +198,7 @@ class EvaluationControl(QObject):
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._settle()
-        self._page.refuse("Evaluation failed", failure.words)
+        self._page.refuse("Evaluation failed", failure.message)
 
     def _prepared(self, answer: PreparedEvaluation) -> None:
         self._settle()
@@ -226,7 +226,7 @@ class EvaluationControl(QObject):
 
     def _not_read(self, failure: WorkerFailure) -> None:
         cure = " Evaluate again." * isinstance(failure.error, HandleLostError)
-        self._page.refuse("The samples cannot be shown", f"{failure.words}{cure}")
+        self._page.refuse("The samples cannot be shown", f"{failure.message}{cure}")
 
     def try_sample(self, number: int) -> None:
         """Predict on a sample of the evaluation again, to show the whole output."""
@@ -259,7 +259,7 @@ class EvaluationControl(QObject):
             return
         unreadable = isinstance(failure.error, DataError)
         title = "The image could not be used" if unreadable else "The network rejected this input"
-        self._page.refuse(title, failure.words)
+        self._page.refuse(title, failure.message)
 
     # --- Out
 

@@ -121,7 +121,7 @@ class ChoiceSection(FoldingSection):
         self._shown_name = ""
 
     def _no_params(self, failure: WorkerFailure) -> None:
-        self.words.setText(failure.words)
+        self.words.setText(failure.message)
         self.words.show()
 
     def _default(self, name: str) -> Any:
@@ -184,4 +184,4 @@ class ChoiceSection(FoldingSection):
             # Also the one that was edited: its field shows a value that is not the project's.
             for marked in {name, blamed or name} & self.form.rows.keys():
                 self._marked.add(marked)
-                self.form.set_problem(marked, failure.words)
+                self.form.set_problem(marked, failure.message)

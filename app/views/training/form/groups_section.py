@@ -140,7 +140,7 @@ class GroupsSection(KnobSection):
     def _no_groups(self, failure: WorkerFailure) -> None:
         self._params = ()
         self._clear()
-        self._update_text(failure.words)
+        self._update_text(failure.message)
 
     def _clear(self) -> None:
         for box in self.boxes.values():
@@ -235,4 +235,4 @@ class GroupsSection(KnobSection):
             form = self.boxes[path].form
             blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
             for marked in {name, blamed or name} & form.rows.keys():
-                form.set_problem(marked, failure.words)
+                form.set_problem(marked, failure.message)

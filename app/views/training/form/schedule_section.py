@@ -171,7 +171,7 @@ class ScheduleSection(ChoiceSection):
         self._engine.ask(
             f"{self._key}.when.{name}", CheckSchedule(schedule, self._training.optimizer),
             on_answer=accept,
-            on_error=lambda failure: self.when.set_problem(name, failure.words),
+            on_error=lambda failure: self.when.set_problem(name, failure.message),
         )  # fmt: skip
 
     def _when_accepted(self, schedule: Schedule, name: str, merge: str | None) -> None:
@@ -221,6 +221,6 @@ class ScheduleSection(ChoiceSection):
     def _no_preview(self, failure: WorkerFailure) -> None:
         self.plot.hide()
         known = isinstance(failure.error, ChoiceError)
-        self.plot_words.setText(failure.words if known else f"It cannot be plotted: {failure.words}")
+        self.plot_words.setText(failure.message if known else f"It cannot be plotted: {failure.message}")
         set_property(self.plot_words, "tone", "error")
         self.plot_words.show()

@@ -149,7 +149,7 @@ class SamplesControl(QObject):
 
     def _not_read(self, failure: WorkerFailure) -> None:
         for place, column in enumerate(self._columns):
-            column.words = failure.words
+            column.words = failure.message
             self._view.tell(place)
 
     def evaluate(self, place: int) -> None:
@@ -212,9 +212,9 @@ class SamplesControl(QObject):
         )  # fmt: skip
 
     def _failed(self, place: int, failure: WorkerFailure) -> None:
-        self._tell(place, failure.words)
+        self._tell(place, failure.message)
         if self._columns[place].evaluation is not None:
-            self._view.tell_note(f"Pictures cannot be shown: {failure.words}")
+            self._view.tell_note(f"Pictures cannot be shown: {failure.message}")
 
     # -- samples ------------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class RunsKeeper(QObject):
 
     def _not_listed(self, failure: WorkerFailure) -> None:
         self.listed.emit([])
-        self.refused.emit("The runs cannot be listed", failure.words)
+        self.refused.emit("The runs cannot be listed", failure.message)
 
     @property
     def _beside(self) -> bool:
@@ -180,7 +180,7 @@ class RunsKeeper(QObject):
             copying.begin()
 
     def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | WorkerFailure) -> None:
-        count, problem = (0, answer.words) if isinstance(answer, WorkerFailure) else answer
+        count, problem = (0, answer.message) if isinstance(answer, WorkerFailure) else answer
         name = f"{target.stem}.tape"
         if problem:
             words = f"{problem.rstrip('.')}. They are still in {source}."

@@ -119,9 +119,9 @@ class RunsControl(QObject):
     def _failed(self, title: str, failure: WorkerFailure) -> None:
         known = RunError | DataError | OSError | ValueError | EngineError | file.ProjectFileError
         if isinstance(failure.error, known):
-            self._workspace.notifier.refuse(title, failure.words)
+            self._workspace.notifier.refuse(title, failure.message)
         else:
-            self._workspace.notifier.show_unexpected(f"{title}: {failure.words}", failure.traceback)
+            self._workspace.notifier.show_unexpected(f"{title}: {failure.message}", failure.traceback)
 
     # -- curves and settings ------------------------------------------------------------------------------------------
 

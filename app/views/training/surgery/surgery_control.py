@@ -121,7 +121,7 @@ class SurgeryControl(QObject):
         def failed(failure: WorkerFailure) -> None:
             if self.dialog is dialog:
                 dialog.reject()
-                workspace.notifier.refuse(NOT_NOW, failure.words)
+                workspace.notifier.refuse(NOT_NOW, failure.message)
 
         workspace.engine.ask("surgery", PlanSurgery(before, project), on_answer=planned, on_error=failed)
 

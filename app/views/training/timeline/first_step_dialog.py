@@ -172,10 +172,10 @@ class FirstStepDialog(Dialog):
     def _failed(self, failure: WorkerFailure) -> None:
         self.searching = False
         self._enable()
-        self._say(failure.words, "error")
+        self._say(failure.message, "error")
         known = RunError | DataError | JobError | EngineError | RecomputeError | ValueError | OSError
         if not isinstance(failure.error, known):
-            self._workspace.notifier.show_unexpected(f"The search failed: {failure.words}", failure.traceback)
+            self._workspace.notifier.show_unexpected(f"The search failed: {failure.message}", failure.traceback)
 
     def _engine_ended(self, _words: str) -> None:
         if self.searching:

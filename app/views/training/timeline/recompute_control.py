@@ -92,9 +92,9 @@ class RecomputeControl(QObject):
         if not self._folder.is_dir():
             notifier.refuse("The step was not recomputed", f"The run was deleted: {self._folder} is gone.")
         elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | RecomputeError | OSError):
-            notifier.refuse("The step was not recomputed", failure.words)
+            notifier.refuse("The step was not recomputed", failure.message)
         else:
-            notifier.show_unexpected(f"The step was not recomputed: {failure.words}", failure.traceback)
+            notifier.show_unexpected(f"The step was not recomputed: {failure.message}", failure.traceback)
 
     def _answered(self, found: Revisited) -> None:
         workspace = self._workspace

@@ -206,9 +206,9 @@ class StepControl(QObject):
     def _failed(self, title: str, failure: WorkerFailure) -> None:
         known = RunError | DataError | JobError | EngineError | ValueError | OSError
         if isinstance(failure.error, known):
-            self._workspace.notifier.refuse(title, failure.words)
+            self._workspace.notifier.refuse(title, failure.message)
         else:
-            self._workspace.notifier.show_unexpected(f"{title}: {failure.words}", failure.traceback)
+            self._workspace.notifier.show_unexpected(f"{title}: {failure.message}", failure.traceback)
 
 
 def _stored(folder: Path) -> tuple[Kept, History]:

@@ -115,7 +115,7 @@ class FindRateDialog(Dialog):
         self.start_button.setEnabled(True)
         self.start_button.setText("Again")
         if isinstance(answer, WorkerFailure):
-            self._update_text(answer.words, "error")
+            self._update_text(answer.message, "error")
             self.words.setToolTip(answer.traceback)
         else:
             self.show_test(answer)

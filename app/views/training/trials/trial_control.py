@@ -91,7 +91,7 @@ class TrialControl(QObject):
         workspace = self._workspace
         workspace.notifier.clear()
         if isinstance(answer, WorkerFailure):
-            workspace.notifier.show_details("The dry run failed", answer.words, answer.traceback)
+            workspace.notifier.show_details("The dry run failed", answer.message, answer.traceback)
         elif isinstance(answer, Failed):
             show_failure(workspace, answer, "The dry run failed")
         else:

@@ -109,7 +109,7 @@ class DownloadDialog(Dialog):
             self.bar.hide()
             self.state.setProperty("tone", "error")
             self.state.style().polish(self.state)
-            self.state.setText(failure.words)
+            self.state.setText(failure.message)
             self.state.setToolTip(failure.traceback)
             self.start_button.setText("Try again")
             self.start_button.setEnabled(True)

@@ -104,7 +104,7 @@ class SweepControl(QObject):
 
     def _untagged(self, failure: WorkerFailure) -> None:
         self._sweep = None
-        self._workspace.notifier.refuse("The sweep cannot start", f"The runs cannot be listed: {failure.words}")
+        self._workspace.notifier.refuse("The sweep cannot start", f"The runs cannot be listed: {failure.message}")
 
     def cancel(self) -> None:
         """Stop the run in progress, and start no other."""

@@ -202,7 +202,7 @@ class SweepDialog(Dialog):
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._wanted = False
-        self._show(failure.words, "", "error")
+        self._show(failure.message, "", "error")
 
     def _summary(self, plan: SweepPlan) -> str:
         lengths = {run.training.epochs for run in plan.runs}
