@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import math
 import os
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -126,6 +128,15 @@ class Actions:
         self.capturing.release()
         return {"step": self._watcher.step}
 
+    def _interrupt(self, client: Client, command: dict[str, Any]) -> None:
+        """Raise KeyboardInterrupt in the main thread, as Ctrl+C does, or call the script's own handler."""
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):
+            raise ActionError("The script ignores Ctrl+C. End its process where it was started.")
+        self._pausers.clear()
+        self.capturing.release()
+        client.answer(command.get("id"), ok=True, step=self._watcher.step)  # before the script ends
+        _thread.interrupt_main()
+
     def _speak(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
         self._watcher.speak()
         return {}
@@ -190,8 +201,8 @@ class Actions:
 
 ACTIONS: dict[str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | None]] = {
     "ping": Actions._ping, "pause": Actions._pause, "step": Actions._step, "resume": Actions._resume,
-    "speak": Actions._speak, "rate": Actions._rate, "save": Actions._save, "batch": Actions._batch,
-    "capture": Actions._capture, "engine": Actions._engine, "release": Actions._release,
+    "interrupt": Actions._interrupt, "speak": Actions._speak, "rate": Actions._rate, "save": Actions._save,
+    "batch": Actions._batch, "capture": Actions._capture, "engine": Actions._engine, "release": Actions._release,
 }  # fmt: skip
 
 

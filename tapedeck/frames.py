@@ -263,6 +263,16 @@ def _remove_oldest(above: Path) -> None:
                 shutil.rmtree(path)
 
 
+def script_of(path: Path) -> str:
+    """Return the name of the script that a file of frames in a folder of `new_folder` is of, else that of the file.
+
+    >>> script_of(Path("20261128-225930-train-1234-x1y2/frames.jsonl"))
+    'train'
+    """
+    title = re.fullmatch(r"(?:tapedeck-)?\d{8}-\d{6}-(.+)-\d+-[^-]+", path.parent.name)
+    return title[1] if title is not None and path.name == FRAMES else path.name
+
+
 def newest() -> Path | None:
     """Return the frames of the script that was started last; None if there is none."""
     try:

@@ -150,8 +150,12 @@ class Recorder:
             draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
             with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
                 draft.settings = (module.extra_repr(),)
-        with self._running(draft):
-            result = call(module, *args, **kwargs)
+        try:
+            with self._running(draft):
+                result = call(module, *args, **kwargs)
+        except BaseException:
+            self._take_unused(draft, (args, kwargs))
+            raise
         with DisableTorchFunction():
             draft.outputs = tuple(map(tensors.facts, tensors.tensors_in(result)))
         return result
@@ -239,6 +243,13 @@ class Recorder:
     def _take(self, draft: Draft, flows: Iterable[tuple[int, int] | None]) -> None:
         for flow in flows:
             self._flow(flow, draft.id)
+
+    def _take_unused(self, draft: Draft, given: object) -> None:
+        """Have a module that raised take what it was given, where no call within it did so before it raised."""
+        with DisableTorchFunction():
+            sources = dict.fromkeys(map(self._source_of, tensors.tensors_in(given)))
+        used = {flow.source for flow in self.flows if flow.target >= draft.id}
+        self._take(draft, (source for source in sources if source is not None and source[0] not in used))
 
     def _end(self, draft: Draft, given: list[Tensor], made: list[Tensor], changed: list[Tensor]) -> None:
         names = self._names

@@ -24,6 +24,8 @@ from app.training.inputs import InputError, chosen_fields, target_fields
 from app.util.formatting import bytes_text, shape_text
 from app.util.frozen import FrozenMap
 
+CHOOSE_DATA = "Choose them under Training, Data: a file, a folder, or data that come with the program."
+NOT_ON_THESE = " cannot be trained on these data"
 SINGLE = 4  # bytes of a float32
 
 
@@ -48,7 +50,7 @@ def analysis_of(project: Project) -> Analysis:
         source = model_source(project)
     except (SourceError, InputError) as error:
         source = Source("")
-        problems.append(Problem("error", None, f"{opened.source} cannot be trained on these data", _sentence(error)))
+        problems.append(Problem("error", None, f"{opened.source}{NOT_ON_THESE}", _sentence(error)))
     if refusal := opened.refusal or _too_large(opened):
         problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", refusal))
     elif stale := changed(opened):
@@ -60,6 +62,23 @@ def analysis_of(project: Project) -> Analysis:
         project.graph, source, problems=tuple(problems), live=frozenset({""}),
         parameters=FrozenMap({"": opened.interface.parameters}),
     )  # fmt: skip
+
+
+def without_data(project: Project, own: tuple[Problem, ...], more: tuple[Problem, ...]) -> tuple[Problem, ...] | None:
+    """Return the problems of an opened model for which nobody has chosen data or settings: what does not fit those that
+    a new project begins with is no mistake. None where some were chosen, or they fit.
+
+    `own` are those of `analysis_of`, `more` those between net, data and loss.
+    """
+    if project.opened is None:
+        return None
+    begun = project_of(project.opened)
+    if project.data != begun.data or project.training != begun.training:
+        return None
+    of_model = tuple(each for each in own if not each.message.endswith(NOT_ON_THESE))
+    if len(of_model) == len(own) and not any(each.severity == "error" for each in more):
+        return None
+    return (*of_model, Problem("info", None, f"No data are chosen to train {project.opened.source}", CHOOSE_DATA))
 
 
 def _too_large(opened: OpenedModel) -> str:

@@ -30,6 +30,7 @@ from app.views.ui.turns import Turns
 Question = tuple[Graph, Catalog, Way]
 
 
+ADD_LAYERS, CHOOSE_DATA = "Add layers to run", "Choose data to train on"
 KNOWN = 8  # cached answers
 # Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
@@ -90,6 +91,8 @@ class AnalysisService(QObject):
         self.analysis: Analysis | None = None
         self._shapes: Analysis | None = None
         self._bare: Analysis | None = None
+        self.wants = ""  # what is to be done first where nothing is wrong: add layers, choose data
+        self._errors: tuple[Problem, ...] = ()
         self._found_later: tuple[Problem, ...] = ()  # problems of the last full answer that shapes alone do not show
         self._answered_question: Question | None = None
         # Recent answers: undo and redo need no new analysis, and no worker slows the painting.
@@ -207,7 +210,8 @@ class AnalysisService(QObject):
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        return self.analysis.errors if self.analysis else ()
+        """What prevents a run, also where nobody has made a mistake, as on an empty canvas."""
+        return self._errors
 
     def _loaded(self, torch: Torch) -> None:
         self.torch = torch
@@ -407,6 +411,14 @@ class AnalysisService(QObject):
                 started = self._started[2]
             more = preflight.problems(project, bare, started)
         self.analysis = replace(bare, problems=(*bare.problems, *more))
+        self._errors, self.wants = self.analysis.errors, ""
+        if project.opened is None and not project.graph.nodes:
+            self.wants = ADD_LAYERS
+            notes = tuple(replace(each, severity="info") for each in self.analysis.problems)
+            self.analysis = replace(self.analysis, problems=notes)
+        elif (no_data := opened.without_data(project, bare.problems, more)) is not None:
+            self.wants = CHOOSE_DATA
+            self.analysis = replace(self.analysis, problems=no_data)
         told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
         self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
         self.analysed.emit(self.analysis)

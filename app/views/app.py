@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
 from types import TracebackType
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
-from app.project import journal
 from app.sources.spec import AskedModel
 from app.util import gc_pause
 from app.util.errors import speak_english
@@ -20,8 +18,6 @@ from app.views.settings import Settings
 from app.views.shell import appearance
 from app.views.ui import icons
 from app.views.ui.scaling import fit
-
-LINES = ".jsonl"  # the ending of a file with the lines of a run
 
 
 class Unexpected(QObject):
@@ -71,19 +67,8 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     fit(window)
     window.bound_to(window.screen().availableSize())
     window.show()
-    if file is None:
-        window.open_first()
-    elif file.endswith(journal.JOURNAL):
-        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("restore-journal", Path(file)))
-    elif file.endswith(LINES):
-        window.open_first()
-        QTimer.singleShot(0, window.furnish)  # there are curves to show it with
-        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("watch-file", Path(file)))
-    else:
-        QTimer.singleShot(0, lambda: window.files.open(Path(file)))
+    window.open_on(file, model)
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
-    if model is not None:
-        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("open-source", model))
     # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     status = application.exec()

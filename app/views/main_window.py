@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from app.builder.catalog.catalog import catalog
+from app.project import journal
 from app.project.document import Document
 from app.project.project import Project
+from app.sources.spec import AskedModel
 from app.util import late_dataclass
 from app.views import early_imports, feature
 from app.views.actions import Actions
@@ -54,8 +57,10 @@ from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 from app.views.ui.widgets.toast import ToastStack
 from app.views.workspace import Workspace
+from tapedeck import frames
 
 EXAMPLE = "digits.tape"
+LINES = ".jsonl"  # the ending of a file with the lines of a run
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
 BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
@@ -371,6 +376,26 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _settled(self, _none: None) -> None:
         """All that lasts as long as the window is there: what comes from now on is looked through for garbage."""
         self.housekeeping.go_on()
+
+    def open_on(self, file: str | None, model: AskedModel | None) -> None:
+        """Show what the program was started with, and nothing else: a model, a script, a project or journal; without
+        one, the project of last time.
+        """
+        trigger = self.actions_by_key.trigger
+        if model is not None:
+            self.document.new(Project(Path(model.source).name))  # until the model takes its place, if it runs
+            QTimer.singleShot(0, self, lambda: trigger("open-source", model))
+        elif file is None:
+            self.open_first()
+        elif file.endswith(journal.JOURNAL):
+            QTimer.singleShot(0, self, lambda: trigger("restore-journal", Path(file)))
+        elif file.endswith(LINES):
+            self.document.new(Project(frames.script_of(Path(file))))
+            self.pages.show("autograd")  # a captured step is drawn there
+            QTimer.singleShot(0, self, self.furnish)  # there are curves to show it with
+            QTimer.singleShot(0, self, lambda: trigger("watch-file", Path(file)))
+        else:
+            QTimer.singleShot(0, self, lambda: self.files.open(Path(file)))
 
     def open_first(self) -> None:
         """Open the project opened last, unless the settings say otherwise, else the example that trains in seconds."""

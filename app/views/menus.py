@@ -60,7 +60,7 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
     )),
     "run": ("&Run", (
         "run", "pause", "step", "stop", "continue", "apply-edits", "-", "capture-step", "script-batch", "script-save",
-        "ranks", "-", "set-rate", "find-rate", "dry-run", "overfit",
+        "script-interrupt", "watch-again", "ranks", "-", "set-rate", "find-rate", "dry-run", "overfit",
         "sweep", "memory", "profile", "-", "debug-step", "first-step", "leave-out", "-", "places", "watch-run", "-",
         "forget-weights", "take-inits",
     )),

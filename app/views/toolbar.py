@@ -18,6 +18,7 @@ from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.fields import StillComboBox
 from app.views.workspace import Workspace
 
+SCRIPT_ENDED = "The script has ended"
 HEIGHT = 54
 COUNTER = 38  # of it, the height of the tape counter
 DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
@@ -152,6 +153,7 @@ class Toolbar(QFrame):
         control.edits_offered.connect(self.edits.setVisible)
         control.edits_offered.connect(lambda _on: self._show_name())
         control.blocked_changed.connect(self._blocked)
+        workspace.session.stateChanged.connect(lambda _state: self._blocked(control.blocked))
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)
         self.exported.connect(lambda: workspace.commands.trigger("export"))
@@ -162,12 +164,12 @@ class Toolbar(QFrame):
         document.replaced.connect(self._replaced)
 
     def _blocked(self, reason: str) -> None:
-        live = self._workspace.live
-        if not self._workspace.session.active:
-            if live.up_to_date and reason and _is_empty(self._workspace.document.project):
-                self.deck.set_blocked("Add layers to run")  # an empty canvas is no mistake
+        live, session = self._workspace.live, self._workspace.session
+        if not session.active:
+            if session.watched_last and self.deck.state != "idle" and _is_empty(self._workspace.document.project):
+                self.deck.set_blocked("" if session.state == "left" else SCRIPT_ENDED)
                 return
-            errors = bool(live.errors) and live.up_to_date
+            errors = bool(live.errors) and live.up_to_date and not live.wants
             icon, color = ("error", "error") if errors else ("", "text2")
             self.deck.set_blocked(reason, icon, color, starts_later=self._workspace.run_control.waits)
 

@@ -369,3 +369,24 @@ def test_a_layer_and_the_addition_behind_it_repeat_together() -> None:
     assert {(arrow.source, arrow.target) for arrow in drawing.arrows} == {
         (drawing.boxes[0].id, drawing.boxes[1].id), (drawing.boxes[1].id, drawing.boxes[2].id)
     }  # fmt: skip
+
+
+class Unturned(nn.Module):
+    """A sequence is given to a GRU without being transposed, which no function of torch sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.gru = nn.Conv1d(1, 8, 5), nn.GRU(4, 16, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gru(torch.relu(self.conv(x)))[0]
+
+
+def test_a_module_that_raises_before_any_operation_is_wired_to_what_fed_it() -> None:
+    found = observe(Unturned(), (torch.randn(2, 1, 20),))
+    failed = found.calls[found.failed]
+    (source,) = [found.calls[flow.source] for flow in found.flows if flow.target == found.failed]
+    assert failed.path == "gru" and source.op.endswith("relu")
+    drawing = to_drawing(found)
+    (red,) = [box.id for box in drawing.boxes if box.category == "error"]
+    assert [arrow.label for arrow in drawing.arrows if arrow.target == red] == ["2×8×16"]

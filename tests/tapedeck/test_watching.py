@@ -362,3 +362,27 @@ def test_a_script_that_updates_by_itself_is_said_to_have_no_steps(tmp_path):
     said = [each["message"] for each in told(watch.frames) if each["event"] == "said"]
     assert len(said) == 1 and "no optimizer of torch has stepped" in said[0]
     assert any(isinstance(event, Noticed) for event in follow(watch.frames, every=0.01))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a signal is sent to a process")
+def test_a_script_is_interrupted_as_by_ctrl_c(tmp_path):
+    code = (
+        "import torch, tapedeck, sys\n"
+        "weight = torch.nn.Linear(2, 1); optimizer = torch.optim.SGD(weight.parameters(), 0.1)\n"
+        "with tapedeck.watch(folder=sys.argv[1], quiet=True):\n"
+        "    while True:\n"
+        "        weight(torch.ones(1, 2)).sum().backward(); optimizer.step()\n"
+    )
+    tmp_path.chmod(0o700)
+    running = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    path = frames.socket_path(tmp_path)
+    while not path.exists():
+        assert running.poll() is None
+    link = ScriptLink(tmp_path)
+    assert asked(link, "interrupt")["ok"]
+    _, trace = running.communicate()
+    assert running.returncode == -signal.SIGINT and trace.rstrip().endswith("KeyboardInterrupt")
+    assert "tapedeck" not in trace
+    assert told(tmp_path / frames.FRAMES)[-1]["note"] == "The script was interrupted."
+    link.close()

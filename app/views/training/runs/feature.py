@@ -13,7 +13,7 @@ from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
 
 if TYPE_CHECKING:
-    from app.training.events import Event, Failed
+    from app.training.events import Event, Failed, Finished
     from app.views.training.runs.console import Console
     from app.views.training.runs.run_panel import RunPanel
     from app.views.training.runs.runs_control import RunsControl
@@ -25,6 +25,8 @@ MOVED_ON = "The network was edited during the run"
 RESUME = "Resume the run from its newest checkpoint, as if it had not stopped"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
 SWEEP = "Train a run for each of several values of the settings, one after the other"
+LEFT = "The script is no longer watched"
+STOPPED_WATCHING = "It continues where it was started. Run, Interrupt the script ends it while it is watched."
 STATES = {
     "starting": ("Starting", "run"),
     "waiting": ("Waiting for the first step", "run"),
@@ -62,6 +64,10 @@ class RunsFeature(Feature):
             Action("continue", "Res&ume the newest run", lambda: self.runs_control.go_on_newest(), tip=RESUME,
                    late=True),
             Action("sweep", "S&weep…", lambda: self.sweeps.open(), tip=SWEEP, late=True),
+            Action("watch-again", "&Watch the script again", control.watch_again,
+                   tip="Take up the watching of the newest script, which continues where it was started"),
+            Action("script-interrupt", "&Interrupt the script", control.interrupt_script,
+                   tip="As Ctrl+C in its terminal does, between two steps"),
             Action("script-save", "Save a checkpoint of the scr&ipt", control.save_script,
                    tip="The state_dicts of its models and optimizers, beside its frames"),
             Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
@@ -90,6 +96,8 @@ class RunsFeature(Feature):
             teller.said.connect(notifier.say)
             teller.refused.connect(notifier.refuse)
         control.failed.connect(self._failed)
+        control.watch_wanted.connect(self.places.watch)
+        workspace.session.finished.connect(self._left)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
@@ -124,6 +132,12 @@ class RunsFeature(Feature):
         run = self.workspace.session.current
         if run is None or run.series is None:
             show_failure(self.workspace, failed, stored=True)
+
+    def _left(self, finished: Finished) -> None:
+        """Offer to take up the watching of a script that continues."""
+        if finished.reason == "left" and not self.ranks.changes:
+            again = self.workspace.run_control.watch_again
+            self.workspace.notifier.show("info", LEFT, STOPPED_WATCHING, "Watch again", again)
 
     def _run_started(self, _run: Run) -> None:
         self.workspace.notifier.withdraw()

@@ -28,6 +28,11 @@ class RanksControl(QObject):
         session.stateChanged.connect(self._show)
         session.runEnded.connect(self._go_over)
 
+    @property
+    def changes(self) -> bool:
+        """Return whether another rank is about to be watched instead."""
+        return self._next is not None
+
     def fill(self, _actions: Actions, menu: QMenu) -> None:
         """Put the ranks into their menu."""
         self._menu = menu

@@ -53,8 +53,9 @@ class RunControl(QObject):
 
     `download_wanted(source)` is emitted if the run's data are not on this machine; `moved_on(bool)` reports whether the
     drawing differs from the net in training, `edits_offered(bool)` whether that is so of a paused run; `step_changed`
-    carries the state of `ScriptStep`; `said` and `refused` are messages for the user. A run that is requested while
-    PyTorch is loading or the network is being checked starts after that.
+    carries the state of `ScriptStep`, `watch_wanted` the file of a script that is to be watched again; `said` and
+    `refused` are messages for the user. A run that is requested while PyTorch is loading or the network is being
+    checked starts after that.
     """
 
     blocked_changed = Signal(str)
@@ -66,6 +67,7 @@ class RunControl(QObject):
     failed = Signal(object)
     step_changed = Signal(str)
     edits_offered = Signal(bool)
+    watch_wanted = Signal(object)
 
     def __init__(
         self, document: Document, live: AnalysisService, session: RunSession, settings: Settings, parent: QObject
@@ -103,6 +105,8 @@ class RunControl(QObject):
             return STARTS_WHEN.format(waits[1]) if self._live.pending(RUN) else waits[0]
         if self._live.failure is not None:
             return self._live.failure[0]
+        if self._live.wants:
+            return self._live.wants
         count = len(self._live.errors)
         return f"Fix {count} {plural(count, 'error')} to run" if count else ""
 
@@ -112,15 +116,17 @@ class RunControl(QObject):
         return self._live.unfinished is not None
 
     def run(self) -> None:
-        """Start, or resume after a pause."""
+        """Start, or resume after a pause; in a window of a script alone, watch it again."""
         if self._session.state == "paused":
             self._session.resume()
+        elif self._session.state == "left" and _is_empty(self._document.project):
+            self.watch_again()
         elif not self._session.active:
             self._start(step=False)
 
     def pause(self) -> None:
         if self._session.watches and not self._session.commands:
-            words = "Pause and stop it where it was started. Stop here only ends watching."
+            words = "Pause and stop it where it was started. Stop here only ends the watching."
             self.refused.emit("This run executes elsewhere", words)
         self._session.pause()
 
@@ -156,6 +162,20 @@ class RunControl(QObject):
         """Handle the answer, on the thread of the run."""
         if not asked.cancelled() and (error := asked.exception()) is not None:
             self.refused.emit("The learning rate was not changed", str(error))
+
+    def watch_again(self) -> None:
+        """Take up the watching of the newest run again, which continues elsewhere."""
+        run = self._session.current
+        if run is None or run.watched is None or run.active:
+            self.refused.emit("No script can be watched again", NO_SCRIPT)
+        else:
+            self.watch_wanted.emit(run.watched)
+
+    def interrupt_script(self) -> None:
+        """Interrupt the watched script between two steps, as Ctrl+C in its terminal does."""
+        self._ask_script("interrupt", "The script was not interrupted", lambda answer: (
+            "The script is interrupted", f"As by Ctrl+C in its terminal, after step {answer['step']:,}."
+        ))  # fmt: skip
 
     def save_script(self) -> None:
         """Have the watched script save the state_dicts of its models and optimizers."""
@@ -410,6 +430,8 @@ class RunControl(QObject):
         run = self._session.current
         project = self._drawn.get(run.number) if run is not None else None
         of = f" of {project.name}" if project is not None and project.name else ""  # which may have been left
+        if finished.reason == "left":
+            return  # said beside the command that takes it up again
         stopped = finished.note if self._session.watched_last else f"It is saved and can be resumed under Runs{of}."
         self.said.emit(title, words if finished.reason == "done" else stopped)
 
@@ -434,6 +456,10 @@ def described(value: Any) -> str:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return f"{value[0]}: {described(value[1])}"
     return "; ".join(map(described, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _is_empty(project: Project) -> bool:
+    return project.opened is None and not project.graph.nodes
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:

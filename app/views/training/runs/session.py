@@ -94,6 +94,10 @@ class Run:
     def active(self) -> bool:
         return self.state in ACTIVE
 
+    def continues(self, other: Run) -> bool:
+        """Return whether this takes up the watching of what another watched, in whose place it is then."""
+        return self.watched is not None and other.state == "left" and other.watched == self.watched
+
 
 @dataclass(frozen=True)
 class RunProgress:
@@ -248,6 +252,8 @@ class RunSession(QObject):
         if old is not None:
             old.deleteLater()
         self._ending = None
+        if self.runs and run.continues(self.runs[-1]):
+            self.runs.pop()
         self.runs.append(run)
         self._thread.state_changed.connect(self._on_state_event)
         self._thread.finished.connect(self._on_thread_finished)

@@ -221,10 +221,20 @@ class RunsModel(ColumnsModel):
                     if row in self.rows:
                         self._changed(self.rows.index(row))
                     return
+        for row in [row for row in self._all if row.run is not None and run.continues(row.run)]:
+            self._remove(row)
         self._all.insert(0, RunRow(kept, run))
         self.beginInsertRows(QModelIndex(), 0, 0)  # whatever sorts or filters them: it has just begun
         self.rows.insert(0, self._all[0])
         self.endInsertRows()
+
+    def _remove(self, row: RunRow) -> None:
+        self._all.remove(row)
+        if row in self.rows:
+            place = self.rows.index(row)
+            self.beginRemoveRows(QModelIndex(), place, place)
+            self.rows.remove(row)
+            self.endRemoveRows()
 
     def row_at(self, row: int) -> RunRow:
         return self.rows[row]

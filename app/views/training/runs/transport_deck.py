@@ -20,13 +20,13 @@ from app.views.ui.widgets.transport import Transport
 LOOKS: dict[str, tuple[str, str, str, str, str]] = {
     "idle": ("ready", "text4", "", "", "text2"),
     "starting": ("running", "run", "Starting…", "", "text2"),
-    "waiting": ("running", "run", "Waiting for the first step", "", "text2"),
+    "waiting": ("running", "run", "Waiting…", "", "text2"),
     "running": ("running", "run", "", "", "text2"),
     "paused": ("paused", "run", "Paused", "pause", "text2"),
     "stopping": ("blocked", "run", "Stopping…", "", "text2"),
     "done": ("ready", "text4", "Done", "check", "run"),
     "stopped": ("ready", "text4", "Stopped", "stop", "text2"),
-    "left": ("ready", "text4", "No longer watched", "", "text2"),
+    "left": ("ready", "text4", "Not watched", "", "text2"),
     "failed": ("ready", "text4", "Failed", "error", "error"),
 }
 # By the state of `ScriptStep`.

@@ -1,0 +1,89 @@
+"""A window shows what the program was started with: a script or a model, and no project that nobody has opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QMenu
+from pytestqt.qtbot import QtBot
+
+from app.sources.spec import AskedModel
+from app.views.observed.open_dialog import OpenModelDialog
+from app.views.training.runs.table_model import KEYS, STATE
+from tests.support.whole_window import WholeWindow
+from tests.tapedeck.test_watching import Script, script  # noqa: F401
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(4, 8, batch_first=True)
+
+    def forward(self, x):
+        return self.gru(x)[0]
+
+class Takes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
+
+
+def begin(qtbot: QtBot, window: WholeWindow, file: str | None, model: AskedModel | None = None) -> None:
+    """Have the window show what the program is started with."""
+    window.open_on(file, model)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
+
+
+def test_the_window_of_a_script_has_its_name_and_no_network(
+    qtbot: QtBot,
+    window: WholeWindow,
+    script: Script,  # noqa: F811
+) -> None:
+    """Its watching is ended and taken up again in one row, and the script is interrupted from there."""
+    begin(qtbot, window, str(script.watch.frames))
+    session, control, deck = window.session, window.run_control, window.toolbar.deck
+    script.start()
+    qtbot.waitUntil(lambda: session.commands and len(session.history.steps) > 3)
+    assert window.windowTitle().startswith("frames.jsonl") and not window.document.project.graph.nodes
+    assert not window.live.analysis.errors
+    control.stop()
+    qtbot.waitUntil(lambda: session.state == "left")
+    assert script.is_alive() and deck.counter.message() == "Not watched" and window.banner.title().endswith("watched")
+    assert [row.cells()[STATE] for row in window.runs.model.rows] == ["No longer watched"]
+    control.run()  # the key has nothing else to do here
+    qtbot.waitUntil(lambda: session.state == "running" and session.commands)
+    assert len(session.runs) == 1 and [row.run for row in window.runs.model.rows] == session.runs
+    shown = dict(zip(KEYS, window.runs.model.rows[0].cells(), strict=True))
+    assert shown["batch"] == shown["seed"] == shown["epochs"] == "–"
+    run = next(each for each in window.findChildren(QMenu) if each.title() == "&Run")
+    assert {"script-interrupt", "watch-again"} <= {action.objectName() for action in run.actions()}
+    script.ending.set()
+    qtbot.waitUntil(lambda: session.state == "done")
+    assert deck.counter.message() == "The script has ended"
+
+
+@pytest.mark.parametrize("name", ["Net", "Takes"])
+def test_the_window_of_a_model_is_of_it_alone_and_nothing_is_red_that_nobody_chose(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "nets.py").write_text(NET)
+    monkeypatch.chdir(tmp_path)
+    begin(qtbot, window, None, AskedModel(f"nets.py:{name}", inputs=("2x5",), trust=True))
+    qtbot.waitUntil(lambda: window.pages.is_offered("centre", "observed"), timeout=60_000)
+    qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog) and window.live.up_to_date)
+    raised = name == "Net"
+    assert window.observed.observation.name and (window.document.project.opened is None) == raised
+    assert window.windowTitle().startswith("nets.py:Net" if raised else "Takes")
+    assert not window.live.analysis.errors and not window.document.project.graph.nodes
+    wanted = "Add layers to run" if raised else "Choose data to train on"
+    assert window.run_control.blocked == window.toolbar.deck.counter.message() == wanted
+    assert window.live.errors  # which no run passes over
