@@ -76,7 +76,7 @@ def without_data(project: Project, own: tuple[Problem, ...], more: tuple[Problem
     if project.data != begun.data or project.training != begun.training:
         return None
     of_model = tuple(each for each in own if not each.message.endswith(NOT_ON_THESE))
-    if len(of_model) == len(own) and not any(each.severity == "error" for each in more):
+    if len(of_model) == len(own) and all(each.severity == "info" for each in more):
         return None
     return (*of_model, Problem("info", None, f"No data are chosen to train {project.opened.source}", CHOOSE_DATA))
 
