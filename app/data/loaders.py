@@ -220,6 +220,7 @@ def _described(
         targets=targets,
         inputs=fields,
         target_scales=_scales(told_targets, task),
+        label_form=surveys.form_of(labels) if told else "",
     )
 
 
@@ -261,7 +262,8 @@ def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
 
 def _target(survey: surveys.FileSurvey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
     task = surveys.task_of(inputs, labels)
-    return TargetInfo(name, task, () if task == VALUES else _class_names(survey, name, labels), tuple(labels.shape[1:]))
+    classes = () if task == VALUES else _class_names(survey, name, labels)
+    return TargetInfo(name, task, classes, tuple(labels.shape[1:]), surveys.form_of(labels))
 
 
 def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple[str, ...]:
@@ -352,6 +354,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts, stand_in: str =
         counts,
         spec.inputs,
         stand_in,
+        spec.label_form,
     )
     return Dataset(training, validation, test, info)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 PROBABILITIES, BINARY = "probabilities", "binary"  # what the values of a target are, if they are all of that kind
-IGNORED = -100  # a label that torch's losses ignore unless they are told otherwise
 
 
 class DataError(CodedError):
@@ -106,7 +105,6 @@ class TargetInfo:
     """One of the targets of a sample: its task, see `app.training.task.Task`, and its shape without the batch.
 
     `form` is PROBABILITIES for values of which each row sums to 1, one-hot rows too, BINARY for other rows of 0 and 1.
-    `ignored` is the label below 0 that some places have in place of a class.
     """
 
     name: str
@@ -114,7 +112,6 @@ class TargetInfo:
     classes: tuple[str, ...] = ()
     label_shape: tuple[int, ...] = ()
     form: str = ""
-    ignored: int = IGNORED
 
     @property
     def labels_per_sample(self) -> int:
@@ -206,12 +203,11 @@ class SourceSpec:
     inputs: tuple[FieldInfo, ...] = ()
     target_scales: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
     label_form: str = ""
-    ignored: int = IGNORED
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form, self.ignored)
+        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form)
         return self.targets or (only,)
 
     @property
@@ -257,13 +253,12 @@ class DataInfo:
     inputs: tuple[FieldInfo, ...] = ()
     stand_in: str = ""  # says what stands in for data that are not downloaded
     label_form: str = ""
-    ignored: int = IGNORED
     units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=FrozenMap)
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form, self.ignored)
+        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form)
         return self.targets or (only,)
 
 

@@ -170,7 +170,8 @@ def read_dataset(
 
     Without `keep` the indices of the samples (N,) are returned instead of the inputs. Several inputs and several
     targets are dictionaries by name, see `parts_of`; several inputs without `keep` raise ValueError. Of several
-    targets, samples may have different numbers of rows, such as boxes, see `filled`. A DataLoader reads them with
+    targets, samples may have different numbers of rows, such as boxes, see `filled`. Samples whose only label is -100
+    are left out. A DataLoader reads them with
     `workers` processes; its random numbers are the same each time.
     """
     iterable = isinstance(dataset, IterableDataset)
@@ -184,6 +185,7 @@ def read_dataset(
     labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
     known_shapes: tuple[Any, ...] = ()
+    each: Sequence[int] = ()
     total, done, waiting = 0 if iterable else len(dataset), 0, iter(loader)
     while True:
         with guard():
@@ -203,6 +205,7 @@ def read_dataset(
                     for name, one in parts.items()
                 )
                 if not inputs:
+                    each = next(iter(values.values())).shape
                     inputs, labels, known_shapes = {n: [] for n in values}, {n: [] for n in label}, shapes
                 if shapes != known_shapes:
                     told = ", ".join(str(tuple(one.shape)) for one in parts.values())
@@ -227,9 +230,26 @@ def read_dataset(
     else:
         read = {name: one if one.dtype == torch.uint8 else one.to(kind_of(one)) for name, one in read.items()}
     given = {name: filled([one.to(kind_of(one)) for one in known]) for name, known in labels.items()}
-    for name, known in given.items():
-        given[name] = known.unsqueeze(1) if known.is_floating_point() and known.ndim == 1 else known
+    given = {name: target_values(known, each) for name, known in given.items()}
+    labelled = torch.ones(len(next(iter(given.values()))), dtype=torch.bool)
+    for known in given.values():
+        if known.ndim == 1:
+            labelled &= known != -100
+    if not labelled.all():
+        read, given = ({name: one[labelled] for name, one in parts.items()} for parts in (read, given))
     return alone(read), alone(given), bad
+
+
+def target_values(labels: Tensor, each: Sequence[int]) -> Tensor:
+    """Return labels (N, ...) as targets of samples of the shape `each`: numbers as (N, ...) with an axis for them,
+    several labels of 0 and 1 as numbers; -1 of a place as -100, which torch's losses ignore."""
+    if labels.is_floating_point():
+        return labels.unsqueeze(1) if labels.ndim == 1 else labels
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        return labels.flatten()
+    if labels.ndim == 2 and tuple(labels.shape[1:]) != tuple(each[-1:]) and bool(((labels == 0) | (labels == 1)).all()):
+        return labels.to(torch.float32)
+    return torch.where(labels == -1, -100, labels) if labels.ndim > 1 else labels
 
 
 def filled(parts: Sequence[Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ from app.data.own_files.file_survey import CLASSES_LIMIT, VOCABULARY_LIMIT, File
 from app.data.own_files.picture_survey import survey_pictures
 from app.data.own_files.table_survey import survey_csv
 from app.data.own_files.tensor_survey import survey_tensors
-from app.data.spec import CLASSES, TOKENS, VALUES, DataError
+from app.data.spec import BINARY, CLASSES, PROBABILITIES, TOKENS, VALUES, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +44,17 @@ def task_of(inputs: Tensor, labels: Tensor) -> str:
     if labels.is_floating_point():
         return VALUES
     return CLASSES if labels.ndim == 1 else TOKENS
+
+
+def form_of(labels: Tensor) -> str:
+    """Return what the numbers of a target (N, ...) are: PROBABILITIES, one-hot rows too, BINARY, or "" for others."""
+    if not labels.is_floating_point() or not labels.numel() or bool(labels.isnan().any()):
+        return ""
+    binary = bool(((labels == 0) | (labels == 1)).all())
+    rows = labels.ndim == 2 and labels.shape[1] > 1 and bool((labels >= 0).all())
+    if rows and bool(((labels.sum(1) - 1).abs() < 1e-3).all()):
+        return PROBABILITIES
+    return BINARY if binary else ""
 
 
 def survey_text(path: Path, options: Mapping[str, Any]) -> FileSurvey:

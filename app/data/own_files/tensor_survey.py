@@ -83,6 +83,8 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
     count = values.shape[1]
     if binary and bool((sums == 1).all()):
         return LabelForm("one_hot", tuple(range(count)), f"{what} is one-hot, and is read as {count:,} classes.")
+    if binary and kind != "f" and values.shape[1:] != tokens[-1:]:
+        return LabelForm("values", note=f"{what} has several labels of 0 and 1 a sample, which are read as values.")
     if kind == "f" and bool((values >= 0).all()) and bool(np.isclose(sums, 1, atol=1e-3).all()):
         return LabelForm(note=f"{what}: each row adds up to 1; it is read as probabilities of {count:,} classes.")
     return LabelForm()

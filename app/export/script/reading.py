@@ -137,7 +137,7 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     how = f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
-        file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.filled,
+        file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.filled, file_readers.target_values,
         file_readers.targets_of, file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
     )  # fmt: skip
     if is_streamed(spec, job.data):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.data.spec import BINARY, IGNORED, PROBABILITIES, TOKENS, VALUES, TargetInfo
+from app.data.spec import BINARY, PROBABILITIES, TOKENS, VALUES, TargetInfo
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS, WITH_PROBABILITIES
 from app.training.config import BY_DATA, BY_MODEL, INPUT, Choice, OutputLoss, TrainingConfig
-from app.util.frozen import FrozenMap
 
 
 def usual_loss(target: TargetInfo) -> Choice:
@@ -17,8 +16,6 @@ def usual_loss(target: TargetInfo) -> Choice:
     """
     if target.task == VALUES and target.form != PROBABILITIES:
         return Choice("BCEWithLogitsLoss" if target.form == BINARY else "MSELoss")
-    if target.ignored != IGNORED:
-        return Choice(WITH_PROBABILITIES, FrozenMap(ignore_index=target.ignored))
     return Choice(WITH_PROBABILITIES)
 
 
