@@ -23,8 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(given: list[str]) -> int:
     from app import cli
+    from app.cli import startup
 
     if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
+        bare = not given[0].startswith("-") and given[0] not in startup.ANYWHERE and not {"-h", "--help"} & {*given}
+        if bare and (words := startup.hindrance(window=False)):
+            return startup.refuse(words)
         return cli.run(given)
     if given and given[0].startswith("-") or len(given) > 1:
         print(f"tapedeck: {given[0]} is not a command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
@@ -32,9 +36,7 @@ def _main(given: list[str]) -> int:
     # Whatever a start makes lives on: looking through it for garbage again and again takes a tenth of the time. It goes
     # on when the window's modules are all there.
     gc.disable()
-    from app.views.app import run_window
-
-    return run_window(given[0] if given else None)
+    return startup.window(given[0] if given else None)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 from app.util.torchvision_import import import_torchvision
 from benchmarks._observed_list import MODELS, Public
 from scripts.import_check import ROOT, Table
+from tests.support import own_code
 
 FILE = ROOT / "docs" / "observed_public.md"
 HEAD = """# Public models, observed
@@ -170,6 +171,7 @@ def redrawn(public: Public, folder: Path) -> dict[str, Any]:
     with _told(row, "redraw", "not redrawn: "):
         source = import_model.ModelSource(str(file), name.removesuffix("()"), name.endswith("()"))
         inputs = tuple(import_model.ModelInput(one.shape, one.dtype) for one in public.specs)
+        own_code.trust(f"{file}:made")
         project = task.answer(import_model.ImportModel(source, {}, inputs), folder)
         checked = project.origin.checked if project.origin is not None else ""
         if not checked:

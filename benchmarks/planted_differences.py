@@ -38,6 +38,7 @@ from app.project import custom_layers
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import sha256_of
+from tests.support import own_code
 
 KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")
 NETS = """
@@ -125,6 +126,7 @@ def nets(folder: Path) -> list[Net]:
     found = []
     for name, shape in INPUTS.items():
         torch.manual_seed(3)
+        own_code.trust(f"{file}:made")
         project = task.answer(ImportModel(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
         origin = project.origin
         assert origin is not None and origin.weights is not None and origin.reference is not None

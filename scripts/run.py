@@ -5,28 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from app.cli import doctor
-from app.cli.system_packages import install_line
+from app.cli import display, doctor
 from app.util.resources import path
 
 OUT = "out/digits"
-_PROBE = "from PySide6.QtGui import QGuiApplication; QGuiApplication([])"
 
 
 def why_no_window() -> str | None:
-    """Why a window cannot be opened here, with what to do about it; None if it can, which is tried."""
-    missing = doctor.window_libraries()
-    shown = doctor.display()
-    if shown is None:
-        # Named all the same: it is what a display would want next.
-        return "There is no display here." + (f" A window would also need: {install_line(missing)}" if missing else "")
-    if missing:
-        return f"Qt lacks {', '.join(missing)} for a window on {shown}.\n  {install_line(missing)}"
-    probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False)
-    if probe.returncode == 0:
-        return None
-    said = (probe.stderr or probe.stdout).strip().splitlines() or [f"exit status {probe.returncode}"]
-    return f"Qt cannot open a window on {shown}:\n  {said[0]}"
+    """Why a window that is seen cannot be opened here, with what to do about it; None if it can."""
+    found = display.obstacle()
+    if found is not None:
+        return f"{found.reason[:1].upper()}{found.reason[1:]}.\n  {found.cure}"
+    return None if display.display() is not None else "QT_QPA_PLATFORM asks for a window that nobody sees."
 
 
 def main() -> int:

@@ -161,6 +161,14 @@ def same_torch() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def same_imports() -> Iterator[None]:
+    """A test that loads a user's code here restricts what else is imported, as an engine does for good."""
+    before = list(sys.meta_path)
+    yield
+    sys.meta_path[:] = before
+
+
+@pytest.fixture(autouse=True)
 def same_folder() -> Iterator[None]:
     """A test that answers in this process what an engine answers changes the folder, as the engine does."""
     before = os.getcwd()

@@ -32,7 +32,7 @@ LEAVES = "util source"
 # Who may import whom, from the top of the house down. An entry for `room.module` adds to that of its room; a room may
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
-    "main": "cli views",
+    "main": "cli",
     "cli": "engine runs preflight project export training data autograd builder observe compare interpret sources"
     " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
@@ -71,7 +71,7 @@ ARROWS = {
 }
 
 # Arrows that are taken inside a function alone: a command draws no picture unless one is asked for.
-LAZY_ONLY = {("cli", "views"), ("main", "views"), ("main", "cli")}
+LAZY_ONLY = {("cli", "views"), ("main", "cli")}
 
 # Where Qt may appear. `cli` asks a view.
 QT_ROOMS = "main views project.document training_thread"
@@ -117,13 +117,14 @@ LONGEST = 600
 LONG_FILES: dict[str, str] = {}
 
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
-# compiles files of layers, once a person trusts them, the child process that compiles what a person typed, and the one
-# that imports an installed package statement by statement; and the one that writes `__init__` of our own dataclasses
-# from the names of their fields.
+# compiles files of layers, once a person trusts them, the one that compiles what models import, the child process that
+# compiles what a person typed, and the one that imports an installed package statement by statement; and the one that
+# writes `__init__` of our own dataclasses from the names of their fields.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {
-    "app.source.compiled", "app.source.layer_modules", "app.engine.tasks.autograd.snippet", "app.views.early_imports",
+    "app.source.compiled", "app.source.layer_modules", "app.source.own_imports",
+    "app.engine.tasks.autograd.snippet", "app.views.early_imports",
     "app.util.late_dataclass",
 }  # fmt: skip
 
@@ -144,6 +145,7 @@ LENT = {
     "views.custom_layers.layers_control": "a service: files of layers, and whether they are trusted",
     "views.training.runs.failures": "words on a run that failed, for a trial too",
     "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
+    "views.custom_layers.trust_model": "what a person sees of all files of a model before they run",
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
     "views.canvas.difference": "two sheets compared",
     "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",

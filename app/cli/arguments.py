@@ -95,7 +95,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     },
     "--trust": {
         "action": "store_true",
-        "help": "run the code of your own files, which you have reviewed, this time only",
+        "help": "trust the code of your own files, which you have reviewed, until one of them changes",
     },
     "--timeout": {
         "type": above_zero,

@@ -7,21 +7,21 @@ libraries that Qt needs are looked up by the loader, and the data folder is writ
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from app import __version__
-from app.cli.system_packages import install_line
+from app.cli.display import display, obstacle, qt_folder
+from app.cli.system_packages import install_line, missing_libraries
 from app.util.late_dataclass import dataclass
 
 State = Literal["ok", "note", "missing"]
@@ -31,6 +31,9 @@ TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
 OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
+
+# By which packages of other names are imported.
+MODULES = {"scikit-learn": "sklearn", "PySide6-Essentials": "PySide6"}
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
 
@@ -49,7 +52,7 @@ def report() -> tuple[DoctorCheck, ...]:
     """Run every check, in the order in which problems should be fixed. Imports torch: it takes a second or two."""
     return (
         _python(),
-        _torch(),
+        torch_check(),
         _devices(),
         _torchvision(),
         _pyside(),
@@ -61,6 +64,32 @@ def report() -> tuple[DoctorCheck, ...]:
         _fonts(),
         _data_folder(),
     )
+
+
+def installed(window: bool) -> Iterator[DoctorCheck]:
+    """Check the packages that a command needs, and those of the window; none is imported."""
+    yield _versioned("torch", TORCH)
+    yield _versioned("torchvision")
+    yield from map(_versioned, OTHERS)
+    if window:
+        yield _pyside()
+        yield _versioned("pyqtgraph", PYQTGRAPH)
+
+
+def unimportable(module: str, error: BaseException) -> DoctorCheck | None:
+    """Return the check of the package of a module that raised an error when it was imported; None if it is none of
+    those that are needed."""
+    by_module = {MODULES.get(name, name): name for name in ("torch", "torchvision", "PySide6-Essentials", *OTHERS)}
+    package = {**by_module, "pyqtgraph": "pyqtgraph"}.get(module)
+    if package is None:
+        return None
+    check = _versioned(package)
+    if check.state == "missing":
+        return check
+    if module == "PySide6" and (lacking := [one for one in qt_libraries() if one.state == "missing"]):
+        return lacking[0]
+    found = f"{check.found} does not import: {_first_line(error)}"
+    return DoctorCheck(package, "missing", found, f"{_PIP} --force-reinstall {package}")
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -122,14 +151,16 @@ def _python() -> DoctorCheck:
 def _versioned(package: str, floor: tuple[int, ...] = ()) -> DoctorCheck:
     version = _version(package)
     want = f'{_PIP} "{package}>={dotted(floor)}"' if floor else f"{_PIP} {package}"
-    if version is None:
-        return DoctorCheck(package, "missing", "not installed", want)
-    if numbers(version) < floor:
+    if find_spec(MODULES.get(package, package)) is None:
+        missing = "not installed" if version is None else f"{version} is installed without its files"
+        return DoctorCheck(package, "missing", missing, want if version is None else f"{want} --force-reinstall")
+    if version is not None and numbers(version) < floor:
         return DoctorCheck(package, "missing", f"{version} is older than {dotted(floor)}", want)
-    return DoctorCheck(package, "ok", version)
+    return DoctorCheck(package, "ok", version or "of an unknown version")
 
 
-def _torch() -> DoctorCheck:
+def torch_check() -> DoctorCheck:
+    """Check torch by its import."""
     check = _versioned("torch", TORCH)
     if check.state == "missing":
         return check
@@ -197,37 +228,15 @@ def pyside_fault(version: str) -> str | None:
 def _pyside() -> DoctorCheck:
     version = _version("PySide6-Essentials")
     cure = f'{_PIP} "PySide6-Essentials>={dotted(PYSIDE)},!=6.10.1,<{dotted(PYSIDE_END)}"'
-    if version is None:
+    if version is None or qt_folder() is None:
         return DoctorCheck("PySide6", "missing", "not installed", cure)
     fault = pyside_fault(version)
     return DoctorCheck("PySide6", "missing", fault, cure) if fault else DoctorCheck("PySide6", "ok", version)
 
 
-def _qt_folder() -> Path | None:
-    spec = find_spec("PySide6")
-    folders = spec.submodule_search_locations if spec else None
-    return Path(folders[0]) if folders else None
-
-
-def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
-    """Return the sonames that the loader does not find for `files`, in order. Without `ldd`, the first of each file."""
-    missing: dict[str, None] = {}
-    ldd = shutil.which("ldd")
-    for file in files:
-        if ldd:
-            listing = subprocess.run([ldd, str(file)], capture_output=True, text=True, check=False).stdout
-            missing.update({line.split()[0]: None for line in listing.splitlines() if "=> not found" in line})
-        else:
-            try:
-                ctypes.CDLL(str(file))
-            except OSError as error:
-                missing[str(error).split(":")[0]] = None
-    return tuple(missing)
-
-
 def qt_libraries() -> tuple[DoctorCheck, ...]:
     """Check the libraries that Qt links to. Only on Linux does the system provide these."""
-    folder = _qt_folder()
+    folder = qt_folder()
     if folder is None or not sys.platform.startswith("linux"):
         return ()
     missing = missing_libraries(
@@ -238,40 +247,12 @@ def qt_libraries() -> tuple[DoctorCheck, ...]:
     return (DoctorCheck("Qt libraries", "ok", "all found"),)
 
 
-def display() -> str | None:
-    """Return the display for a window, or None: Linux without X and Wayland, or an offscreen Qt platform."""
-    if os.environ.get("QT_QPA_PLATFORM", "").split(":")[0] in {"offscreen", "minimal"}:
-        return None
-    if not sys.platform.startswith("linux"):
-        return platform.system()
-    for variable in ("WAYLAND_DISPLAY", "DISPLAY"):
-        if os.environ.get(variable):
-            return f"{variable}={os.environ[variable]}"
-    return None
-
-
-def window_libraries() -> tuple[str, ...]:
-    """Return the libraries that Qt lacks for a window on this display; without a display, for X."""
-    folder = _qt_folder()
-    if folder is None or not sys.platform.startswith("linux"):
-        return ()
-    platforms = folder / "Qt" / "plugins" / "platforms"
-    of_x = missing_libraries([platforms / "libqxcb.so"])
-    # Qt uses the first that works, so a Wayland session needs one of them.
-    if os.environ.get("WAYLAND_DISPLAY") and of_x and not missing_libraries([platforms / "libqwayland.so"]):
-        return ()
-    return of_x
-
-
 def _window() -> DoctorCheck:
-    shown = display()
-    missing = window_libraries()
-    if missing:
-        found = f"{shown or 'no display'}; not found: {', '.join(missing)}"
-        return DoctorCheck("window", "missing" if shown else "note", found, install_line(missing))
-    if shown is None:
-        return DoctorCheck("window", "note", "no display: the commands work, the window does not")
-    return DoctorCheck("window", "ok", shown)
+    shown, found = display(), obstacle()
+    if found is None:
+        return DoctorCheck("window", "ok", shown or "one that shows nothing: QT_QPA_PLATFORM")
+    state: State = "missing" if shown or os.environ.get("QT_QPA_PLATFORM") else "note"
+    return DoctorCheck("window", state, found.reason, found.cure)
 
 
 def _dot() -> DoctorCheck:

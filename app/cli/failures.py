@@ -19,6 +19,11 @@ UNREADABLE = ("FileNotFoundError", "IsADirectoryError", "NotADirectoryError", "P
 def explained(error: BaseException, whole: bool) -> tuple[str, int]:
     """Return the sentence for an exception and the exit code of the command, after printing to stderr the frames of the
     user's code, or all frames if `whole`."""
+    from app.cli import startup
+
+    if words := startup.cause(error):
+        print_traceback(raised.trace_of(error) if whole else "", whole)
+        return words, FAILED
     trace = raised.trace_of(error)
     if isinstance(error, CodedError) and raised.is_ours(error):
         if whole and error.__cause__ is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--pretrained", action="store_true", help="with torchvision's pretrained weights, if already downloaded"
     )
-    arguments.add(
-        parser,
-        "--trust",
-        help="trust the model's file, now and wherever the project uses it, until it is edited",
-    )
-    arguments.add(parser, "--timeout")
+    arguments.add(parser, "--trust", "--timeout")
     parser.add_argument(
         "--observe",
         action="store_true",
@@ -123,6 +119,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.engine.tasks import import_model as task
     from app.project import custom_layers, file
     from app.source import layer_files
+    from app.sources.finding import files_of
 
     out: Path = options.out
     known = cli.digest(out)
@@ -132,11 +129,13 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         plain = source.spec is None
         inputs = tuple(map(import_model.parse_input, options.input)) if plain else import_model.described(options.input)
         own = source.spec is not None and source.spec.as_run.own_code or ".py:" in (options.example or "")
-        if (source.file or own) and not options.trust:
-            raise cli.CommandError(f"{source.file or source} was not run; review it, then pass --trust", 1)
+        if source.file or own:
+            files = files_of(source.own_spec, source.folder)
+            models.admit_files(files, source.file or str(source), options.trust)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
         example = observe.example_of(models.asked_model(options, options.source))
+        models.admit_example(example, options.trust)
         request = import_model.ImportModel(source, arguments, inputs, *chosen, example=example)
         if source.file or own:
             project = import_process.import_file(request, folder, options.timeout)
@@ -193,11 +192,12 @@ def _source(options: argparse.Namespace) -> ModelSource:
     from app.sources.spec import SourceError
     from app.sources.spec import parse_source as parse_any
 
+    here = str(Path.cwd())
     try:
         source = parse_source(options.source)
         if not source.file or options.input:
             [*map(parse_input, options.input)]
-            return source
+            return replace(source, folder=here) if source.file else source
     except ImportRequestError as error:
         refusal = error
     else:
@@ -208,10 +208,9 @@ def _source(options: argparse.Namespace) -> ModelSource:
         raise refusal from None
     if spec.kind == "torchvision":
         raise refusal
-    here = str(Path.cwd())
     plain = options.input and is_plain(options.input)
     if plain and spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
-        return ModelSource(file.name, spec.name, spec.call)
+        return ModelSource(file.name, spec.name, spec.call, folder=here)
     return ModelSource("", spec.name or spec.where, spec.call, spec, here if spec.as_run.own_code else "")
 
 

@@ -12,6 +12,7 @@ from app.cli import arguments
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import Observe
+    from app.source.own_files import OwnFiles
     from app.sources.spec import AskedModel, SourceSpec
 
 FORMS = """
@@ -47,31 +48,48 @@ def request_of(
 
     request = observe.request_of(asked_model(options, source, constructor))
     request = request if viewed else replace(request, source=request.source.as_run)
-    admit(request, options.trust)
+    admit(request.source, request.folder, options.trust)
+    admit_example(request.example, options.trust)
     return request
 
 
-def admit(request: Observe, trust: bool) -> str:
-    """Return the digest of the file that a model's code begins in, "" without one; it may run in this process and its
-    engines from now on. Raises CommandError if it is trusted neither by the command nor in the window."""
-    from app import cli
-    from app.source import layer_files
-    from app.source.trust import TrustStore, default_file
+def admit(source: SourceSpec, folder: str, trust: bool) -> str:
+    """Let the code of a model run in this process and its engines from now on, if it is trusted or if `trust` says that
+    it was reviewed, which is remembered. Return the version of its files, "" without any. Raises CommandError."""
     from app.sources import finding
 
-    source = request.source
+    if not source.own_code:
+        return ""
+    return admit_files(finding.files_of(source, folder), source.where or str(source), trust)
+
+
+def admit_example(example: str, trust: bool) -> None:
+    """Let the function run that returns the inputs of a model, as `admit` does."""
+    from app.source import own_files
+    from app.sources.finding import package_of
+    from app.sources.spec import parse_example
+
+    spec = parse_example(example) if example else None
+    if spec is not None and spec.function and Path(spec.file).is_file():
+        path = Path(spec.file).resolve()
+        admit_files(own_files.read(path, package_of(path)[1]), spec.file, trust)
+
+
+def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
+    """Let files run as `admit` does. None are those of a source that has no file to review: it is asked each time."""
+    from app import cli
+    from app.project import custom_layers
+    from app.source import layer_files
+    from app.source.trust import TrustStore, default_file
+
     TrustStore(default_file()).admit()
-    files = finding.code_of(source, request.folder, request.example)
-    if source.own_code and not files and not trust:
-        raise cli.CommandError(f"{source.where or source} was not run; review it, then pass --trust", 1)
-    for path in files:
-        sha256 = layer_files.digest_of(path)
-        if not (trust or (sha256 and layer_files.allowed(sha256))):
-            name = source.where or source if path == files[0] and source.own_code else path.name
-            raise cli.CommandError(f"{name} was not run; review it, then pass --trust", 1)
-        if sha256:
-            layer_files.allow(sha256)
-    return finding.digest_of(source, request.folder)
+    if files is not None and layer_files.allowed(files.key):
+        return files.digest
+    if not trust:
+        others = f", with what it imports: {files.others}" if files is not None and files.others else ""
+        raise cli.CommandError(f"{name} was not run; review it, then pass --trust{others}", 1)
+    custom_layers.trust_file(files)
+    return files.digest if files is not None else ""
 
 
 def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A]) -> A:

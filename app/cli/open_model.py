@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from app.cli import startup
+
 WORDS = """
 SOURCE is what `tapedeck draw` takes, or a project: NET.tape, or a .png or .svg that Tapedeck exported with the project
 in it. The window opens; a model runs once in a separate process, and what it called is shown. Your own files run once
@@ -35,11 +37,7 @@ def run(options: argparse.Namespace) -> int:
     file = Path(options.source)
     if file.suffix == ".tape" or picture_file.is_picture(file):
         cli.read(argparse.Namespace(project=file, trust=False))
-        from app.views.app import run_window
-
-        return run_window(str(file))
+        return startup.window(str(file))
     asked = models.asked_model(options, options.source)
     observe.request_of(asked)  # refuses what cannot be parsed before the window opens
-    from app.views.app import run_window
-
-    return run_window(None, asked)
+    return startup.window(None, asked)

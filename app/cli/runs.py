@@ -48,8 +48,7 @@ def add(commands: Any) -> None:
             "vanishes or explodes"
         ),
     )
-    arguments.add(runs, "--data")
-    runs.add_argument("--trust", action="store_true", help="run the code of the net for --tensorboard, this time only")
+    arguments.add(runs, "--data", "--trust")
     runs.set_defaults(command=run)
 
 

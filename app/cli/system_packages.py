@@ -1,9 +1,12 @@
-"""System package names of the shared libraries and tools that Qt and `dot` need."""
+"""The shared libraries and tools that Qt and `dot` need: which are missing, and the system packages that have them."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 # Library or tool: its package for apt-get (Debian, Ubuntu), dnf (Fedora) and pacman (Arch).
 _NAMES = """
@@ -69,3 +72,19 @@ def install_line(wanted: Iterable[str]) -> str:
     if unknown:
         parts.append(f"the package that contains {', '.join(unknown)}")
     return "; and ".join(parts)
+
+
+def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return the sonames that the loader does not find for `files`, in order. Without `ldd`, the first of each file."""
+    missing: dict[str, None] = {}
+    ldd = shutil.which("ldd")
+    for file in files:
+        if ldd:
+            listing = subprocess.run([ldd, str(file)], capture_output=True, text=True, check=False).stdout
+            missing.update({line.split()[0]: None for line in listing.splitlines() if "=> not found" in line})
+        else:
+            try:
+                ctypes.CDLL(str(file))
+            except OSError as error:
+                missing[str(error).split(":")[0]] = None
+    return tuple(missing)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from app.compare.borders import LARGEST_BUFFER, as_input, direction, is_listening
 from app.compare.containers import in_order, replace_tensors
+from app.source.own_imports import permit
 from app.util.torchvision_import import mend_torchvision
 
 GIVEN, FOUND = "given.pt", "found.pt"
@@ -58,6 +59,8 @@ def about() -> dict[str, str]:
 def make_model(how: dict[str, Any]) -> nn.Module:
     """Make the model: of a module on one of the paths, or of torchvision or timm."""
     sys.path[:0] = how["paths"]
+    if "texts" in how:
+        permit(how["folders"], how["texts"], how["compiled"])
     arguments = how["arguments"]
     if how["kind"] == "torchvision":
         models: Any = importlib.import_module("torchvision.models")

@@ -20,6 +20,7 @@ from app.util.resources import PATH_ENTRY
 ROOT = PATH_ENTRY
 KEPT = 400  # lines of stderr
 PARENT = "TAPEDECK_PARENT"
+OWN_MODEL = "TAPEDECK_OWN_MODEL"  # the user's file of the model of a rank, and the version of what may run
 _PR_SET_PDEATHSIG = 1
 
 

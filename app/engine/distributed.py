@@ -207,6 +207,8 @@ class _Group:
         self._store = TemporaryFolder()  # mode 0700
         extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), **on_loopback()}
         extra["WORLD_SIZE"] = str(place.processes)
+        if self.job.source.own is not None:
+            extra[child_process.OWN_MODEL] = msgspec.json.encode(self.job.source.own).decode()
         if place.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
         arguments = [*arguments, "--store", str(Path(self._store.name) / "store")]

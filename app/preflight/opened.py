@@ -11,8 +11,8 @@ from app.builder.results import Analysis
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import FieldInfo
 from app.preflight import opened_losses, synthetic_data
+from app.project import custom_layers
 from app.project.project import Project
-from app.source import layer_files
 from app.source.generated import InputSpec, Source
 from app.source.interface import LABELS, Argument
 from app.sources import finding
@@ -55,7 +55,7 @@ def analysis_of(project: Project) -> Analysis:
         problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", refusal))
     elif stale := changed(opened):
         problems.insert(0, Problem("error", None, f"{opened.source} has changed since it was opened", stale))
-    elif opened.sha256 and not layer_files.allowed(opened.sha256):
+    elif custom_layers.waiting(project):
         reason = "Open the model again to review its code: nothing of it runs before."
         problems.insert(0, Problem("error", None, f"{opened.source} is not trusted yet", reason))
     return Analysis(
@@ -105,10 +105,12 @@ def changed(opened: OpenedModel) -> str:
     """Say what to do about a file that was edited, or is gone, since its model was opened; "" if it is as it was."""
     if not opened.sha256:
         return ""
-    now = finding.digest_of(opened.source, opened.folder)
-    if now == opened.sha256:
+    files = finding.files_of(opened.source, opened.folder)
+    if files is None:
+        return "Its file cannot be read."
+    if files.is_version(opened.sha256):
         return ""
-    return "Open it again: what it takes and returns may differ now." if now else "Its file cannot be read."
+    return "Open it again: what it takes and returns may differ now."
 
 
 def model_source(project: Project) -> Source:

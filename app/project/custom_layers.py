@@ -13,7 +13,8 @@ from app.data.own_files import dataset_class
 from app.data.spec import DataError
 from app.project.project import Project
 from app.source import layer_files
-from app.source.layer_files import FOLDER
+from app.source.layer_files import FOLDER, LayerFile
+from app.source.own_files import OwnFiles
 from app.source.trust import TrustStore, default_file
 from app.sources import finding
 from app.sources.opened import OpenedModel
@@ -21,25 +22,35 @@ from app.util import atomic
 
 
 def admit(project: Project, all_of_them: bool) -> None:
-    """Allow files trusted in the window to run in this process; with `all_of_them` every file of the project."""
+    """Allow trusted files to run in this process; with `all_of_them` trust every file of the project."""
     TrustStore(default_file()).admit()
     if all_of_them:
-        if project.opened is not None and (now := finding.digest_of(project.opened.source, project.opened.folder)):
-            layer_files.allow(now)
+        if project.opened is not None:
+            trust_file(finding.files_of(project.opened.source, project.opened.folder))
         for one in read_files(project.layer_files):
-            if one.file is not None:
-                layer_files.allow(one.file.sha256)
+            trust_file(one.file)
         if project.data.source == dataset_class.KEY and project.data.path:
             with suppress(DataError):  # reported when the data are read
-                layer_files.allow(dataset_class.file_of(Path(project.data.path)).sha256)
+                trust_file(dataset_class.file_of(Path(project.data.path)))
+
+
+def trust_file(file: LayerFile | OwnFiles | None) -> None:
+    """Trust a file, or the files of a model, from now on; until the end of this process if that cannot be saved."""
+    if file is None:
+        return
+    sha256 = file.key if isinstance(file, OwnFiles) else file.sha256
+    store = TrustStore(default_file())
+    if not store.is_trusted(sha256):
+        with suppress(OSError):
+            store.trust(file)
+    layer_files.allow(sha256)
 
 
 def trust(project: Project, sha256: str) -> None:
     """Trust the files of a project whose text was already run to import it."""
     for one in read_files(project.layer_files):
         if one.file is not None and one.file.sha256 == sha256:
-            with suppress(OSError):  # if it is not saved, the user is asked again
-                TrustStore(default_file()).trust(one.file)
+            trust_file(one.file)
 
 
 def trust_opened(opened: OpenedModel) -> None:
@@ -60,8 +71,7 @@ def adopted(project: Project, left: Path, folder: Path) -> Project:
             path = folder / FOLDER / file.sha256[:16] / path.name
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_bytes(path, file.text.encode())
-            with suppress(OSError):
-                TrustStore(default_file()).trust(replace(file, path=str(path)))
+            trust_file(replace(file, path=str(path)))
         files.append(str(path))
     return replace(project, layer_files=tuple(files)) if files else project
 
@@ -74,10 +84,10 @@ def ops_of(project: Project) -> Catalog:
 def waiting(project: Project) -> tuple[Path, ...]:
     """Return the files that the project uses, of layers or of its opened model, and that are not trusted yet."""
     if project.opened is not None:
-        source = project.opened.source
-        file = finding.file_of(source, project.opened.folder) if source.own_code else None
-        now = finding.digest_of(source, project.opened.folder)
-        return (file,) if file is not None and now and not layer_files.allowed(now) else ()
+        files = finding.files_of(project.opened.source, project.opened.folder)
+        if files is None or layer_files.allowed(files.key):
+            return ()
+        return tuple(Path(file.path) for file in files.files)
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
-    files = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
-    return tuple(one.path for one in files if any(used_in(graph, one) for graph in graphs))
+    layers = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
+    return tuple(one.path for one in layers if any(used_in(graph, one) for graph in graphs))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
-import time
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.source import layer_files
+from app.source import layer_files, own_files
 from app.source.generated import InputSpec, OwnModel, Source
 from app.source.layer_files import LayerFileError, UntrustedError
 from app.source.layer_modules import builtins_with
@@ -53,42 +52,17 @@ def make_module(source: Source) -> nn.Module:
 
 
 def check_own(own: OwnModel) -> None:
-    """Raise LayerFileError for a user's file that is missing, has changed since it was opened, or is not trusted."""
+    """Let the user's files of a model be imported. Raises LayerFileError for one that is missing, that has changed
+    since the model was opened, or that is not trusted."""
     name = Path(own.path).name
-    now = layer_files.digest_of(Path(own.path))
-    if now is None:
+    files = own_files.read(Path(own.path), own.module, own.found_from)
+    if files is None:
         raise LayerFileError(f"{own.path} cannot be read; it defines the model. Restore it.")
-    if now != own.sha256:
+    if not files.is_version(own.sha256):
         raise LayerFileError(f"{name} has changed since its model was opened. Open the model again.")
-    if not layer_files.allowed(own.sha256):
+    if not layer_files.allowed(files.key):
         raise UntrustedError(f"{name} is not trusted yet, so none of its code was run")
-    _forget_changed(own)
-
-
-_ran: dict[str, float] = {}  # when the files of opened models were first imported here, in seconds since the epoch
-
-
-def _forget_changed(own: OwnModel) -> None:
-    """Import the user's modules again if one was edited since, or another folder has one of that name: this
-    process may have run an earlier version, or another model."""
-    if own.folder:
-        sys.path[:] = [own.folder, *(one for one in sys.path if one != own.folder)]
-    known = getattr(sys.modules.get(own.module), "__file__", None)
-    if known is not None and Path(known).resolve() != Path(own.path):
-        top = own.module.partition(".")[0]
-        for name in [name for name in sys.modules if name.partition(".")[0] == top]:
-            del sys.modules[name]
-    began = _ran.setdefault(own.path, time.time())
-    folder = Path(own.path).parent
-    mine = [
-        (name, Path(file)) for name, module in tuple(sys.modules.items())
-        if (file := getattr(module, "__file__", None)) and folder in Path(file).parents
-        and "site-packages" not in Path(file).parts
-    ]  # fmt: skip
-    if any(file.is_file() and file.stat().st_mtime > began for _, file in mine):
-        for name, _ in mine:
-            del sys.modules[name]
-        _ran[own.path] = time.time()
+    files.permit()
 
 
 def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:

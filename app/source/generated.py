@@ -20,13 +20,14 @@ MAKER = "make_model"
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The user's file that a source's text imports first, and the digest of its text. It is imported as
-    `module` from `folder`."""
+    """The user's file that a source's text imports first, and the hash by which it is trusted with all that it imports.
+    It is imported as `module` from `folder`, and named from the folder `found_from`."""
 
     path: str
     sha256: str
     module: str = ""
     folder: str = ""
+    found_from: str = ""
 
 
 @dataclass(frozen=True)

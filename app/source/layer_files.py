@@ -69,13 +69,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def digest_of(path: Path) -> str | None:
-    """Return the digest of the text that a file has now; None for one that cannot be read as UTF-8."""
+def decoded(data: bytes) -> str | None:
+    """Return the text of a file as it is shown and run: UTF-8, whatever encoding it declares; None for other bytes."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        return digest(text.replace("\r\n", "\n").replace("\r", "\n"))  # as it is read to be shown
-    except (OSError, UnicodeDecodeError):
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
         return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 _allowed: set[str] = set()

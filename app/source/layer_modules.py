@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from app.source import layer_files
+from app.source import layer_files, own_imports
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError, error_text
 from app.util.rng import borrowed
 from app.util.torchvision_import import mend_torchvision
@@ -57,6 +57,7 @@ def load(file: LayerFile) -> types.ModuleType:
     """Return the module of a file, run once per version. Raises UntrustedError, or LayerFileError if it fails."""
     if not layer_files.allowed(file.sha256):
         raise UntrustedError(f"{file.name} is not trusted yet, so none of its code was run")
+    own_imports.guard()
     key = (file.module, file.sha256)
     if key not in _modules and key not in _failed:
         # A run holds the generator during a step; waiting here for the trial must not hold a lock that the run needs.

@@ -1,4 +1,4 @@
-"""Store of trusted layer files, by hash of their text, so that every edit requires consent again."""
+"""Store of trusted code: layer files by their text, models by the places and texts of all files that they run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from app.source import layer_files
 from app.source.layer_files import LayerFile
+from app.source.own_files import OwnFiles
 from app.util import atomic
 
 FILE = "trusted.json"
@@ -20,16 +22,25 @@ LONGEST_KEPT, MOST_KEPT = 200_000, 50
 
 
 class TrustRecord(msgspec.Struct, frozen=True):
-    """One trusted text: the file's path, and when it was trusted (UTC).
+    """What was trusted at once: the hash that `layer_files.allow` takes, the path of the file, and when (UTC).
 
-    `tried` means that it was imported successfully here. `text` is stored for the newest files only.
+    `tried` means that it was imported successfully here. `texts` are those that were shown, by path, and stored for the
+    newest only.
     """
 
     sha256: str
     path: str = ""
     when: str = ""
     tried: bool = False
-    text: str = ""
+    texts: dict[str, str] = {}
+
+
+class _Stored(msgspec.Struct):
+    """The whole file. Format 1 was a list of hashes of single texts, whose files could import any others: of it nothing
+    is trusted."""
+
+    trusted: list[TrustRecord]
+    format: Literal[2] = 2
 
 
 def default_file() -> Path:
@@ -62,19 +73,24 @@ class TrustStore:
     def entry(self, sha256: str) -> TrustRecord | None:
         return self._entries.get(sha256)
 
-    def before(self, path: str | Path) -> TrustRecord | None:
-        """Return the last trusted version of the file at a path, to show changes; None if there is none with a text."""
-        found = [entry for entry in self._entries.values() if entry.path == str(path) and entry.text]
-        return found[-1] if found else None
+    def before(self, path: str | Path) -> str:
+        """Return the last trusted text of the file at a path, to show changes; "" without any."""
+        known = (entry.texts for entry in reversed(self._entries.values()))
+        return next((texts[str(path)] for texts in known if str(path) in texts), "")
 
-    def trust(self, file: LayerFile) -> None:
-        """Allow this text to run, persistently. Raises OSError if that cannot be saved."""
-        layer_files.allow(file.sha256)
-        text = file.text if len(file.text) <= LONGEST_KEPT else ""
+    def trust(self, file: LayerFile | OwnFiles) -> None:
+        """Allow a text, or all files of a model, to run, persistently. Raises OSError if that cannot be saved."""
+        if isinstance(file, OwnFiles):
+            sha256, path, texts = file.key, file.entry.path, {one.path: one.text or "" for one in file.files}
+        else:
+            sha256, path, texts = file.sha256, file.path, {file.path: file.text}
+        layer_files.allow(sha256)
+        if sum(map(len, texts.values())) > LONGEST_KEPT:
+            texts = {}
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        kept = self._read()
-        kept.pop(file.sha256, None)  # the newest comes last
-        self._keep({**kept, file.sha256: TrustRecord(file.sha256, file.path, when, False, text)})
+        entries = self._read()
+        entries.pop(sha256, None)  # the newest comes last
+        self._keep({**entries, sha256: TrustRecord(sha256, path, when, False, texts)})
 
     def revoke(self, sha256: str) -> None:
         """Require consent again. Raises OSError if that cannot be saved."""
@@ -90,13 +106,13 @@ class TrustStore:
     def _keep(self, kept: dict[str, TrustRecord]) -> None:
         newest = list(kept.values())[-MOST:]
         for number, entry in enumerate(newest[:-MOST_KEPT]):
-            newest[number] = msgspec.structs.replace(entry, text="")
+            newest[number] = msgspec.structs.replace(entry, texts={})
         self._entries = {entry.sha256: entry for entry in newest}
         self._write(newest)
 
     def _read(self) -> dict[str, TrustRecord]:
         try:
-            entries = msgspec.json.decode(self.file.read_bytes(), type=list[TrustRecord])
+            entries = msgspec.json.decode(self.file.read_bytes(), type=_Stored).trusted
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
         return {entry.sha256: entry for entry in entries}
@@ -104,5 +120,5 @@ class TrustStore:
     def _write(self, entries: list[TrustRecord]) -> None:
         """Whole or not at all."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        data = msgspec.json.format(msgspec.json.encode(entries), indent=1)
+        data = msgspec.json.format(msgspec.json.encode(_Stored(entries)), indent=1)
         atomic.write_bytes(self.file, data)

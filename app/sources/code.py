@@ -89,7 +89,7 @@ def own_file(opened: OpenedModel) -> OwnModel | None:
     if file is None:
         return None
     module = opened.source.where if opened.source.kind == "module" else finding.package_of(file)[1]
-    return OwnModel(str(file), opened.sha256, module, code_folder(opened))
+    return OwnModel(str(file), opened.sha256, module, code_folder(opened), opened.folder)
 
 
 def code_folder(opened: OpenedModel) -> str:

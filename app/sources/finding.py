@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from app.source import layer_files
+from app.source import own_files
+from app.source.own_files import OwnFiles
 from app.sources.spec import SourceSpec, parse_example
 
 
@@ -30,13 +31,14 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def code_of(source: SourceSpec, folder: str = "", example: str = "") -> tuple[Path, ...]:
-    """Return the files of the user's own that run first for a model and for a function that gives its inputs."""
-    files = [file_of(source, folder)] if source.own_code else []
+def code_of(source: SourceSpec, folder: str = "", example: str = "") -> tuple[OwnFiles, ...]:
+    """Read the user's own files that run for a model, and those for a function that gives its inputs."""
+    found = [files_of(source, folder)]
     spec = parse_example(example) if example else None
     if spec is not None and spec.function:
-        files.append(Path(folder, spec.file).resolve())
-    return tuple(dict.fromkeys(one for one in files if one is not None))
+        path = Path(folder, spec.file).resolve()
+        found.append(own_files.read(path, package_of(path)[1]))
+    return tuple(files for files in found if files is not None)
 
 
 def package_of(path: Path) -> tuple[Path, str]:
@@ -66,10 +68,18 @@ def relative_level(path: Path) -> int:
     return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
 
 
-def digest_of(source: SourceSpec, folder: str = "") -> str:
-    """Return the digest of the file that runs first, as it is now; "" without a readable one."""
+def files_of(source: SourceSpec, folder: str = "") -> OwnFiles | None:
+    """Read the user's own files that may run for a source, as they are now; None without a readable one."""
     file = file_of(source, folder) if source.own_code else None
-    return (layer_files.digest_of(file) or "") if file is not None else ""
+    if file is None:
+        return None
+    return own_files.read(file, package_of(file)[1] if source.kind == "file" else source.where, folder)
+
+
+def digest_of(source: SourceSpec, folder: str = "") -> str:
+    """Return the version of the user's own files of a source, as they are now; "" without any."""
+    files = files_of(source, folder)
+    return files.digest if files is not None else ""
 
 
 def shadowing(folder: Path, names: Iterable[str]) -> str:

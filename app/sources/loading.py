@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from app.source import raised
+from app.source import layer_files, own_files, own_imports, raised
+from app.source.own_files import OwnFiles
 from app.sources.examples import by_position, called_with, dtype_of, example, from_file, needed_arguments, proposals
-from app.sources.finding import file_of, package_of
+from app.sources.finding import file_of, files_of, package_of
 from app.sources.index_ranges import INTEGERS, attempt, ranges_of
 from app.sources.spec import (
     COLLECTIONS,
@@ -81,15 +82,17 @@ def load(
     """Build a model, on the meta device if `meta`, and its example inputs.
 
     They are those of `example_file`, of `inputs`, or proposed. `folder` comes first on Python's path.
-    Raises SourceError.
+    Raises SourceError, also for the user's own code that is not trusted.
     """
     gradients, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     with _on(meta):
         try:
-            _prepend_to_path(folder)
+            _let_run(source, folder)
             loaded = _LOADERS.get(source.kind, _adapted)(source, arguments)
         except SourceError:
             raise
+        except own_imports.NotReviewedError as error:
+            raise SourceError(str(error)) from error
         except ModuleNotFoundError as error:
             if source.kind == "module" and f"{source.where}.".startswith(f"{error.name}."):
                 raise SourceError(f"there is no module {source.where}: {error}") from error
@@ -99,7 +102,7 @@ def load(
         loaded.switched = tuple(_switched(source, folder, gradients, dtype))
         torch.set_grad_enabled(gradients)
         if example_file:
-            loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_file)
+            loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_example)
         elif inputs:
             _describe(loaded, inputs)
         elif not (loaded.args or loaded.kwargs):
@@ -220,12 +223,6 @@ def _initialize(loaded: Loaded) -> None:
         module.training = mode
 
 
-def _prepend_to_path(folder: str) -> None:
-    """Put a folder first on Python's path and leave it there: a model may import more when it is called."""
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)
-
-
 def _on(meta: bool) -> contextlib.AbstractContextManager[object]:
     return torch.device("meta") if meta else contextlib.nullcontext()
 
@@ -241,10 +238,16 @@ def _from_file(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     return _build(source, _imported_file(path), arguments)
 
 
+def _imported_example(path: Path) -> Any:
+    """Import the file of an example, which is reviewed by itself."""
+    path = path.resolve()
+    _permit(own_files.read(path, package_of(path)[1]))
+    return _imported_file(path)
+
+
 def _imported_file(path: Path) -> Any:
     path = path.resolve()
-    top, name = package_of(path)
-    _prepend_to_path(str(top))
+    _, name = package_of(path)
     module = _imported(name)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise SourceError(
@@ -255,6 +258,20 @@ def _imported_file(path: Path) -> Any:
 
 def _from_module(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     return _build(source, _imported(source.where), arguments)
+
+
+def _let_run(source: SourceSpec, folder: str) -> None:
+    """Let the user's files of a source be imported, as they are now. Raises SourceError if they are not trusted."""
+    files = files_of(source, folder)
+    if files is not None:
+        _permit(files)
+
+
+def _permit(files: OwnFiles | None) -> None:
+    if files is None or not layer_files.allowed(files.key):
+        name = files.entry.name if files is not None else "the file"
+        raise SourceError(f"{name} is not trusted as it is now, so none of its code was run: open the model again")
+    files.permit()
 
 
 def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:

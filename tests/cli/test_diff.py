@@ -15,6 +15,7 @@ import torch
 from app.main import main
 from app.runs import record, store
 from app.source import layer_files
+from app.source.trust import TrustStore, default_file
 from app.util.resources import path as resource_path
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -111,6 +112,7 @@ def test_projects_of_a_file_run_it_once_it_is_trusted(versions: Path, capsys: py
     for name in ("old", "new"):
         assert main(["import", f"{name}/net.py:Net", "--observe", "--trust", "-o", f"{name}.tape"]) == 0
     capsys.readouterr()
+    TrustStore(default_file()).file.unlink()
     layer_files.trust_only((), ())
     assert main(["diff", "old.tape", "new.tape"]) == 1
     assert "pass --trust" in capsys.readouterr().err

@@ -24,6 +24,7 @@ from app.source import layer_files
 from app.source.compiled import make_module
 from app.util import tensor_files
 from app.util.resources import path as resource_path
+from tests.support import own_code
 
 Told = pytest.CaptureFixture[str]
 DIGITS = resource_path("examples", "digits.tape")
@@ -109,6 +110,7 @@ def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(tmp_path: P
     file = tmp_path / "net.py"
     file.write_text(FILE)
     inputs = (ModelInput((1, 3)),)
+    own_code.trust(f"{file}:asks")
     with pytest.raises(ModelImportError, match="net.py, line 15: EOFError"):
         import_file(ImportModel(ModelSource(str(file), "asks", True), {}, inputs), tmp_path)
     project = import_file(ImportModel(ModelSource(str(file), "net"), {}, inputs), tmp_path)  # one made already

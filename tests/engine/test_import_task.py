@@ -17,6 +17,7 @@ from app.engine.requests.import_model import (
     ModelSource,
 )
 from tests.engine.test_child import alive, wait_for
+from tests.support import own_code
 
 HEAD = "import torch\nfrom torch import nn\n"
 NET = """class Net(nn.Module):
@@ -34,6 +35,7 @@ STARRED = (NET % "x = xs[0] if xs[0].sum() > 0 else -xs[0]").replace("(self, x)"
 def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **arguments: object) -> ImportModel:
     file = folder / "net.py"
     file.write_text(HEAD + text)
+    own_code.trust(f"{file}:{name}")
     return ImportModel(ModelSource(str(file), name, call), arguments, (ModelInput((2, 4)),))
 
 

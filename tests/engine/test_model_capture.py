@@ -23,6 +23,7 @@ from app.engine.tasks.observe import batch_of_model, capture_model, report
 from app.sources.loading import load
 from app.sources.spec import parse_input, parse_source
 from app.util import rng
+from tests.support import own_code
 from tests.support.opened_models import INPUTS, KINDS, NETS
 
 
@@ -43,6 +44,7 @@ class Asked:
 def capture_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ModelCapture]]:
     file = tmp_path / "opened_kinds.py"
     file.write_text(NETS)
+    own_code.trust(f"{file}:any")
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield lambda name, **changes: ModelCapture(
         Observe(parse_source(f"{file}:{name}"), inputs=tuple(map(parse_input, INPUTS[name]))), **changes
@@ -119,6 +121,7 @@ def test_a_model_kept_by_its_module_is_captured_as_a_copy(
     capture_of: Callable[..., ModelCapture], tmp_path: Path
 ) -> None:
     (tmp_path / "opened_kinds.py").write_text(f"{NETS}\nkept = Tied()\n")
+    own_code.trust(f"{tmp_path / 'opened_kinds.py'}:kept")
     request = capture_of("Tied")
     request = replace(request, model=replace(request.model, source=replace(request.model.source, name="kept")))
     one, other = batch_of_model(request), batch_of_model(request)

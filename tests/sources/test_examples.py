@@ -12,7 +12,6 @@ from app.engine.requests.observe import Observe, opened_model
 from app.engine.tasks.observe import answer
 from app.source.compiled import make_module
 from app.source.generated import InputSpec as Given
-from app.source.layer_files import allow
 from app.sources.code import source_of
 from app.sources.examples import called_with
 from app.sources.finding import digest_of
@@ -25,6 +24,7 @@ from app.sources.spec import (
     parse_input,
     parse_source,
 )
+from tests.support import own_code
 
 OWN = """
 import os
@@ -170,6 +170,7 @@ def test_inputs_are_proposed_also_for_a_keyword_and_named_where_they_are_not(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_examples.py").write_text(OWN)
+    own_code.trust("own_examples:Keyword")
     found = load(parse_source("own_examples:Keyword"), {})
     assert found.args == () and {name: tuple(one.shape) for name, one in found.kwargs.items()} == {"x": (2, 8)}
     assert found.remark == "Guessed inputs: --input x=2x8"
@@ -188,10 +189,10 @@ def test_a_model_with_lazy_layers_is_drawn_and_its_text_gives_them_their_sizes(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_lazy.py").write_text(OWN)
     request = Observe(parse_source("own_lazy:Lazy"), inputs=(InputSpec((2, 3, 5)),), folder=str(tmp_path))
+    own_code.trust("own_lazy:Lazy", tmp_path)
     found = answer(request)
     assert {"flatten", "linear"} <= {call.name for call in found.calls} and not found.remarks
     sha256 = digest_of(request.source, str(tmp_path))
-    allow(sha256)
     opened = opened_model(request, found, sha256)
     monkeypatch.chdir(tmp_path)
     made = make_module(source_of(opened, [Given("x", (7, 2))]))
@@ -204,6 +205,7 @@ def test_a_model_without_values_that_raises_says_why_it_has_none(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_large.py").write_text(OWN)
+    own_code.trust("own_large:Large")
     found = answer(Observe(parse_source("own_large:Large"), meta=True))
     assert found.calls[found.failed or 0].name == "item"
     assert "has 3.35 GiB of weights, so it ran without" in found.remarks[0]
@@ -216,6 +218,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(OWN)
+    own_code.trust(f"{name}:any")
     return name
 
 

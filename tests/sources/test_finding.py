@@ -13,6 +13,7 @@ from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import answer
 from app.sources.finding import shadowing
 from app.sources.spec import SourceError, parse_source
+from tests.support import own_code
 
 NET = """
 from torch import nn
@@ -49,6 +50,7 @@ def package(folder: Path, name: str, text: str) -> None:
 
 def test_a_file_with_the_name_of_a_module_that_is_imported_already_is_refused_with_a_cure(folder: Path) -> None:
     (folder / "gc.py").write_text(NET)
+    own_code.trust("gc.py:Net", folder)
     with pytest.raises(SourceError, match=r"gc.py has the name of another module .*: rename the file"):
         answer(Observe(parse_source("gc.py:Net"), folder=str(folder)))
 
@@ -58,6 +60,7 @@ def test_a_folder_that_shadows_a_package_is_taken_as_python_would_and_said(folde
     package(folder / "here", "nets_of_a_kind", NET)
     (folder / "here" / "torch").mkdir()  # without __init__.py Python takes the installed package
     sys.path.append(str(folder / "installed"))
+    own_code.trust("nets_of_a_kind:Net", folder / "here")
     found = answer(Observe(parse_source("nets_of_a_kind:Net"), folder=str(folder / "here")))
     assert found.interface is not None and found.interface.parameters == 15
     assert f"nets_of_a_kind is the one in {folder / 'here'}, which Python imports before" in found.remarks[-1]

@@ -14,6 +14,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from tests.support import own_code
 
 
 def redrawn(file: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
@@ -21,6 +22,7 @@ def redrawn(file: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
     buffers were equal in both modes, and parameters have the names and the order of the model's."""
     file.write_text(text)
     torch.manual_seed(0)
+    own_code.trust(f"{file}:Net")
     project = import_model.answer(ImportModel(ModelSource(str(file), "Net"), {}, inputs), file.parent)
     assert project.origin is not None
     assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked, project.notes

@@ -18,7 +18,7 @@ from app.engine.tasks.observe import answer
 from app.observe.interface import interface_of
 from app.source.interface import Argument
 from app.sources.spec import parse_source
-from tests.support import script_here
+from tests.support import own_code, script_here
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -99,6 +99,7 @@ def test_a_model_that_detects_trains_on_its_own_losses_as_its_script_does(
 
 
 def test_an_opened_model_that_detects_is_described_by_its_losses(folder: Path) -> None:
+    own_code.trust("finder.py:make()", folder)
     found = answer(Observe(parse_source("finder.py:make()"), folder=str(folder))).interface
     assert found is not None and found.losses_in_training
     assert [one.name for one in found.own_losses] == ["loss_box", "loss_kind"]

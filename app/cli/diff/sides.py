@@ -46,7 +46,7 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
                                file if run is None else "", run)  # fmt: skip
     if project.opened is not None:
         assert isinstance(side.model, Observe)
-        models.admit(side.model, options.trust)
+        models.admit(side.model.source, side.model.folder, options.trust)
     return side
 
 

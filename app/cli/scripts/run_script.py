@@ -52,7 +52,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
     from app import cli
-    from app.cli import autograd
+    from app.cli import autograd, startup
     from app.cli.scripts import script_capture
 
     name = options.script
@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
         raise cli.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
+    if options.window and (why := startup.hindrance(window=True)):
+        raise cli.CommandError(f"{why}; or leave out --window", 1)
     try:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:

@@ -70,6 +70,13 @@ class ModelSource:
     folder: str = ""
     part: str = ""
 
+    @property
+    def own_spec(self) -> SourceSpec:
+        """The source as any verb takes it."""
+        if self.spec is not None:
+            return self.spec.as_run
+        return SourceSpec("file" if self.file else "torchvision", self.file, self.name, self.call)
+
     def __str__(self) -> str:
         if self.spec is not None:
             return f"{self.part} of {self.spec}" if self.part else str(self.spec)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import inspect
 import os
 import sys
@@ -15,9 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from app.builder.blocks import with_blocks
@@ -38,6 +35,8 @@ from app.engine.requests.import_model import (
 from app.engine.server import Context, handles
 from app.export.errors import WeightsError
 from app.project.project import Project
+from app.source import layer_files, own_imports
+from app.sources.finding import files_of
 from app.util import tensor_files
 from app.util.formatting import shape_text
 
@@ -342,33 +341,24 @@ def usual_input(name: str) -> ModelInput:
     return ModelInput((1, *sizes[:-2], *crop))
 
 
-class _Loader(SourceFileLoader):
-    """Executes the reviewed source itself: a cached .pyc may be of another text than the one trusted."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
     """Run a user's file and construct its model. Only a child process calls this. Raises ModelImportError."""
     from torch import nn
 
     path = Path(source.file).resolve()
     top, name = _module_of(path)
+    files = files_of(source.own_spec, source.folder)
+    if files is None or not layer_files.allowed(files.key):
+        raise ModelImportError(f"{path.name} is not trusted as it is now, so none of its code was run", "untrusted")
+    files.permit()
     sys.path[:0] = dict.fromkeys((str(top), str(path.parent)))
     from app.builder.importer.lowering.constructor_args import recording
     from app.util.torchvision_import import mend_torchvision
 
     mend_torchvision()
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
         with recording():
-            if spec.parent:
-                importlib.import_module(spec.parent)
-            spec.loader.exec_module(module)
+            module = own_imports.run_as(name, str(path))
         maker = getattr(module, source.name, None)
         if not callable(maker):
             there = ", ".join(names_in(path.read_text("utf-8"))) or "none that returns a model"

@@ -17,6 +17,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.source import layer_files
 from app.source.layer_files import LayerFile
+from app.source.own_files import OwnFiles
 from app.source.trust import FILE, TrustStore
 from app.util.formatting import plural
 from app.views.engine_service import EngineService
@@ -25,6 +26,7 @@ from app.views.settings import Settings
 
 if TYPE_CHECKING:
     from app.views.custom_layers.trust_dialog import TrustDialog
+    from app.views.custom_layers.trust_model import ModelTrustDialog
 
 TRIED = "layers.tried"
 FILTER = "Python file (*.py)"
@@ -157,8 +159,7 @@ class LayersControl(QObject):
         elif one.file is None:
             self.refused.emit(f"{one.name} cannot be read", one.problem)
         else:
-            before = self.trust.before(one.path)
-            dialog = TrustDialog(one, before.text if before else "", self._window)
+            dialog = TrustDialog(one, self.trust.before(one.path), self._window)
             dialog.trusted.connect(self.let_run)
             dialog.revoked.connect(self.stop_trusting)
             dialog.finished.connect(dialog.deleteLater)
@@ -174,8 +175,7 @@ class LayersControl(QObject):
         if one.file is None:
             self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
             return
-        before = self.trust.before(one.path)
-        dialog = (dialog_of or TrustDialog)(one, before.text if before else "", self._window)
+        dialog = (dialog_of or TrustDialog)(one, self.trust.before(one.path), self._window)
         dialog.trusted.connect(self.let_run)
         dialog.trusted.connect(lambda _one: trusted())
         dialog.revoked.connect(self.stop_trusting)
@@ -193,6 +193,21 @@ class LayersControl(QObject):
         from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 
         self.review_file(path, trusted, SnippetTrustDialog)
+
+    def review_model(
+        self, files: OwnFiles, dialog_of: Callable[..., ModelTrustDialog], parent: QWidget
+    ) -> ModelTrustDialog:
+        """Show every file that runs for a model."""
+        before = {file.path: self.trust.before(file.path) for file in files.files}
+        dialog = dialog_of(files, before, parent)
+        dialog.trusted.connect(self._let_model_run)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _let_model_run(self, files: OwnFiles) -> None:
+        layer_files.allow(files.key)
+        self._store(partial(self.trust.trust, files))
 
     def let_run(self, one: CustomFile) -> None:
         """Trust the text that was shown; if the file has changed meanwhile, the new text is asked about then."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
+from PySide6.QtWidgets import QListWidget, QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
 
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_review import difference, hidden_letters, imports
+from app.util.late_dataclass import dataclass
 from app.views.code.code_edit import CodeEdit
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
@@ -20,6 +21,7 @@ WARNING = (
     "Trust it only if you know what it does. You are asked again after every edit."
 )
 _SHOWN = 6
+_NAMES = 200  # width of the list of files
 
 
 class DiffEdit(QPlainTextEdit):
@@ -57,8 +59,27 @@ class DiffEdit(QPlainTextEdit):
         return mark
 
 
+@dataclass(frozen=True)
+class ReviewedText:
+    """One text to review. `before` is the last one that was trusted at its place, "" without any."""
+
+    name: str
+    text: str
+    before: str = ""
+    new: bool = False
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.before) and self.before != self.text
+
+    @property
+    def label(self) -> str:
+        """Its name in the list, with what is not as it was trusted."""
+        return self.name + (", edited" if self.edited else ", new" if self.new else "")
+
+
 class TrustDialog(Dialog):
-    """The file's name, path, hash and text, its contents and the consequences.
+    """The file's name, path, hash and text, its contents and the consequences; of a model every file that runs.
 
     `trusted(file)` is emitted when the user trusts it, `revoked(file)` when they revoke that. `before` is the last
     trusted text, to show the changes since.
@@ -73,11 +94,17 @@ class TrustDialog(Dialog):
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
         assert file.file is not None
-        edited = bool(before) and before != file.file.text and not file.trusted
-        title = f"{file.name} was edited" if edited else file.name if file.trusted else f"Trust {file.name}?"
+        self.file, self.before = file, before
+        edited = [one.name for one in self.reviewed() if one.edited]
+        title = (
+            f"{listed(edited)} {'was' if len(edited) == 1 else 'were'} edited"
+            if edited
+            else file.name
+            if file.trusted
+            else f"Trust {file.name}?"
+        )
         icon, color = ("layers", None) if file.trusted else ("lock", "warn")
         super().__init__(title, parent, icon=icon, color=color)
-        self.file = file
         self.setWindowTitle(self.subject)
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
@@ -87,8 +114,14 @@ class TrustDialog(Dialog):
         for icon, color, text in self._facts():
             self.body.addWidget(_fact(icon, color, text))
         self.body.addSpacing(4)
-        self._texts(before if edited else "")
+        self._texts()
         self._offer()
+
+    def reviewed(self) -> tuple[ReviewedText, ...]:
+        """Return every text that would run."""
+        assert self.file.file is not None
+        before = "" if self.file.trusted else self.before
+        return (ReviewedText(self.file.name, self.file.file.text, before),)
 
     def _file_label(self) -> QWidget:
         assert self.file.file is not None
@@ -122,32 +155,46 @@ class TrustDialog(Dialog):
             facts.append(("error", "error", self.missing()))
         if found := imports(text):
             facts.append(("link", "text2", f"It imports {listed(list(found))}"))
-        if hidden := hidden_letters(text):
-            lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
-            words = f"Invisible characters ({hidden[0][1].capitalize()}) in line {lines}: "
-            facts.append(("error", "error", words + "the code may not do what it appears to do."))
+        facts += [("error", "error", fact) for one in self.reviewed() if (fact := _hidden_fact(one))]
         return facts
 
     def _usable(self) -> bool:
         return bool(self.file.classes or self.contents())
 
-    def _texts(self, before: str) -> None:
-        assert self.file.file is not None
+    def _texts(self) -> None:
         self.code = CodeEdit()
-        self.code.setAccessibleName(f"Text of {self.file.name}")
-        self.code.show_text(self.file.file.text.rstrip("\n"))
+        self.changes: DiffEdit | None = None
         self.pages = QStackedWidget()
         self.pages.addWidget(self.code)
-        self.changes: DiffEdit | None = None
-        if before:
-            self.changes = DiffEdit(difference(before, self.file.file.text))
+        texts = self.reviewed()
+        if any(one.edited for one in texts):
+            self.changes = DiffEdit(())
             self.pages.addWidget(self.changes)
             self.choice = Segmented([("changes", "What changed"), ("text", "Full text")], "Shown")
             self.choice.changed.connect(self._show)
-            row = hbox(self.choice, 1)
-            self.body.addLayout(row)
-            self._show("changes")
-        self.body.addWidget(self.pages, 1)
+            self.body.addLayout(hbox(self.choice, 1))
+        if len(texts) == 1:
+            self.body.addWidget(self.pages, 1)
+        else:
+            self.names = QListWidget()
+            self.names.setAccessibleName("Files that run")
+            self.names.addItems([one.label for one in texts])
+            self.names.setFixedWidth(_NAMES)
+            self.names.currentRowChanged.connect(self._show_text)
+            self.body.addLayout(hbox(self.names, (self.pages, 1)), 1)
+        self._show_text(next((number for number, one in enumerate(texts) if one.edited), 0))
+
+    def _show_text(self, number: int) -> None:
+        """Show one of the texts, and what changed in it."""
+        one = self.reviewed()[number]
+        if hasattr(self, "names"):
+            self.names.setCurrentRow(number)
+        self.code.setAccessibleName(f"Text of {one.name}")
+        self.code.show_text(one.text.rstrip("\n"))
+        if self.changes is not None:
+            self.changes.set_lines(difference(one.before, one.text) if one.edited else ())
+            self.choice.setVisible(one.edited)
+            self._show("changes" if one.edited else "text")
 
     def _show(self, key: str) -> None:
         self.pages.setCurrentWidget(self.changes if key == "changes" and self.changes else self.code)
@@ -175,6 +222,15 @@ class TrustDialog(Dialog):
     def _revoke(self) -> None:
         self.revoked.emit(self.file)
         self.accept()
+
+
+def _hidden_fact(one: ReviewedText) -> str:
+    hidden = hidden_letters(one.text)
+    if not hidden:
+        return ""
+    lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
+    words = f"Invisible characters ({hidden[0][1].capitalize()}) in line {lines} of {one.name}: "
+    return words + "the code may not do what it appears to do."
 
 
 def _fact(icon: str, color: str, text: str) -> QWidget:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.builder.catalog.custom import read_text
 from app.engine.requests.diff import DiffSide
 from app.engine.requests.diff.reading import WEIGHTS, ReadSide
 from app.engine.requests.import_model import ImportRequestError
 from app.engine.requests.observe import Observe, request_of
 from app.runs.named import PROJECT
-from app.source.layer_files import LayerFile, LayerFileError, allowed
-from app.sources.finding import file_of
+from app.source.layer_files import LayerFileError, allowed
+from app.sources.finding import file_of, files_of
 from app.sources.spec import FILES, AskedModel, SourceError
 from app.util.late_dataclass import dataclass
 from app.util.user_folders import typed_path
-from app.views.importing.import_pages import ModelTrustDialog
+from app.views.custom_layers.trust_model import PERMISSIONS, ModelTrustDialog
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
@@ -38,11 +38,7 @@ Refuse = Callable[[int, str], object]
 class CompareTrustDialog(ModelTrustDialog):
     """Shows the file of a model before it runs to be compared."""
 
-    warning = (
-        "To compare its model, Python runs this file, and what it imports, in a separate process with all your "
-        "permissions: it can read and change your files and use the network. Trust it only if you know what it does. "
-        "You are asked again after every edit."
-    )
+    warning = f"To compare its model, Python runs this code {PERMISSIONS}"
     agree = "Trust and compare"
 
 
@@ -112,32 +108,29 @@ class SideReader(QObject):
             refuse(place, f"No file found for {model.source.where or model.source.kind}.")
             return
         try:
-            read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
+            read_text(path)
         except LayerFileError as error:
             refuse(place, _sentence(error))
             return
-        if allowed(read.sha256):
+        files = files_of(model.source, model.folder)
+        if files is None:
+            refuse(place, f"{path} cannot be read.")
+            return
+        if allowed(files.key):
             go_on()
             return
-        layers = self._workspace.layers
         agreed: list[object] = []
-        before = layers.trust.before(path)
-        dialog = CompareTrustDialog(
-            CustomFile(path, read.module, read, trusted=False), before.text if before else "", self._parent
-        )
+        dialog = self._workspace.layers.review_model(files, CompareTrustDialog, self._parent)
 
         def ended(_result: int) -> None:
-            dialog.deleteLater()
             if agreed:
                 go_on()
             else:
                 why = f"{path.name} is not trusted yet, so none of its code was run."
                 refuse(place, f"{why} Compare again to review and trust it.")
 
-        dialog.trusted.connect(layers.let_run)
         dialog.trusted.connect(agreed.append)
         dialog.finished.connect(ended)
-        dialog.open()
 
 
 def _side_of(asked: AskedSide) -> DiffSide | ReadSide:

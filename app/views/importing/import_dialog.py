@@ -16,8 +16,11 @@ from app.engine.requests.import_model import UNCHECKED, KnownModel, remarks
 from app.project.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed
+from app.source.own_files import OwnFiles
+from app.sources.finding import files_of
 from app.views.custom_layers.layers_control import LayersControl
-from app.views.importing.import_pages import FilePage, FormField, ModelTrustDialog, TorchvisionPage
+from app.views.custom_layers.trust_model import ModelTrustDialog
+from app.views.importing.import_pages import FilePage, FormField, TorchvisionPage
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import ImportedModel, ImportRequest, import_model
 from app.views.ui.background import Background, WorkerFailure
@@ -142,19 +145,16 @@ class ImportDialog(ProgressDialog):
         if wanted is None:
             return
         wanted = replace(wanted, keep_weights=self.weights.isChecked())
-        if wanted.source.file and not allowed(wanted.sha256):
-            self._ask_trust(wanted)
+        files = files_of(wanted.source.own_spec, wanted.source.folder)
+        if files is not None and not allowed(files.key):
+            self._ask_trust(replace(wanted, sha256=files.digest), files)
         else:
             self._start_import(wanted)
 
-    def _ask_trust(self, wanted: ImportRequest) -> None:
-        file = self.file.shown_file()
-        before = self._layers.trust.before(file.path)
-        dialog = ModelTrustDialog(file, before.text if before else "", self)
-        dialog.trusted.connect(self._layers.let_run)
-        dialog.trusted.connect(lambda _file: self._start_import(wanted))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+    def _ask_trust(self, wanted: ImportRequest, files: OwnFiles) -> None:
+        dialog = self._layers.review_model(files, ModelTrustDialog, self)
+        dialog.trusted.connect(lambda _files: self._layers.let_run(dialog.file))  # its classes may be layers
+        dialog.trusted.connect(lambda _files: self._start_import(wanted))
 
     def _start_import(self, wanted: ImportRequest) -> None:
         self._wanted = wanted

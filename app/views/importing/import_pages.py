@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.builder.catalog.custom import module_name, read_text
 from app.engine.requests.import_model import (
     ImportRequestError,
     KnownModel,
@@ -30,10 +30,10 @@ from app.engine.requests.import_model import (
     parse_arguments,
     parse_input,
 )
-from app.source.layer_files import LayerFile, LayerFileError, allowed
+from app.source.layer_files import LayerFile, LayerFileError
+from app.sources.finding import digest_of
 from app.sources.spec import SourceError, SourceSpec
 from app.util.user_folders import typed_path
-from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -331,28 +331,7 @@ class FilePage(ImportPage):
         if not plain:
             spec = SourceSpec("file", self.text.path, name, call)
             source = ModelSource("", name, call, spec, str(Path(self.text.path).parent))
-        return ImportRequest(source, arguments, inputs, sha256=self.text.sha256)
-
-    def shown_file(self) -> CustomFile:
-        """Return the file as it was read, for review before it runs."""
-        assert self.text is not None
-        return CustomFile(Path(self.text.path), self.text.module, self.text, trusted=allowed(self.text.sha256))
-
-
-class ModelTrustDialog(TrustDialog):
-    """Shows a file with a model before it runs."""
-
-    warning = (
-        "To import its model, Python runs this file in a separate process with all your permissions: it can read "
-        "and change your files and use the network. Trust it only if you know what it does. You are asked again "
-        "after every edit."
-    )
-    agree = "Trust and import"
-    subject = "Your own model"
-
-    def contents(self) -> str:
-        assert self.file.file is not None
-        return f"It contains {listed(list(names_in(self.file.file.text)))}"
+        return ImportRequest(source, arguments, inputs, sha256=digest_of(source.own_spec, source.folder))
 
 
 def _sentence(words: str) -> str:

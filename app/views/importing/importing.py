@@ -8,14 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.builder.catalog.custom import read_text
 from app.engine.import_process import ImportProcess, check_file
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
 from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
-from app.source.layer_files import digest
-from app.sources.finding import file_of
+from app.sources.finding import files_of
 from app.util.late_dataclass import dataclass
 from app.views.ui.task import Cancelled, Report
 
@@ -50,15 +48,13 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
     if source.file:
         check_file(source, wanted.inputs)
         tell(f"Running {Path(source.file).name} in a separate process")
-        text = read_text(Path(source.file))
-        if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
-            raise ModelImportError(
-                f"{Path(source.file).name} was edited in the meantime and was not run; import it again", "edited"
-            )
-    own = file_of(source.spec, source.folder) if source.spec is not None and source.spec.own_code else None
-    if own is not None and layer_files.digest_of(own) != wanted.sha256:
-        raise ModelImportError(f"{own.name} was edited in the meantime and was not run; open it again", "edited")
-    process = ImportProcess(file=source.file or (str(own) if own is not None else ""))
+    own = files_of(source.own_spec, source.folder)
+    if own is not None and not (own.is_version(wanted.sha256) and layer_files.allowed(own.key)):
+        again = "import" if source.file else "open"
+        raise ModelImportError(
+            f"{own.entry.name} was edited in the meantime and was not run; {again} it again", "edited"
+        )
+    process = ImportProcess(file=source.file or (own.entry.path if own is not None else ""))
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
         request = ImportModel(source, wanted.arguments, wanted.inputs, *chosen, early=True)

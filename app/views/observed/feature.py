@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
-from app.sources.finding import digest_of, file_of
+from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
@@ -96,8 +96,9 @@ class ObservedFeature(Feature):
     def show(self, found: Observation, model: Observe) -> None:
         """Show what a model called."""
         self._withdraw_stale()
-        self._model, self._digest = model, digest_of(model.source, model.folder)
-        self._file.follow(file_of(model.source, model.folder) if self._digest else None)
+        files = files_of(model.source, model.folder)
+        self._model, self._digest = model, files.digest if files is not None else ""
+        self._file.follow(tuple(Path(file.path) for file in files.files) if files is not None else ())
         self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")

@@ -10,18 +10,19 @@ from typing import Any
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
 
-from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.builder.catalog.custom import read_text
 from app.engine import observe_process
 from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe, example_of, request_of
 from app.observe.observation import Observation
-from app.source.layer_files import LayerFile, LayerFileError, allow, allowed
-from app.source.layer_files import digest_of as digest_of_file
+from app.source.layer_files import LayerFileError, allow, allowed
+from app.source.own_files import OwnFiles
 from app.sources.finding import code_of, file_of
 from app.sources.spec import ArgumentsError, AskedModel, InputsNeededError, parse_input, parse_source
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
-from app.views.importing.import_pages import FormField, ModelTrustDialog, code_field
+from app.views.custom_layers.trust_model import PERMISSIONS, ModelTrustDialog
+from app.views.importing.import_pages import FormField, code_field
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
@@ -41,11 +42,7 @@ META = "No weights are allocated and no values computed: shapes alone. For very 
 class ObserveTrustDialog(ModelTrustDialog):
     """Shows the file of a model before it runs."""
 
-    warning = (
-        "To draw its model, Python runs this file, and what it imports, in a separate process with all your "
-        "permissions: it can read and change your files and use the network. Trust it only if you know what it does. "
-        "You are asked again after every edit."
-    )
+    warning = f"To draw its model, Python runs this code {PERMISSIONS}"
     agree = "Trust and open"
 
 
@@ -139,11 +136,13 @@ class OpenModelDialog(ProgressDialog):
         files = code_of(request.source, request.folder, request.example)
         if self._trusted or not request.runs_own_code:
             self._begin(request)
-        elif request.source.own_code and file_of(request.source, request.folder) is None:
+        elif request.source.own_code and (path := file_of(request.source, request.folder)) is None:
             self.entries["source"].complain(f"No file found for {request.source.where or request.source.kind}.")
             self.source.setFocus()
-        elif path := next((one for one in files if not allowed(digest_of_file(one) or "")), None):
-            self._review(path, request)
+        elif reason := _unreadable(path) if request.source.own_code else "":
+            self.entries["source"].complain(reason)
+        elif waiting := next((one for one in files if not allowed(one.key)), None):
+            self._review(waiting, request)
         else:
             self._begin(request)
 
@@ -158,27 +157,15 @@ class OpenModelDialog(ProgressDialog):
         self._trusted, self._folder = asked.trust, asked.folder
         self.start()
 
-    def _review(self, path: Path, request: Observe) -> None:
-        """Show a file before it runs; go on once it is trusted."""
-        entry = "example" if request.example.startswith(f"{path}:") else "source"
-        try:
-            read = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
-        except LayerFileError as error:
-            self.entries[entry].complain(str(error))
-            return
-        before = self._layers.trust.before(path)
-        shown = CustomFile(path, read.module, read, trusted=False)
-        dialog = ObserveTrustDialog(shown, before.text if before else "", self)
-        dialog.trusted.connect(self._layers.let_run)
-        dialog.trusted.connect(lambda _file: self._review_or_begin(request))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+    def _review(self, files: OwnFiles, request: Observe) -> None:
+        """Show files before they run; go on once they are trusted."""
+        dialog = self._layers.review_model(files, ObserveTrustDialog, self)
+        dialog.trusted.connect(lambda _files: self._review_or_begin(request))
 
     def _begin(self, request: Observe) -> None:
         self._enable(False)
-        for path in code_of(request.source, request.folder, request.example) if self._trusted else ():
-            if sha256 := digest_of_file(path):
-                allow(sha256)  # until the window is closed
+        for files in code_of(request.source, request.folder, request.example) if self._trusted else ():
+            allow(files.key)  # until the window is closed
         self.begin(partial(_observed, request))
 
     def _enable(self, on: bool) -> None:
@@ -228,3 +215,12 @@ class OpenModelDialog(ProgressDialog):
 
 def _observed(request: Observe, tell: Report, cancelled: Cancelled) -> Any:
     return observe_process.observe(request, cancelled=cancelled, tell=tell)
+
+
+def _unreadable(path: Path | None) -> str:
+    """Return why a file cannot be reviewed, "" if it can."""
+    try:
+        read_text(path) if path is not None else ""
+    except LayerFileError as error:
+        return str(error)
+    return ""

@@ -22,6 +22,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from tests.support import own_code
 
 HEAD = """
 import collections
@@ -59,6 +60,7 @@ def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.
     file.write_text(HEAD + text)
     torch.default_generator.manual_seed(0)
     call = name.endswith("()")
+    own_code.trust(f"{file}:made")
     return import_model.make_from_file(ModelSource(str(file), name.removesuffix("()"), call), arguments or {})
 
 

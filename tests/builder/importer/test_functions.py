@@ -14,6 +14,7 @@ from app.engine.requests.import_model import ImportModel, ModelImportError, Mode
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project.project import Project
+from tests.support import own_code
 
 NET = """
 import torch
@@ -43,6 +44,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) 
 def redrawn(net: Path, line: str) -> tuple[Project, str]:
     """Import a net with this line, held against the live model; the project and its source."""
     net.write_text(NET.format(line=line))
+    own_code.trust(f"{net}:Net")
     project = import_model.answer(ImportModel(ModelSource(str(net), "Net"), {}, INPUTS), net.parent)
     assert project.origin is not None
     assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked

@@ -22,6 +22,7 @@ from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
 from app.util.torchvision_import import import_torchvision
+from tests.support import own_code
 
 
 def drawn(model: nn.Module, *shapes: tuple[int, ...], dtype: str = "float32") -> Project:
@@ -393,6 +394,7 @@ def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path,
 def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str, words: str) -> None:
     source = parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
+    own_code.trust(f"{own_file}:{name}")
     with pytest.raises(ModelImportError) as told:
         import_file(ImportModel(source, {}, inputs), own_file.parent)
     assert words in str(told.value)
@@ -400,6 +402,7 @@ def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str,
 
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = parse_source(f"{own_file}:hang()")
+    own_code.trust(f"{own_file}:hang")
     with pytest.raises(ModelImportError, match="was stopped"):
         import_file(ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=2)
 

@@ -16,6 +16,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from tests.support import own_code
 
 PACKAGE = '''
 import functools
@@ -130,6 +131,7 @@ def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]
     the model's, so that the state_dict of an optimizer fits."""
     file = folder / "records_net.py"
     file.write_text(f"import torch\nfrom torch import nn\nfrom recorded import *\n\n{text}")
+    own_code.trust(f"{file}:Net")
     project = import_model.answer(ImportModel(ModelSource(str(file), "Net"), {}, inputs), folder)
     assert project.origin is not None
     assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked

@@ -25,7 +25,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
-from tests.support import silent_nets
+from tests.support import own_code, silent_nets
 
 Make = Callable[[], nn.Module]
 SHAPE = (3, 4)
@@ -66,6 +66,7 @@ def seeded(seed: int = 3) -> None:
 def made(file: Path, name: str) -> nn.Module:
     """What the process that runs a file does first."""
     seeded(0)
+    own_code.trust(f"{file}:{name}")
     return import_model.make_from_file(ModelSource(str(file), name), {})
 
 

@@ -26,10 +26,13 @@ from app.project.weights import state_dicts
 from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.trust import TrustStore
+from app.sources.finding import files_of
+from app.sources.spec import parse_source
+from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.importing.import_dialog import ImportDialog
-from app.views.importing.import_pages import ModelTrustDialog
 from app.views.navigation import way_to
 from tests.engine.test_child import ROOT, alive, wait_for
+from tests.support import own_code
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 
@@ -191,12 +194,13 @@ def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(qtbot, window
     opened(qtbot, window)
     assert (tmp_path / "marker").exists()
     assert window.document.project.name == "Net" and "Unit" in window.document.project.blocks
-    assert TrustStore(window.layers.trust.file).is_trusted(layer_files.digest(path.read_text()))
+    files = files_of(parse_source(f"{path}:Net"))
+    assert files is not None and TrustStore(window.layers.trust.file).is_trusted(files.key)
 
 
 def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
-    layer_files.allow(layer_files.digest(path.read_text()))
+    own_code.trust(f"{path}:Net")
     choose_own(dialog, path)
     path.write_text(path.read_text() + "\n# another\n")
     dialog.import_button.click()
@@ -210,6 +214,7 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
     other.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n")
     cache, mode = importlib.util.cache_from_source(str(path)), py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
+    own_code.trust(f"{path}:Net")
     question = ImportModel(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
     project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
@@ -217,7 +222,7 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
 
 def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> None:
     path = own_file(tmp_path)
-    layer_files.allow(layer_files.digest(path.read_text()))
+    own_code.trust(f"{path}:Net")
     window.layers.add([path])
     (row,) = window.own_files.rows()
     next(action for action in window.own_files.menu(row.file).actions() if "model" in action.text()).trigger()
@@ -230,7 +235,7 @@ def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> Non
 def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path) -> None:
     before = window.document.project
     dialog, path = asked(qtbot, window), own_file(tmp_path, more="time.sleep(600)")
-    layer_files.allow(layer_files.digest(path.read_text()))
+    own_code.trust(f"{path}:Net")
     choose_own(dialog, path)
     dialog.import_button.click()
     assert dialog.running and not dialog.pages.isEnabled()
@@ -277,6 +282,7 @@ def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
 def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbot, window, tmp_path) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
     path.write_text(path.read_text().replace("x + self.fc(x).relu()", "x if x.sum() > 0 else self.fc(x)"))
+    own_code.trust(f"{path}:Net")
     layer_files.allow(layer_files.digest(path.read_text()), tried=True)
     choose_own(dialog, path)
     before = window.document.project
@@ -294,7 +300,7 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbo
 
 def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
-    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
+    own_code.trust(f"{path}:Net")
     choose_own(dialog, path)
     path.unlink()
     dialog.import_button.click()
@@ -308,6 +314,7 @@ def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> 
 _PARENT = """
 import sys
 from app.engine.import_process import ImportProcess
+from tests.support import own_code
 from app.engine.requests.import_model import ImportModel
 from app.engine.requests.import_model import ModelInput, ModelSource
 from pathlib import Path
@@ -315,6 +322,7 @@ from threading import Thread
 
 process = ImportProcess()
 if sys.argv[1:]:
+    own_code.trust(f"{sys.argv[1]}:Net")
     question = ImportModel(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
     Thread(target=process.read, args=(question, Path()), daemon=True).start()
 print(process.pid, flush=True)

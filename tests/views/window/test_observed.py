@@ -20,6 +20,7 @@ from app.views.observed import page as page_module
 from app.views.observed.arrangement import READABLE, LayoutCancelledError
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.views.observed.page import ObservedPage
+from tests.support import own_code
 from tests.support.whole_window import WholeWindow
 
 MINE = """
@@ -242,9 +243,7 @@ def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
 def test_of_a_model_that_raises_the_call_that_did_is_chosen_and_said(
     qtbot: QtBot, window: WholeWindow, mine: Path
 ) -> None:
-    from app.source import layer_files
-
-    layer_files.allow(layer_files.digest(mine.read_text()), tried=True)
+    own_code.trust("mine:Net", mine.parent)
     dialog = asked(qtbot, window)
     qtbot.keyClicks(dialog.source, "mine:Net")
     qtbot.keyClicks(dialog.arguments, '{"wrong": 1}')

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from app.autograd.snippets import run as snippet_run
-from app.autograd.snippets.snippet import Limits, SnippetAnswer
+from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
 from app.engine.requests.autograd.snippet import RunSnippet, SnippetBegan
 from app.engine.server import Context, handles
+from app.source import layer_files, own_files, own_imports
 
 
 @handles(RunSnippet)
 def run_snippet(request: RunSnippet, context: Context) -> SnippetAnswer:
-    if request.snippet.folder:
-        os.chdir(request.snippet.folder)
+    _restrict_imports(request.snippet)
     context.progress(SnippetBegan())
     with _limited(request.limits):
         answer = snippet_run.run(request.snippet, execute)
@@ -29,6 +29,17 @@ def run_snippet(request: RunSnippet, context: Context) -> SnippetAnswer:
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
             stream.flush()
     return answer
+
+
+def _restrict_imports(snippet: Snippet) -> None:
+    """Let a text import what was reviewed with it of its folder, and nothing else that is the user's own."""
+    own_imports.guard()
+    if not snippet.folder:
+        return
+    os.chdir(snippet.folder)
+    files = own_files.read(Path(snippet.folder, snippet.name), Path(snippet.name).stem)
+    if files is not None and layer_files.allowed(files.key):
+        files.permit()
 
 
 def execute(tree: ast.Module, filename: str, scope: dict[str, Any]) -> None:

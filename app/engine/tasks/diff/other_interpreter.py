@@ -16,8 +16,9 @@ import torch
 from app.compare.other_python_pass import FOUND, GIVEN
 from app.engine.requests.diff import DiffSide
 from app.engine.requests.observe import Observe
+from app.source import layer_files
 from app.source.generated import Source
-from app.sources.finding import package_of
+from app.sources.finding import files_of, package_of
 from app.sources.spec import SourceError
 from app.util import tensor_files
 from app.util.leftovers import TemporaryFolder
@@ -114,6 +115,10 @@ def _how(side: DiffSide) -> dict[str, Any]:
     source = model.source
     how = {"kind": source.kind, "name": source.name, "module": source.where, "paths": [model.folder or os.getcwd()],
            "arguments": dict(model.arguments)}  # fmt: skip
+    if (files := files_of(source, model.folder)) is not None:
+        if not layer_files.allowed(files.key):
+            raise SourceError(f"{files.entry.name} is not trusted as it is now, so none of its code was run")
+        how |= files.permission()
     if source.kind == "file":
         top, name = package_of(Path(model.folder, source.where))
         return how | {"module": name, "paths": [str(top)]}
