@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 
 from app.util import interrupts
+from app.util.user_frames import allow_deep_calls
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`tapedeck [FILE]` opens the window on a project or the lines of a run (*.jsonl), `tapedeck COMMAND ...` does its
     job without one. Returns the exit code.
     """
+    allow_deep_calls()
     with interrupts.interruptible():
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))

@@ -89,7 +89,7 @@ def _played(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: P
     from app.autograd.batch import TrainingBatch
     from app.autograd.playback.playback import Playback
     from app.util import rng
-    from app.util.module_state import temporary_mode
+    from app.util.module_tree import temporary_mode
 
     leaves, form = tree_flatten((args, kwargs))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]

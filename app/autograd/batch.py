@@ -14,7 +14,7 @@ from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Label, Tape
 from app.source.compiled import make_module
 from app.source.generated import Source
-from app.util import rng
+from app.util import module_tree, rng
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -124,7 +124,7 @@ def compile_batch(
 @contextmanager
 def preserve_gradients(model: nn.Module) -> Iterator[None]:
     """Clear the `.grad` of all parameters, and restore them afterwards."""
-    kept = [(parameter, parameter.grad) for parameter in model.parameters()]
+    kept = [(parameter, parameter.grad) for parameter in module_tree.parameters(model)]
     try:
         for parameter, _ in kept:
             parameter.grad = None

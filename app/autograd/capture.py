@@ -19,10 +19,10 @@ from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import ACCUMULATE, Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, short_name, walk
 from app.source import layer_files
-from app.util import gc_pause, user_frames
+from app.util import gc_pause, module_tree, user_frames
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
-from app.util.module_state import temporary_mode
+from app.util.module_tree import temporary_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -94,7 +94,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     ends = special.chosen(tensors_of(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):
         raise NoGraphError(_why_no_graph(model))
-    second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
+    second = SecondOrder(ends, module_tree.parameters(model), walk(ends)[0]) if special.second_order else None
     if second is not None:
         if second.value is None:
             raise NoGraphError("The gradient of this network does not depend on the weights, so it has no graph.")
@@ -121,7 +121,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
             loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
             train=batch.train,
             input_shapes=tuple(tuple(part.shape) for part in inputs),
-            layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
+            layers=FrozenMap({name: type(module).__name__ for name, module in module_tree.named_modules(model)}),
             labels=FrozenMap(batch.labels),
             text=source.text if source is not None else "",
             codes=recorder.codes(records) if isinstance(recorder, FileRecorder) else FrozenMap(),
@@ -223,18 +223,18 @@ def _storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> Stor
     import torch
 
     table = StorageTable()
-    table.mark(model.parameters(), "parameter")
-    table.mark(model.buffers(), "buffer")
+    table.mark(module_tree.parameters(model), "parameter")
+    table.mark(module_tree.buffers(model), "buffer")
     table.mark(given, "input")
     if isinstance(loss, torch.nn.Module):
-        table.mark(loss.parameters(), "parameter")
-        table.mark(loss.buffers(), "buffer")
+        table.mark(module_tree.parameters(loss), "parameter")
+        table.mark(module_tree.buffers(loss), "buffer")
     return table
 
 
 def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    for name, parameter in module_tree.named_parameters(model, remove_duplicate=False):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)
     return names
 
@@ -264,7 +264,7 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def _why_no_graph(model: nn.Module) -> str:
-    parameters = list(model.parameters())
+    parameters = list(module_tree.parameters(model))
     if not parameters:
         reason = "it has no parameters. Add a layer that learns, such as Linear or Conv2d"
     elif not any(parameter.requires_grad for parameter in parameters):

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.source.generated import Source
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -61,7 +61,7 @@ class OriginRecorder:
     """
 
     def __init__(self, model: nn.Module | None, source: Source | None = None) -> None:
-        self._names = {module: name for name, module in model.named_modules()} if model is not None else {}
+        self._names = {module: name for name, module in module_tree.named_modules(model)} if model is not None else {}
         self._source = source
         self._thread = threading.get_ident()
         self._hooks: list[Any] = []

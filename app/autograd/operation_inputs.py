@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.tape import TapeNode
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 
@@ -155,7 +156,7 @@ def _subclasses(kind: Any) -> Iterator[Any]:
 
 
 def _copied(batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> RecordedCall:
-    names = {id(parameter): path for path, parameter in batch.model.named_parameters()}
+    names = {id(parameter): path for path, parameter in module_tree.named_parameters(batch.model)}
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
     known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,8 @@ def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
     from app.views.export.headless_pictures import first_that_fits
 
     levels = [first, *reversed([opened for opened, _ in tree.levels() if opened < first])]
-    return first_that_fits((to_drawing(found, opened, tree) for opened in levels), options.purpose, options.arranged)
+    drawings = [partial(to_drawing, found, opened, tree) for opened in levels]
+    return first_that_fits(drawings, options.purpose, options.arranged)
 
 
 def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:

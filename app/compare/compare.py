@@ -27,7 +27,7 @@ from app.compare.passes import Call, Forced, ModelPass, Part, Recording, gradien
 from app.compare.results import Added, Apart, Difference, Distance, First, Layer, Pass, Structure
 from app.compare.structure import compare as match
 from app.source.raised import sentence
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -164,7 +164,7 @@ class Numbers:
         self._paths_a = {path: path for path in self._to_b}
         self._native = max(metrics.roundoff_of(a), metrics.roundoff_of(b))
         self._functions = True
-        self._modules_of_a = dict(a.named_modules())
+        self._modules_of_a = dict(module_tree.named_modules(a))
         self._called: dict[tuple[str, int], int] = {}
         self._places: dict[str, tuple[tuple[str, int], tuple[str, int]]] = {}
 
@@ -233,7 +233,7 @@ class Numbers:
         if all(error <= limit for error in errors):
             added = Added(max(errors, default=0.0), limit)
             return None, tuple(with_values(layer, added=added) for layer in layers)
-        leaves = {path for path, module in self.b.named_modules() if not [*module.children()]}
+        leaves = {path for path, module in module_tree.named_modules(self.b) if not [*module_tree.children(module)]}
         for path in leaves:
             module = self.b.get_submodule(path)
             module.forward = torch.compile(module.forward)
@@ -283,7 +283,7 @@ class Numbers:
 
     def _inputs(self, model: nn.Module, train: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the batch on the model's device and in its precision."""
-        like = next((one for one in model.parameters() if one.is_floating_point()), None)
+        like = next((one for one in module_tree.parameters(model) if one.is_floating_point()), None)
 
         def suited(tensor: Tensor) -> Tensor:
             if like is None:
@@ -468,7 +468,7 @@ class Numbers:
                 return False
         norms = [_mean_size(value) for value in one.gradients.of_parameters.values() if value is not None]
         largest = max(norms, default=0.0)
-        values, others = (dict(run.model.named_parameters(remove_duplicate=False)) for run in (one, other))
+        values, others = (dict(module_tree.named_parameters(run.model, remove_duplicate=False)) for run in (one, other))
         for path, path_b in self._to_b.items():
             for name, gradient, twin_gradient in self._parameters(one, other, path):
                 value = values[f"{path}.{name}" if path else name]
@@ -596,4 +596,5 @@ def _mean_size(tensor: Tensor) -> float:
 
 
 def _bytes(model: nn.Module) -> int:
-    return sum(one.numel() * one.element_size() for one in (*model.parameters(), *model.buffers()))
+    tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
+    return sum(one.numel() * one.element_size() for one in tensors)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from app.util import module_tree
+
 _ATEN = torch.ops.aten
 _NEW = (_ATEN.rand, _ATEN.randn, _ATEN.rand_like, _ATEN.randn_like, _ATEN.normal, _ATEN.bernoulli)
 _IN_PLACE = (_ATEN.normal_, _ATEN.uniform_, _ATEN.exponential_, _ATEN.log_normal_, _ATEN.cauchy_)
@@ -39,7 +41,7 @@ def _single(value: Any) -> Any:
 @contextlib.contextmanager
 def default_precision(model: nn.Module, single_draws: bool = False) -> Iterator[None]:
     """Have what a model of double precision creates be of that precision; random numbers may be those of single."""
-    floats = {one.dtype for one in model.parameters() if one.is_floating_point()}
+    floats = {one.dtype for one in module_tree.parameters(model) if one.is_floating_point()}
     before = torch.get_default_dtype()
     try:
         if floats == {torch.float64}:

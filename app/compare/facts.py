@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.structure import ModuleFacts
+from app.util import module_tree
 from app.util.user_frames import GENERATED
 
 _LEFT_OUT = frozenset(("training", "call_super_init", "dump_patches", "T_destination"))
@@ -17,7 +18,7 @@ _LONGEST = 60  # letters of a setting
 
 def facts_of(model: nn.Module) -> list[ModuleFacts]:
     """List the modules of a model, each after the one it is in."""
-    names = {id(one): name for name, one in model.named_parameters()}
+    names = {id(one): name for name, one in module_tree.named_parameters(model)}
     known: dict[object, tuple[tuple[str, str], ...]] = {}
     found: list[ModuleFacts] = []
     seen: set[int] = set()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.results import Apart
+from app.util import module_tree
 
 # Of a layer's few operations and of the terms that cancel in them: equal models in float32 and bfloat16, and in float32
 # and float64, stay below it (python -m benchmarks.planted_bugs --equal).
@@ -29,7 +30,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 def roundoff_of(model: nn.Module) -> float:
     """Return the coarsest unit roundoff among a model's parameters; that of the default dtype without any."""
-    found = {one.dtype for one in model.parameters() if one.is_floating_point()}
+    found = {one.dtype for one in module_tree.parameters(model) if one.is_floating_point()}
     return max(map(unit_roundoff, found or {torch.get_default_dtype()}))
 
 

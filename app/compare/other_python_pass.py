@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from app.compare.borders import LARGEST_BUFFER, as_input, direction, is_listening
 from app.compare.containers import in_order, replace_tensors
 from app.source.own_imports import permit
+from app.util import module_tree
 from app.util.torchvision_import import mend_torchvision
 
 GIVEN, FOUND = "given.pt", "found.pt"
@@ -88,7 +89,7 @@ class OwnPass:
     def ran(self, given: dict[str, Any]) -> dict[str, Any]:
         """Run forward and backward; errors of the model are returned."""
         state = {name: one.clone() for name, one in self.model.state_dict().items()}
-        self.model.train(given["train"])
+        module_tree.set_mode(self.model, given["train"])
         self.model.zero_grad(set_to_none=True)
         torch.manual_seed(given["seed"])
         error = refused = ""
@@ -102,7 +103,7 @@ class OwnPass:
                 refused = f"{type(stopped).__name__}: {stopped}".split("\n")[0]
         except Exception as failed:  # the model's own
             error = f"{type(failed).__name__}: {failed}".split("\n")[0]
-        gradients = {name: one.grad for name, one in self.model.named_parameters(remove_duplicate=False)}
+        gradients = {name: one.grad for name, one in module_tree.named_parameters(self.model, remove_duplicate=False)}
         self.model.load_state_dict(state)
         at = self.stack[-1][:2] if self.stack else ("", 1)
         return {"calls": self.calls, "events": self.events, "gradients": gradients, "refused": refused, "error": error,
@@ -126,7 +127,7 @@ class OwnPass:
     @contextlib.contextmanager
     def _hooks(self) -> Iterator[None]:
         hooks: list[Any] = []
-        for path, module in self.model.named_modules():
+        for path, module in module_tree.named_modules(self.model):
             hooks.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
             hooks.append(module.register_forward_hook(self._after, with_kwargs=True))
         try:

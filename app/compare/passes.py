@@ -27,9 +27,9 @@ from app.compare.containers import in_order, replace_tensors
 from app.compare.operations import Operation, reduction_length
 from app.compare.results import Pass
 from app.observe import tensors
-from app.util import rng, user_frames
+from app.util import module_tree, rng, user_frames
 from app.util.late_dataclass import dataclass
-from app.util.module_state import temporary_mode
+from app.util.module_tree import temporary_mode
 
 
 @dataclass(eq=False)
@@ -104,7 +104,7 @@ class ModelPass(ABC):
         """Run forward and backward. Weights, buffers, `.grad`, modes and the generator are afterwards as before. Raises
         what forward raises."""
         model = self.model
-        kept = [(one, one.grad) for one in model.parameters()]
+        kept = [(one, one.grad) for one in module_tree.parameters(model)]
         for one, _ in kept:
             one.grad = None
         try:
@@ -112,7 +112,7 @@ class ModelPass(ABC):
                 given = replace_tensors((args, dict(kwargs)), as_input)
                 output = model(*given[0], **given[1])
                 self.gradients.refused = self._run_backward(output)
-            named = model.named_parameters(remove_duplicate=False)
+            named = module_tree.named_parameters(model, remove_duplicate=False)
             self.gradients.of_parameters = {name: one.grad for name, one in named}
             self.finished()
         finally:
@@ -152,7 +152,7 @@ class ModelPass(ABC):
     def _hooks(self, functions: bool) -> Iterator[None]:
         hooks: list[Any] = []
         try:
-            for path, module in self.model.named_modules():
+            for path, module in module_tree.named_modules(self.model):
                 if path in self._paths and not isinstance(module, torch.jit.ScriptModule):
                     hooks.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
                     hooks.append(module.register_forward_hook(self._after, with_kwargs=True))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from app.compare.results import Distance
+from app.util import module_tree
 from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 
@@ -29,16 +30,17 @@ def tensors_of(
 ) -> Iterator[tuple[str, str, str, Tensor, Tensor]]:  # fmt: skip
     """Yield the path in A and in B, the name and both tensors, for every tensor that two matched modules have under one
     name."""
-    ours, theirs = dict(a.named_modules()), dict(b.named_modules())
+    ours, theirs = dict(module_tree.named_modules(a)), dict(module_tree.named_modules(b))
     for path_a, path_b in pairs:
         one, other = ours.get(path_a), theirs.get(path_b)
         if one is None or other is None:
             continue
-        for mine, yours in ((one._parameters, other._parameters), *(((one._buffers, other._buffers),) * buffers)):
-            for name, tensor in mine.items():
-                twin = yours.get(name)
-                if tensor is not None and twin is not None:
-                    yield path_a, path_b, name, tensor, twin
+        mine: dict[str, Tensor | None] = {**one._parameters, **(one._buffers if buffers else {})}
+        yours: dict[str, Tensor | None] = {**other._parameters, **(other._buffers if buffers else {})}
+        for name, tensor in mine.items():
+            twin = yours.get(name)
+            if tensor is not None and twin is not None:
+                yield path_a, path_b, name, tensor, twin
 
 
 def fill_constants(model: nn.Module, seed: int = 0) -> int:
@@ -47,7 +49,7 @@ def fill_constants(model: nn.Module, seed: int = 0) -> int:
     generator = torch.Generator().manual_seed(seed)
     found = 0
     with torch.no_grad():
-        for module in model.modules():
+        for module in module_tree.modules(model):
             running = [one for name, one in module._buffers.items() if one is not None and name.startswith("running_")]
             for tensor in (*module._parameters.values(), *running):
                 if tensor is None or not tensor.is_floating_point() or tensor.numel() < 2:
@@ -107,14 +109,16 @@ def _is_round(value: float) -> bool:
 def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Give B the parameters and buffers of A where matched modules have one of that name and shape; return the names in
     B of those that got none."""
-    left = {name for name, _ in (*b.named_parameters(remove_duplicate=False), *b.named_buffers())}
+    left = {
+        name for name, _ in (*module_tree.named_parameters(b, remove_duplicate=False), *module_tree.named_buffers(b))
+    }
     with torch.no_grad():
         for _, path, name, one, other in tensors_of(a, b, pairs):
             if one.shape == other.shape:
                 other.copy_(one)
                 left.discard(f"{path}.{name}" if path else name)
     tied: dict[int, list[str]] = {}
-    for name, parameter in b.named_parameters(remove_duplicate=False):
+    for name, parameter in module_tree.named_parameters(b, remove_duplicate=False):
         tied.setdefault(id(parameter), []).append(name)
     got = {name for names in tied.values() if not left.issuperset(names) for name in names}
     return sorted(left - got)

@@ -26,6 +26,7 @@ ENTRIES = {
 def begin(entry: str) -> NoReturn:
     """Call `main()` of an entry and end this process: threads and destructors of user code are not awaited."""
     status = 0
+    user_frames.allow_deep_calls()
     try:
         with user_frames.at_users_lines():
             import_module(ENTRIES[entry]).main()

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
 
 CHUNK = 1 << 26  # bytes of weights that are computed at a time
@@ -83,14 +83,14 @@ class AttentionFinder:
         self._weights: Any = WeakTensorKeyDictionary()  # what comes of their softmax: its number
         self._softmax: dict[int, Tensor] = {}
         self._number = 0
-        self._parameters = {_storage(one) for one in model.parameters() if _storage(one)}
+        self._parameters = {_storage(one) for one in module_tree.parameters(model) if _storage(one)}
 
     @contextlib.contextmanager
     def watching(self, kernels: bool = True) -> Iterator[None]:
         """Observe the operations of this thread, without gradients; without `kernels` only public functions."""
         hooks: list[Any] = []
         try:
-            for path, module in self._model.named_modules():
+            for path, module in module_tree.named_modules(self._model):
                 if not isinstance(module, torch.jit.ScriptModule):
                     hooks.append(module.register_forward_pre_hook(self._entering(path)))
                     hooks.append(module.register_forward_hook(self._leaving, always_call=True))

@@ -15,6 +15,7 @@ from app.interpret.captum_extra import captum_missing
 from app.interpret.interventions import find_module
 from app.interpret.results import COMPLETE, GRAD_CAM, SALIENCY, Attribution, InterpretError, SampleLook
 from app.interpret.subject import Subject, class_axis
+from app.util import module_tree
 
 STEPS = (50, 200, 800, 3200)  # of integrated gradients, until they are complete
 TOGETHER = 16  # steps that are computed at a time
@@ -75,7 +76,9 @@ def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str],
         if not found and args and isinstance(args[0], Tensor) and args[0].shape == given.shape:
             found.append((module, output.detach()))
 
-    hooks = [one.register_forward_hook(note) for one in subject.model.modules() if isinstance(one, nn.Embedding)]
+    hooks = [
+        one.register_forward_hook(note) for one in module_tree.modules(subject.model) if isinstance(one, nn.Embedding)
+    ]
     try:
         with torch.no_grad():
             subject.run(*subject.tensors)
@@ -212,7 +215,7 @@ def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ..
     """Return the modules with output (N, C, H, W), in the order in which they return, with that shape."""
     found: dict[str, tuple[int, ...]] = {}
     hooks: list[Any] = []
-    for path, module in subject.model.named_modules():
+    for path, module in module_tree.named_modules(subject.model):
 
         def note(_module: nn.Module, _args: Any, output: Any, path: str = path) -> None:
             if path and isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:

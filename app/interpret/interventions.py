@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map
 from app.interpret.attention import Attention, AttentionFinder
 from app.interpret.attention_maps import dims
 from app.interpret.results import InterpretError, Intervention
+from app.util import module_tree
 
 # Modules whose channels come last; those of all others are the second axis, but for outputs (N, tokens, channels).
 _LAST = (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding, nn.MultiheadAttention, nn.RNNBase)
@@ -167,7 +168,7 @@ def channel_axis(module: nn.Module, output: Tensor) -> int:
 
 def find_module(model: nn.Module, path: str) -> nn.Module:
     """Return the module at a path, "" for the model. Raises InterpretError that names near ones."""
-    known = dict(model.named_modules())
+    known = dict(module_tree.named_modules(model))
     if path not in known:
         near = difflib.get_close_matches(path, known, 5, 0.4) or [one for one in known if one][:5]
         raise InterpretError(f"the model has no module {path}; near it are {', '.join(near)}")

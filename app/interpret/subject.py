@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from app.interpret.results import InterpretError
 from app.util import rng
 from app.util.late_dataclass import dataclass
-from app.util.module_state import temporary_mode
+from app.util.module_tree import temporary_mode
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 _CHIEF = ("logits", "output", "out", "last_hidden_state", "prediction", "sample")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from app.source.interface import Argument, Interface, Returned, is_place, is_way
+from app.util import module_tree
 
 MOST = 200  # tensors that are listed, such as those of a cache
 CHANNELS = (1, 3)  # of a picture: a list of such tensors has one a sample
@@ -21,7 +22,7 @@ def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     """Describe `output = model(*args, **kwargs)`."""
     kind = type(model)
     takes = [*_arguments(model, args, kwargs)]
-    named = [*model.named_parameters()]
+    named = [*module_tree.named_parameters(model)]
     returns: list[Returned] = []
     for one in _returned(output, ""):
         if len(returns) == MOST:

@@ -17,8 +17,8 @@ from app.observe.interface import interface_of
 from app.observe.observation import Observation
 from app.observe.recorder import Recorder
 from app.source.interface import Interface
-from app.util import rng, user_frames
-from app.util.module_state import temporary_mode
+from app.util import module_tree, rng, user_frames
+from app.util.module_tree import temporary_mode
 
 # From the most that can be seen to the least; a mode of torch that a model does not run under is left out.
 WAYS = ((True, True), (False, True), (False, False))
@@ -44,7 +44,8 @@ def observe(
         found = _run(recorder, model, args, given, train, seed, (kernels, functions))
         if isinstance(found, Interface):
             remark = LEFT_OUT.get((kernels, functions))
-            return _observation(recorder, model, None, name, train, (remark,) if remark else (), found)
+            remarks = tuple(filter(None, (remark, module_tree.unregistered_sentence(model))))
+            return _observation(recorder, model, None, name, train, remarks, found)
         first = first or _observation(recorder, model, found, name, train, ())
         recorder.release()
         found.__traceback__ = None  # its frames hold the activations of the whole pass
@@ -118,7 +119,10 @@ def _observation(
         name or type(model).__name__,
         tuple(calls),
         tuple(recorder.flows),
-        {path: f"{type(module).__module__}.{type(module).__qualname__}" for path, module in model.named_modules()},
+        {
+            path: f"{type(module).__module__}.{type(module).__qualname__}"
+            for path, module in module_tree.named_modules(model)
+        },
         failed,
         f"{type(error).__name__}: {error}" if error is not None else "",
         remarks,

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from app.observe.observe import call_interface, interface_in_training
 from app.source.interface import LABELS, Interface
+from app.util import module_tree
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -67,7 +68,7 @@ def _targets(
 
 def _asks_for_mode(model: nn.Module) -> bool:
     """Return whether the code of a module that is not torch's own reads `self.training`."""
-    kinds = {type(module) for module in model.modules() if not type(module).__module__.startswith("torch.")}
+    kinds = {type(module) for module in module_tree.modules(model) if not type(module).__module__.startswith("torch.")}
     for kind in kinds:
         try:
             if "self.training" in inspect.getsource(kind.forward):

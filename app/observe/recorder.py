@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from app.observe import tensors
 from app.observe.observation import Call, Flow, Kind, TensorFacts
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
 
 # Take a Python value out of a tensor: what follows may depend on it.
@@ -87,7 +87,7 @@ class Recorder:
         self.flows: list[Flow] = []
         self.errors: list[tuple[BaseException, int]] = []  # each exception, at the innermost call that it left
         self._open: list[Draft] = []
-        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._paths = {id(module): path for path, module in module_tree.named_modules(model)}
         self._made = Counter[str]()
         self._thread = threading.get_ident()
         # Where a tensor comes from, by its id: the call and the number of its result.
@@ -95,7 +95,7 @@ class Recorder:
         self._written: dict[int, tuple[int, int]] = {}  # by storage: the last call that wrote to it
         self._by_grad_fn: Any = {}  # autograd nodes are kept alive, so that their ids stay theirs
         # Parameters and buffers are kept alive, so that their ids stay theirs.
-        self._held = [*model.named_parameters(), *model.named_buffers()]
+        self._held = [*module_tree.named_parameters(model), *module_tree.named_buffers(model)]
         self._names = {id(tensor): name for name, tensor in self._held}
 
     # -- what runs the pass
@@ -199,7 +199,12 @@ class Recorder:
         if running is not None and running.kind != "module":
             running.kernels.append(name)
             return call(*args, **kwargs)
-        return self.function(name, call, args, kwargs, 3, (name,))
+
+        def run(*given: Any, **named: Any) -> Any:
+            with DisableTorchFunction():  # else the call of the kernel is seen as that of a function, too
+                return call(*given, **named)
+
+        return self.function(name, run, args, kwargs, 3, (name,))
 
     def boundary(self, kind: Kind, name: str, held: list[Tensor]) -> None:
         """Write down an input or an output of the model, with the tensors that it holds."""

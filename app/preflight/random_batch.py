@@ -23,7 +23,7 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.multi_output import named
 from app.training.objectives import forms
 from app.training.registry import make_loss
-from app.util import rng
+from app.util import module_tree, rng
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 
@@ -84,7 +84,7 @@ def _looked_at(source: Source, device: str) -> Probe:
             tables = _Tables(given)
             with tables, saved_tensors_hooks(pack, lambda packed: packed):
                 output = model(*given)
-            there = (*model.parameters(), *model.buffers(), *given)
+            there = (*module_tree.parameters(model), *module_tree.buffers(model), *given)
             kept = {tensor.untyped_storage()._cdata for tensor in there if tensor.layout is torch.strided}
             held = sum(size for key, size in saved.items() if key not in kept)
             held += sum(leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor))  # what a loss keeps

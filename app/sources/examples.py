@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from app.source import raised
 from app.sources.spec import ARANGE, EXAMPLES, ExampleSpec, InputSpec, ModelRaisedError, SourceError
-from app.util import tensor_files
+from app.util import module_tree, tensor_files
 
 IDS = ("input_ids", "ids", "idx", "tokens", "token_ids", "decoder_input_ids")
 _SINGLE = ("t", "timestep", "timesteps", "time", "step", "labels", "label", "class_labels", "y", "target", "targets")
@@ -27,7 +27,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments by position, and 
 
 def dtype_of(model: nn.Module) -> str:
     """Return the dtype of a model's weights; torch's default where they have several or there are none."""
-    kinds = {one.dtype for one in model.parameters() if one.dtype.is_floating_point}
+    kinds = {one.dtype for one in module_tree.parameters(model) if one.dtype.is_floating_point}
     kind = kinds.pop() if len(kinds) == 1 else torch.get_default_dtype()
     return str(kind).removeprefix("torch.")
 
@@ -184,7 +184,7 @@ def proposals(model: nn.Module) -> Iterator[tuple[InputSpec, ...]]:
     """Yield descriptions of all needed arguments of forward, the likeliest first; none if it does not say which, or if
     the sizes of its layers are to come from its first call."""
     needed = needed_arguments(model)
-    if not needed or any(map(torch.nn.parameter.is_lazy, model.parameters())):
+    if not needed or any(map(torch.nn.parameter.is_lazy, module_tree.parameters(model))):
         return
     used, keys = _uses(model)
     wanted = [path for one in needed for path in (keys.get(one.name) or (one.name,))]
@@ -274,8 +274,8 @@ def _by_name(name: str) -> InputSpec | None:
 
 def _layouts(model: nn.Module) -> Iterator[InputSpec]:
     """Yield the usual inputs of the first layer with weights; of one whose sizes are not known yet, none."""
-    for layer in model.modules():
-        if any(map(torch.nn.parameter.is_lazy, layer.parameters(recurse=False))):
+    for layer in module_tree.modules(model):
+        if any(map(torch.nn.parameter.is_lazy, module_tree.parameters(layer, recurse=False))):
             return
         if isinstance(layer, nn.Linear):
             yield InputSpec((2, layer.in_features))

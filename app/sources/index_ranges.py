@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from app.sources.examples import falling
 from app.util import rng
 from app.util.late_dataclass import dataclass
-from app.util.module_state import temporary_mode
+from app.util.module_tree import temporary_mode
 
 ROUNDS = 5  # forward passes, each with what the one before has shown
 INTEGERS = (torch.int64, torch.int32, torch.int16)

@@ -33,6 +33,7 @@ from app.sources.spec import (
     adapters,
     parse_example,
 )
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
@@ -167,7 +168,7 @@ def _propose(source: SourceSpec, loaded: Loaded) -> None:
     needed = needed_arguments(model)
     if needed is not None and not needed:
         return
-    on_meta = any(one.device.type == "meta" for one in model.parameters())
+    on_meta = any(one.device.type == "meta" for one in module_tree.parameters(model))
     trial = model if on_meta else _trial_copy(model)
     first: tuple[InputSpec, ...] = ()
     error: BaseException | None = None
@@ -204,19 +205,19 @@ def _trial_copy(model: nn.Module) -> nn.Module:
 
 def is_lazy(model: nn.Module) -> bool:
     """Return whether the sizes of some layers are to come from a first call, as those of `nn.LazyLinear`."""
-    return any(map(torch.nn.parameter.is_lazy, (*model.parameters(), *model.buffers())))
+    return any(map(torch.nn.parameter.is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model))))
 
 
 def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of its parameters and buffers, without those whose sizes are not known yet."""
-    tensors = (*model.parameters(), *model.buffers())
+    tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
     return sum(one.numel() * one.element_size() for one in tensors if not torch.nn.parameter.is_lazy(one))
 
 
 def _initialize(loaded: Loaded) -> None:
     """Call a model once, so that its lazy layers have their sizes; one that raises is left as it is by then."""
-    modes = [(module, module.training) for module in loaded.model.modules()]
-    loaded.model.eval()
+    modes = [(module, module.training) for module in module_tree.modules(loaded.model)]
+    module_tree.set_mode(loaded.model, False)
     with contextlib.suppress(Exception, SystemExit), torch.no_grad():
         loaded.model(*loaded.args, **loaded.kwargs)
     for module, mode in modes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from app.sources.spec import SourceError
 from app.sources.structure import OPEN, Structure, facts
 
 REMARK = "The graph is drawn as the file describes it; nothing was run."
+NESTED = 32  # bodies within bodies that are drawn
+_GRAPH, _GRAPHS = 5, 10  # ONNX's numbers of types of attributes
 _SMALL = 1 << 30  # bytes of a file whose missing shapes are inferred
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
+Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 # By ONNX's numbers of element types: torch's name and the bytes of an element.
 _DTYPES = {
     1: ("float32", 4), 2: ("uint8", 1), 3: ("int8", 1), 4: ("uint16", 2), 5: ("int16", 2), 6: ("int32", 4),
@@ -31,38 +34,132 @@ def read(path: Path) -> Observation:
         onnx: Any = importlib.import_module("onnx")
     except ImportError as error:
         raise SourceError("to read ONNX files, install the package onnx: pip install tapedeck-torch[onnx]") from error
+    if not path.stat().st_size:
+        raise SourceError(f"{path.name} is empty: it has 0 bytes. Export or download it again")
     try:
         model = onnx.load(str(path), load_external_data=False)
+        if not model.ir_version or not model.HasField("graph"):
+            raise SourceError(f"{path.name} is not a valid ONNX model: it has no graph. Export or download it again")
         if path.stat().st_size < _SMALL:
             model = onnx.shape_inference.infer_shapes(model)
-        return _observation(path.stem, model.graph)
+        functions = {(each.domain, each.name): each for each in model.functions}
+        return _Reader(path.stem, functions).read(model.graph, _external(path, model.graph))
+    except SourceError:
+        raise
+    except RecursionError as error:
+        raise SourceError(f"{path.name} is not a valid ONNX model: its parts are nested without an end") from error
     except Exception as error:  # the reader's own kinds
         words = str(error).strip().partition("\n")[0] or type(error).__name__
         raise SourceError(f"{path.name} is not a valid ONNX model: {words}") from error
 
 
-def _observation(name: str, graph: Any) -> Observation:
-    built = Structure(name)
-    kept = {one.name: facts(one.dims, *_DTYPES.get(one.data_type, ("unknown", 0))) for one in graph.initializer}
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        if (described := _facts(value)) is not None:
-            built.know(value.name, described)
-    for tensor, described in kept.items():
-        built.know(tensor, described)
-    for value in graph.input:
-        if value.name not in kept:
-            built.add_input(value.name, value.name)
-    for node in graph.node:
-        metadata = {one.key: one.value for one in node.metadata_props}
-        given, made = [*filter(None, node.input)], [*filter(None, node.output)]
-        built.add_operation(
-            f"{node.domain or 'onnx'}.{node.op_type}", _scopes(node.name, metadata), given, made,
-            _settings(node.attribute), [one for one in given if one in kept],
-            metadata.get("pkg.torch.onnx.stack_trace", ""),
-        )  # fmt: skip
-    for value in graph.output:
-        built.add_output(value.name, value.name)
-    return built.observation([REMARK])
+class _Reader:
+    """Builds the graph. Bodies of If, Loop and Scan are parts of their node, as those of a function that is called."""
+
+    def __init__(self, name: str, functions: Mapping[tuple[str, str], Any]) -> None:
+        self._built, self._functions = Structure(name), functions
+        self._weights: set[str] = set()
+        self._bodies = 0
+
+    def read(self, graph: Any, remarks: list[str]) -> Observation:
+        """Return the graph as it is drawn."""
+        self._describe(graph, {})
+        for value in graph.input:
+            if value.name not in self._weights:
+                self._built.add_input(value.name, value.name)
+        self._add(graph.node, {}, [], 0)
+        for value in graph.output:
+            self._built.add_output(value.name, value.name)
+        return self._built.observation([REMARK, *remarks])
+
+    def _describe(self, graph: Any, names: Mapping[str, str]) -> None:
+        for value in (*graph.value_info, *graph.input, *graph.output):
+            if (described := _facts(value)) is not None:
+                self._built.know(names.get(value.name, value.name), described)
+        for each in graph.initializer:
+            name = names.get(each.name, each.name)
+            self._weights.add(name)
+            self._built.know(name, facts(each.dims, *_DTYPES.get(each.data_type, ("unknown", 0))))
+
+    def _add(self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int) -> None:
+        """Add nodes within a body: `names` are the values of the whole graph by the body's names for them."""
+        for node in nodes:
+            metadata = {each.key: each.value for each in node.metadata_props}
+            inputs = [names.get(each, each) for each in node.input]
+            outputs = [names.get(each, each) for each in node.output]
+            around = [*scopes, *_scopes(node.name, metadata)] if not scopes else scopes
+            function = self._functions.get((node.domain, node.op_type))
+            if function is not None and depth < NESTED:
+                self._call(function, node, inputs, outputs, around, depth)
+                continue
+            for label, body in _bodies(node):
+                if depth < NESTED:
+                    inputs += self._body(body, label, node, inputs, around, depth)
+            arriving = [*filter(None, inputs)]
+            self._built.add_operation(
+                f"{node.domain or 'onnx'}.{node.op_type}",
+                around,
+                arriving,
+                [*filter(None, outputs)],
+                _settings(node.attribute),
+                [each for each in arriving if each in self._weights],
+                metadata.get("pkg.torch.onnx.stack_trace", ""),
+            )
+
+    def _call(
+        self, function: Any, node: Any, inputs: list[str], outputs: list[str], scopes: Scopes, depth: int
+    ) -> None:
+        """Add the nodes of a function that is called, as a part of its own."""
+        names = dict(zip(function.output, outputs, strict=False)) | dict(zip(function.input, inputs, strict=False))
+        around = self._scope(scopes, node.name or node.op_type, node.op_type)
+        self._add(function.node, self._renamed(function.node, names), around, depth + 1)
+
+    def _body(self, body: Any, label: str, node: Any, inputs: list[str], scopes: Scopes, depth: int) -> list[str]:
+        """Add a body of If, Loop or Scan as a part of its own; return the values that it ends with."""
+        names = {value.name: given for value, given in zip(body.input, inputs, strict=False) if given}
+        names = self._renamed(body.node, names, [each.name for each in (*body.input, *body.initializer)])
+        around = self._scope(scopes, f"{node.name or node.op_type}.{label}", f"{node.op_type}: {label}")
+        self._describe(body, names)
+        self._add(body.node, names, around, depth + 1)
+        return [names.get(value.name, value.name) for value in body.output]
+
+    def _renamed(self, nodes: Iterable[Any], names: Mapping[str, str], own: Iterable[str] = ()) -> dict[str, str]:
+        """Give the values that a body makes names of their own, since two bodies may use the same ones."""
+        self._bodies += 1
+        made = [*own, *(each for node in nodes for each in node.output)]
+        return {each: f"{each} ({self._bodies})" for each in made if each} | dict(names)
+
+    def _scope(self, scopes: Scopes, name: str, kind: str) -> Scopes:
+        path = f"{name.strip('/').replace('/', '.')}_{self._bodies + 1}"
+        return [*scopes, (f"{scopes[-1][0]}.{path}" if scopes else path, kind)]
+
+
+def _bodies(node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the graphs among the attributes of a node: the branches of If, the body of Loop and Scan."""
+    for attribute in node.attribute:
+        if attribute.type == _GRAPH:
+            yield attribute.name, attribute.g
+        elif attribute.type == _GRAPHS:
+            yield from ((f"{attribute.name} {number}", graph) for number, graph in enumerate(attribute.graphs))
+
+
+def _external(path: Path, graph: Any) -> list[str]:
+    """Say which files of weights are missing, or lie where they are not looked for. None of them is read."""
+    files: dict[str, list[str]] = {}
+    for tensor in graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                files.setdefault(entry.value, []).append(tensor.name)
+    remarks = []
+    folder = path.parent.resolve()
+    for name, tensors in files.items():
+        values = f"the values of {', '.join(tensors[:3])}{' and others' if len(tensors) > 3 else ''}"
+        where = (folder / name).resolve()
+        if not where.is_relative_to(folder):
+            remarks.append(f"{name} with {values} lies outside the folder of {path.name}: it is not read.")
+        elif not where.is_file():
+            remarks.append(f"{name} with {values} is not there: put it beside {path.name} to run the model.")
+    return remarks
 
 
 def _facts(value: Any) -> TensorFacts | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.telemetry.gradient_gains import NET, Gains
 from app.telemetry.throttle import Meter
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,7 +32,7 @@ class GainProbe:
 
     def __init__(self, model: nn.Module, meter: Meter) -> None:
         self._meter = meter
-        self._modules = {module: path or NET for path, module in model.named_modules()}
+        self._modules = {module: path or NET for path, module in module_tree.named_modules(model)}
         self._handles: list[Any] = []
         self._clear()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from app.util import module_tree
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -22,7 +24,9 @@ class GradientSampler:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        named = [
+            (name, parameter) for name, parameter in module_tree.named_parameters(model) if parameter.requires_grad
+        ]
         self.owners = [name.rpartition(".")[0] or name for name, _ in named]  # the layer of each parameter
         self.layers: tuple[str, ...] = tuple(dict.fromkeys(self.owners))
         self.parameters = [parameter for _, parameter in named]

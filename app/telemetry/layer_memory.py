@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from app.telemetry.layer_bytes import LayerBytes, StepBytes
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +20,7 @@ def step_bytes(model: nn.Module, state: Mapping[Any, Any], batch: int, forward: 
     and buffers once, where they are shared by layers at the first of them.
     """
     counted: dict[str, list[int]] = {}
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+    for name, tensor in (*module_tree.named_parameters(model), *module_tree.named_buffers(model)):
         row = counted.setdefault(name.rpartition(".")[0], [0, 0, 0, 0])
         row[0] += _bytes(tensor)
         if tensor.requires_grad:
@@ -30,7 +31,7 @@ def step_bytes(model: nn.Module, state: Mapping[Any, Any], batch: int, forward: 
         for layer, size in held.values():
             counted.setdefault(layer, [0, 0, 0, 0])[3] += size
         del kept
-    order = {path: place for place, (path, _) in enumerate(model.named_modules())}
+    order = {path: place for place, (path, _) in enumerate(module_tree.named_modules(model))}
     rows = sorted(counted.items(), key=lambda item: order.get(item[0], len(order)))
     return StepBytes(tuple(LayerBytes(path, *row) for path, row in rows if any(row)), batch)
 
@@ -43,7 +44,7 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
     """
     import torch
 
-    own = {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    own = {_storage(tensor) for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))}
     running: list[str] = [""]
     held: dict[int, tuple[str, int]] = {}
     alive: list[Tensor] = []
@@ -59,7 +60,7 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
         running.pop()
 
     handles = []
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         handles.append(module.register_forward_pre_hook(lambda _module, _inputs, path=path: running.append(path)))
         handles.append(module.register_forward_hook(leave, always_call=True))
     try:

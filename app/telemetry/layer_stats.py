@@ -18,6 +18,7 @@ from app.telemetry.gradients import GradientSampler, values_of
 from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Look:
 
     def __init__(self, model: nn.Module, source: Source, sampler: GradientSampler, meter: Meter, hooks: bool) -> None:
         self._sampler, self._source, self._meter, self._hooks = sampler, source, meter, hooks
-        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._paths = {id(module): path for path, module in module_tree.named_modules(model)}
         self._modules = [(path, model.get_submodule(path)) for path in sampler.layers if _is_module(model, path)]
         self._gains = GainProbe(model, meter)
         self._inside: Any = None

@@ -1,5 +1,5 @@
 """Lines of the user's code among the frames of a call: neither of this program, nor of torch, nor of Python itself;
-and warnings that are shown at them."""
+warnings that are shown at them, and how many frames a process may have."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _OURS = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 GENERATED = "<tapedeck-"  # how the name begins that a net's source is compiled under
 _OF_FX = "<eval_with_key>"  # the same of torch.fx
 _PYTHON = sysconfig.get_paths()["stdlib"]
+# What watches a model, or analyses blocks within blocks, needs several frames for each level: a model as deep as torch
+# can run with Python's own limit of 1,000 needs several times as many.
+FRAMES = 6000
+FRAME_BYTES = 1024  # of the C stack, at most, for each of them
 
 
 def location(frame: FrameType | None, generated: bool = False) -> tuple[str, int]:
@@ -86,3 +90,17 @@ def at_users_lines() -> Iterator[None]:
     finally:
         if warnings.showwarning is show_at_line:  # else somebody else has replaced it since
             warnings.showwarning = show
+
+
+def allow_deep_calls() -> None:
+    """Raise Python's limit on nested calls to `FRAMES`, or to what the stack of this process has room for."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _room()))
+
+
+def _room() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    size, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return FRAMES if size == resource.RLIM_INFINITY else min(FRAMES, size // FRAME_BYTES)

@@ -15,6 +15,7 @@ from app.autograd.diagnostics.findings import STAGES, find_all
 from app.autograd.diagnostics.report_text import of_findings
 from app.autograd.diagnostics.results import LOOKED_FOR, Finding
 from app.autograd.sparse import parts_of
+from app.observe.observe import observe
 
 Y = torch.tensor([0, 1, 1])
 
@@ -236,3 +237,34 @@ def test_a_line_to_write_and_a_message_of_several_lines_are_printed_without_repl
     lines = [cli.printable(line) for line in of_findings([found])]
     assert lines == ["error: fc: Spoiled.", "    - v += 1", "    + v = v.clone()", "    + v += 1"]
     assert cli.printable("Jacobian mismatch\nfor output\x1b") == "Jacobian mismatch for output\N{REPLACEMENT CHARACTER}"
+
+
+class Listed(nn.Module):
+    """Layers in a plain list that hides a method, and in a dict; a teacher that is kept out on purpose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules = [nn.Linear(4, 4), nn.Linear(4, 4)]  # type: ignore[assignment]
+        self.heads = {"a": nn.Linear(4, 2)}
+        self.fc = nn.Linear(4, 4)
+        self.again, self.teacher = [self.fc], [nn.Linear(4, 4).requires_grad_(False)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.modules:
+            x = torch.relu(layer(x))
+        return self.heads["a"](self.fc(x))
+
+
+def test_layers_in_a_plain_list_are_not_registered_and_not_trained() -> None:
+    model = Listed()
+    keys = list(nn.Module.state_dict(model))
+    findings = [each for each in find_all(subject(model)).found if each.kind == "unregistered"]
+    assert [each.title for each in findings] == ["modules", "heads"], "not what is registered too, nor what is frozen"
+    assert (
+        "modules[0] to modules[1] are not registered" in findings[0].sentence and "not trained" in findings[0].sentence
+    )
+    assert "nn.ModuleList" in findings[0].cure
+    assert list(nn.Module.state_dict(model)) == keys == ["fc.weight", "fc.bias"], "nothing was registered"
+    (remark,) = observe(model, (torch.randn(3, 4),)).remarks
+    assert "modules[0], modules[1], heads['a'] are not registered" in remark
+    assert find_all(subject(net())).found == ()

@@ -154,7 +154,8 @@ def test_scripted_code_is_seen_by_its_kernels() -> None:
         return torch.relu(x) + 1
 
     found = observe(Of(lambda _self, x: scripted(x.sin()).cos()), (torch.ones(4),))
-    assert {"aten.relu.default", "aten.add.Scalar"} <= {call.op for call in found.calls}
+    kernels = [call.op for call in found.calls if call.op.startswith("aten")]
+    assert kernels == ["aten.relu.default", "aten.add.Scalar"], "each of them once"
     assert sources(found, "cos") == {"add"} and called(found, "cos").inputs[0].shape == (4,)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -114,8 +115,16 @@ def test_open_blocks_are_wrapped_into_rows(qapp) -> None:
 
 def test_as_many_levels_are_open_as_fit_the_paper(qapp) -> None:
     wide, fits, small = chain(300), chain(30), chain(3)
-    assert first_that_fits(iter((wide, fits, small)), "page", None) is fits
-    assert first_that_fits(iter((wide, chain(299))), "page", None) is wide
+    made: list[Drawing] = []
+
+    def given(drawing: Drawing) -> Callable[[], Drawing]:
+        return lambda: made.append(drawing) or drawing
+
+    assert first_that_fits([given(wide), given(fits), given(small)], "page", None) is fits
+    assert first_that_fits([given(wide), given(chain(299))], "page", None) is wide
+    made.clear()
+    levels = [given(chain(length)) for length in (300, 290, 280, 270, 260, 250, 240, 30, 20, 10)]
+    assert len(first_that_fits(levels, "page", None).boxes) == 30 and len(made) <= 5, "few of many are laid out"
 
 
 def test_tikz_is_a_picture_to_include_that_compiles_alone_too(qapp, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from app.autograd.batch import TrainingBatch, backward_of, preserve_gradients
 from app.autograd.diagnostics.peak_memory import Peak
 from app.autograd.diagnostics.results import StepCost, WhatIf
 from app.autograd.forward_modes import PLAIN, Special, device_of
-from app.util import rng
-from app.util.module_state import temporary_mode
+from app.util import module_tree, rng
+from app.util.module_tree import temporary_mode
 
 # Timed steps, alternating without and with the checkpoint; the median is shown, with lowest and highest.
 REPEATS = 5
@@ -61,22 +61,24 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
 
     A `ModuleList` is not called itself, so its members count; TorchScript modules are opaque.
     """
-    return tuple(
-        path for path, module in model.named_modules()
-        if path and any(module.children()) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
-    )  # fmt: skip
+    return tuple(path for path, module in module_tree.named_modules(model) if path and _is_block(path, module))
+
+
+def _is_block(path: str, module: nn.Module) -> bool:
+    """Return whether a parent calls this module, which has modules of its own."""
+    return any(module_tree.children(module)) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
 
 
 def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
     """Measure the gradients and the peak memory of one step."""
     model = batch.model
-    before = [*model.parameters(), *model.buffers(), *batch.tensors]
+    before = [*module_tree.parameters(model), *module_tree.buffers(model), *batch.tensors]
     if isinstance(batch.loss, nn.Module):
-        before += [*batch.loss.parameters(), *batch.loss.buffers()]
+        before += [*module_tree.parameters(batch.loss), *module_tree.buffers(batch.loss)]
     peak = Peak(before)
     with peak, torch.autograd.set_multithreading_enabled(False):  # the mode sees this thread's operations only
         _step(batch, special)
-    grads = [parameter.grad for parameter in model.parameters()]
+    grads = [parameter.grad for parameter in module_tree.parameters(model)]
     _clear(model)
     return grads, peak.bytes
 
@@ -113,7 +115,7 @@ def _finish(batch: TrainingBatch) -> None:
 
 
 def _clear(model: nn.Module) -> None:
-    for parameter in model.parameters():
+    for parameter in module_tree.parameters(model):
         parameter.grad = None
 
 
@@ -131,7 +133,7 @@ def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float
 def _remark(block: nn.Module, train: bool) -> str:
     """Warn of norms inside, which update their running statistics twice per step."""
     norms: list[Any] = [
-        module for module in block.modules()
+        module for module in module_tree.modules(block)
         if getattr(module, "track_running_stats", False) and getattr(module, "running_mean", None) is not None
     ]  # fmt: skip
     if not (norms and train):

@@ -21,6 +21,7 @@ from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.recording import record
 from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
+from app.util import module_tree
 
 STAGES = (
     "Checking the forward pass for NaN and Inf",
@@ -63,6 +64,7 @@ def find_all(
             paths = find_paths(batch)
             tape = paths.tape or tape
             found += _of_paths(paths)
+            found += _unregistered(batch)
         if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
             tape, rungs, more = _backward(batch)
             if suspect is not None and any(one.kind == "non-finite" for one in more):
@@ -85,7 +87,7 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
     A value that was dropped on the way, such as a constant in a `torch.where`, is harmless.
     """
     watch, outputs = ForwardWatch(batch.source, batch.model, batch.own_lines), list[Any]()
-    sound = [buffer for buffer in batch.model.buffers() if all_finite([buffer])]
+    sound = [buffer for buffer in module_tree.buffers(batch.model) if all_finite([buffer])]
     answer = batch.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
     try:
         with batch.hold(around=watch) as graph:
@@ -165,6 +167,18 @@ def _of_paths(paths: GradientPaths) -> Iterator[Finding]:
         yield _of_answers(paths.tape, answers)
 
 
+def _unregistered(batch: TrainingBatch) -> Iterator[Finding]:
+    """One finding for each list or dict of layers that no module registered."""
+    lists: dict[str, list[str]] = {}
+    for path in module_tree.unregistered(batch.model):
+        lists.setdefault(path.partition("[")[0], []).append(path)
+    for name, paths in lists.items():
+        which = f"{paths[0]} to {paths[-1]} are" if len(paths) > 1 else f"{paths[0]} is"
+        reason = f"as {name} is a plain list or dict: not in parameters() or state_dict(), not trained"
+        text = f"{which} not registered, {reason}."
+        yield Finding("unregistered", "warning", name, text, module_tree.REGISTER, name.rpartition(".")[0])
+
+
 def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     first = answers[0]
     layer = first.parameter.rpartition(".")[0]
@@ -199,7 +213,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
             norms = recorder.finish()
             # Masked ones count too: what is dropped on this batch reaches a parameter on the next.
             bad_norm = not all(map(math.isfinite, (*norms.node_norms.values(), *norms.edge_norms.values())))
-            grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+            grads = {name: p.grad for name, p in module_tree.named_parameters(model) if p.grad is not None}
             spoiled = bad_norm or not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
             if error:
                 return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]

@@ -13,6 +13,7 @@ from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, m
 from app.autograd.errors import NoGraphError
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
+from app.util import module_tree
 from app.util.formatting import significant
 from app.util.frozen import FrozenMap
 
@@ -49,12 +50,12 @@ def find_paths(batch: TrainingBatch) -> GradientPaths:
 
 
 def _parameters(batch: TrainingBatch) -> Iterable[tuple[int, Parameter]]:
-    return ((id(parameter), parameter) for parameter in batch.model.parameters())
+    return ((id(parameter), parameter) for parameter in module_tree.parameters(batch.model))
 
 
 def _names(batch: TrainingBatch) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
-    for name, parameter in batch.model.named_parameters(remove_duplicate=False):
+    for name, parameter in module_tree.named_parameters(batch.model, remove_duplicate=False):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)
     return names
 

@@ -33,6 +33,7 @@ from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source.generated import Source
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
@@ -138,7 +139,7 @@ class WriteWatcher:
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
         self.places = SourceLocations(model, source)
-        self._names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
+        self._names = {id(p): name for name, p in module_tree.named_parameters(model)} if model is not None else {}
         self._data_aliases: Any = WeakIdKeyDictionary()
         self._writes: list[_Seen] = []
         self._digested: dict[int, int] = {}  # a block -> autograd's counter at its last digest
@@ -146,7 +147,7 @@ class WriteWatcher:
         self._modes: tuple[Any, ...] = ()
         self._parameters: dict[int, str] = {}
         if model is not None:
-            for parameter in model.parameters():
+            for parameter in module_tree.parameters(model):
                 for part in parts_of(parameter):
                     self._parameters[_block(part)] = self._names[id(parameter)]
 

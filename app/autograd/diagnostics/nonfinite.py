@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd.diagnostics import nonfinite_reasons
 from app.autograd.sparse import parts_of
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class ForwardWatch:
                 innermost, outermost = innermost or owner, owner
             frame = frame.f_back
         root = self._model if self._model is not None else outermost
-        paths = {module: path for path, module in root.named_modules()} if root is not None else {}
+        paths = {module: path for path, module in module_tree.named_modules(root)} if root is not None else {}
         inside = line is not None if self._model is None else innermost in paths
         return (paths.get(innermost, "") if inside and innermost is not None else ""), line, inside
 

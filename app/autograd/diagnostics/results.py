@@ -20,6 +20,7 @@ from app.util.late_dataclass import dataclass
 FEWEST = 3  # rounds, at least, to tell a difference from noise
 LOOKED_FOR = (
     "parameters whose .grad stays None",
+    "layers in plain lists, which are not trained",
     "gradients that are exactly zero",
     "in-place changes that break backward",
     "writes through .data",
@@ -106,11 +107,11 @@ class GradientPaths:
 class Finding:
     """One thing that was found.
 
-    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes" or
-    "dead"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter. `tape_node` is the
-    backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before` is that line and
-    `after` what to write in its place, where that is known. `others` are findings of the same cause, which this one
-    stands for.
+    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes",
+    "dead" or "unregistered"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter.
+    `tape_node` is the backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before`
+    is that line and `after` what to write in its place, where that is known. `others` are findings of the same cause,
+    which this one stands for.
     """
 
     kind: str

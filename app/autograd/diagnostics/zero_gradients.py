@@ -10,6 +10,7 @@ from app.autograd.gradient_norms import measure as measured
 from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 # Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
@@ -85,7 +86,9 @@ def measure(graph: LiveGraph) -> Measured:
         finally:
             for hook in hooks:
                 hook.remove()
-        grads = {name: parameter.grad for name, parameter in model.named_parameters(remove_duplicate=False)}
+        grads = {
+            name: parameter.grad for name, parameter in module_tree.named_parameters(model, remove_duplicate=False)
+        }
         stats = measured(list(grads.values()))  # as playback measures them, so that one gradient has one norm
         norms = {name: None if one is None else one.norm for name, one in zip(grads, stats, strict=True)}
     return Measured(norms, arrived, left, error)

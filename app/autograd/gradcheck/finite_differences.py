@@ -18,7 +18,7 @@ from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_i
 from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport, Kink
 from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import at_places_of, values_of
-from app.util import rng
+from app.util import module_tree, rng
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -69,7 +69,9 @@ class Copy:
         self._run, self._state = function.run, function.state
         self._own = tuple(in_precision(owned, dtype, function.train) for owned in function.owned)
         self._given = tree_map(lambda value: cast(value, dtype), function.given)
-        self._buffers = [(b, b.clone()) for part in self._own for module in modules_in(part) for b in module.buffers()]
+        self._buffers = [
+            (b, b.clone()) for part in self._own for module in modules_in(part) for b in module_tree.buffers(module)
+        ]
         self._weights: tuple[Tensor, ...] = ()
         self._differentiable: tuple[bool, ...] = ()
         self.leaves = dict(self._named(function.names))
@@ -84,7 +86,7 @@ class Copy:
                 yield name or f"input {place}", leaf
         for part in self._own:
             for module in modules_in(part):
-                yield from ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+                yield from ((name, p) for name, p in module_tree.named_parameters(module) if p.requires_grad)
 
     def outputs(self) -> list[Tensor]:
         """Call the function; each call draws the same random numbers. Raises Cancelled."""

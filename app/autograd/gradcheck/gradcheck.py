@@ -21,6 +21,7 @@ from app.autograd.gradcheck.report import GradcheckReport, upper
 from app.autograd.operation_inputs import RecordedCall, call_of_layer, call_of_node
 from app.autograd.source_locations import SourceLocations
 from app.autograd.tape import Tape, TapeNode
+from app.util import module_tree
 
 # How many forward passes a check may take.
 BUDGET = 400
@@ -112,7 +113,9 @@ def _checked(
     seed: int = 0,
 ) -> GradcheckReport:  # fmt: skip
     for owned in function.owned:
-        if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
+        if isinstance(owned, nn.Module) and any(
+            isinstance(part, torch.jit.ScriptModule) for part in module_tree.modules(owned)
+        ):
             raise CaptureError(
                 f"{upper(what)} contains TorchScript, which cannot be converted to double precision here."
             )

@@ -22,7 +22,7 @@ from app.autograd.playback.node_call import Called, call, forget_recomputed, may
 from app.autograd.playback.root_gradients import seeded
 from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
 from app.source import raised
-from app.util import rng
+from app.util import module_tree, rng
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -299,9 +299,9 @@ class Playback:
                 inside = {}
                 around.enter_context(rerunnable(node))
                 if self.graph.lent:
-                    around.enter_context(undone(node, model.buffers() if model is not None else ()))
+                    around.enter_context(undone(node, module_tree.buffers(model) if model is not None else ()))
                 if is_custom(node) and model is not None:
-                    inside = around.enter_context(own_grads(dict(model.named_parameters())))
+                    inside = around.enter_context(own_grads(dict(module_tree.named_parameters(model))))
                 called = call(node, arriving, self.create_graph, recomputes=True, hooks=not self.graph.lent)
         except Exception as error:
             where = self.tape.nodes[number]

@@ -20,7 +20,7 @@ from torch.utils._device import DeviceContext
 
 from app.autograd.capture import tensors_of
 from app.autograd.layers import FileRecorder, _line_mode, _sequence
-from app.util import user_frames
+from app.util import module_tree, user_frames
 
 MOST_LINES = 2_000_000  # operations; a script that computes without a backward is not recorded for ever
 
@@ -49,7 +49,7 @@ class StepRecorder(FileRecorder):
 
     def _add(self, name: str, model: nn.Module) -> None:
         self.models[name] = model
-        for path, module in model.named_modules():
+        for path, module in module_tree.named_modules(model):
             self.paths.setdefault(id(module), f"{name}.{path}".strip(".") if self._several else path)
 
     @property
@@ -138,7 +138,7 @@ class StepRecorder(FileRecorder):
         path = self.paths.get(id(module))
         if path is not None or id(module) in self._wrappers or self._stack:
             return path
-        if next(module.parameters(), None) is None:
+        if next(module_tree.parameters(module), None) is None:
             return None
         name = self._name_of(module) or type(module).__name__
         several, self._several = self._several, True
@@ -159,7 +159,7 @@ class StepRecorder(FileRecorder):
         return found
 
     def buffers(self) -> list[Tensor]:
-        return [buffer for model in self.models.values() for buffer in model.buffers()]
+        return [buffer for model in self.models.values() for buffer in module_tree.buffers(model)]
 
     def layers(self) -> dict[str, str]:
         """Return the class of each module by its path."""

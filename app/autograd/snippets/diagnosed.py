@@ -25,7 +25,7 @@ from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.snippets.tape import BACKWARD, BETWEEN, SnippetSource
-from app.util import rng
+from app.util import module_tree, rng
 from app.util.late_dataclass import dataclass
 
 CHECKS = ("gradcheck", "gradgradcheck")
@@ -190,6 +190,6 @@ def batch_of(
     torch.manual_seed(seed)
     text.run(tree.body[:begins])
     module = SnippetModule(text, tree.body[begins:])
-    if next(module.parameters(), None) is None:
+    if next(module_tree.parameters(module), None) is None:
         raise CaptureError(NOTHING)
     return TrainingBatch(module, (), source=source, seed=rng.Generators())

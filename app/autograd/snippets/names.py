@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from app.autograd import gradient_norms
 from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 FEW = 8  # values that are shown, and members of a list that are inspected
@@ -48,17 +49,17 @@ class ScopeNames:
     def parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the parameters of all modules, tied ones by all their names."""
         for prefix, module in self.modules.items():
-            yield from module.named_parameters(prefix, remove_duplicate=False)
+            yield from module_tree.named_parameters(module, prefix, remove_duplicate=False)
 
     def buffers(self) -> Iterator[tuple[str, Tensor]]:
         for prefix, module in self.modules.items():
-            yield from module.named_buffers(prefix)
+            yield from module_tree.named_buffers(module, prefix)
 
     def paths(self) -> dict[nn.Module, str]:
         """Return the path of each module, such as `model.layer1.0`."""
         found: dict[nn.Module, str] = {}
         for prefix, module in self.modules.items():
-            for path, part in module.named_modules(prefix=prefix):
+            for path, part in module_tree.named_modules(module, prefix=prefix):
                 found.setdefault(part, path)
         return found
 

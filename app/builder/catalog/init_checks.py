@@ -13,6 +13,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.inits import check_inits, is_name
 from app.builder.graph import Init
 from app.builder.params import ParamError
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 _LARGEST = 1 << 20
@@ -31,7 +32,9 @@ def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, t
         return {"": tuple(shape) if isinstance(shape, tuple) else ()}
     with torch.device("meta"):
         module = TorchCall.resolve(spec, resolved).target
-    return {name: tuple(p.shape) for name, p in module.named_parameters() if all(map(is_name, name.split(".")))}
+    return {
+        name: tuple(p.shape) for name, p in module_tree.named_parameters(module) if all(map(is_name, name.split(".")))
+    }
 
 
 def refusal(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:

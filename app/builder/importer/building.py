@@ -40,6 +40,7 @@ from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange
 from app.builder.layout.uncalled_modules import used_part, with_uncalled
 from app.builder.sheet import Comments, Positions
+from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
@@ -155,7 +156,7 @@ class _Drawing:
 
     def _tie(self, root: Draft, chooser: FallbackChooser) -> None:
         """Tie tensors that have several names. Raises TraceError if a drawing cannot express it."""
-        buffers = {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
+        buffers = {name for name, _ in module_tree.named_buffers(self.model, remove_duplicate=False)}
         for path, names in tied(self.model):
             owners = [self.model.get_submodule(parent(name)) for name in names]
             if buffers.issuperset(names) and not any(map(self.is_catalog_layer, owners)):

@@ -30,6 +30,7 @@ from app.builder.importer.tracing.frames import (
 )
 from app.builder.importer.tracing.real_evaluation import run_alone
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util import module_tree
 
 Called = tuple[Any, Any]
 
@@ -72,7 +73,7 @@ class FallbackChooser:
 
     def fallbacks(self) -> tuple[Fallback, ...]:
         """List the fallbacks in the order of the model."""
-        modules = self._model.named_modules(remove_duplicate=False)
+        modules = module_tree.named_modules(self._model, remove_duplicate=False)
         order = {path: number for number, (path, _) in enumerate(modules)}
         return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
 
@@ -189,7 +190,7 @@ class FallbackChooser:
             raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
         spec, params = self.own.stand_in(module, self._result_of(path))
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
-        for other, twin in self._model.named_modules():
+        for other, twin in module_tree.named_modules(self._model):
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
                 CONSTRUCTOR_ARGS
             )

@@ -27,6 +27,7 @@ from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.patching.dispatch_patches import as_followed
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.importer.tracing.real_evaluation import SEED, copy_of, real_like
+from app.util import module_tree
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -53,7 +54,7 @@ class Replay:
     def __init__(self, program: Any, module: nn.Module, whole: Whole) -> None:
         self._program, self._nodes = program, list(program.graph.nodes)
         self._inputs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-        self._outputs, self._paths = _user_outputs(program), {path for path, _ in module.named_modules()}
+        self._outputs, self._paths = _user_outputs(program), {path for path, _ in module_tree.named_modules(module)}
         self._needed = self._found_needed()
         self._folded = {group[0]: made for group in self._groups() if (made := self._layer(group, module, whole))}
         self._skipped = {node for group in self._groups() if group[0] in self._folded for node in group}
@@ -314,7 +315,12 @@ def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, m
         learnt = [leaf for leaf in leaves if leaf.requires_grad]
         if learnt:
             torch.stack([leaf.square().mean() for leaf in learnt]).sum().backward()
-    return [*leaves, *(leaf.grad for leaf in arriving), *(p.grad for p in tried.parameters()), *tried.buffers()]
+    return [
+        *leaves,
+        *(leaf.grad for leaf in arriving),
+        *(p.grad for p in module_tree.parameters(tried)),
+        *module_tree.buffers(tried),
+    ]
 
 
 def _double(value: Any) -> Any:

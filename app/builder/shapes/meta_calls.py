@@ -23,6 +23,7 @@ from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, 
 from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
@@ -222,7 +223,7 @@ class TorchCall:
         call_names = {param.name for param in spec.params if param.call}
         module = target(**{name: value for name, value in literals.items() if name not in call_names})
         at_call = {name: value for name, value in literals.items() if name in call_names}
-        return cls(spec, module, at_call, sum(parameter.numel() for parameter in module.parameters()))
+        return cls(spec, module, at_call, sum(parameter.numel() for parameter in module_tree.parameters(module)))
 
     def __call__(
         self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str, fill: float = 0.0

@@ -199,6 +199,16 @@ class _Arranger:
                 known.append(self.parents[known[-1]])
         return known
 
+    def _apart(self, left: str | None, right: str | None) -> tuple[list[str | None], list[str | None], str | None]:
+        """Return the groups around the one but not the other, innermost first, and the innermost around both."""
+        around_left, around_right = self._enclosing(left), self._enclosing(right)
+        common = 0
+        for one, other in zip(reversed(around_left), reversed(around_right), strict=False):
+            if one != other:
+                break
+            common += 1
+        return around_left[:-common], around_right[:-common], around_left[-common]
+
     def _links_by_group(self) -> dict[str | None, list[_Segment]]:
         """Return the segments of each group."""
         found: dict[str | None, list[_Segment]] = {}
@@ -211,13 +221,12 @@ class _Arranger:
             if left_group == right_group:
                 found.setdefault(left_group, []).append((number, left_piece, right_piece))
                 continue
-            left_around, right_around = self._enclosing(left_group), self._enclosing(right_group)
-            shared = next(group for group in left_around if group in right_around)
-            for group in left_around[: left_around.index(shared)]:
+            left_apart, right_apart, shared = self._apart(left_group, right_group)
+            for group in left_apart:
                 assert group is not None
                 found.setdefault(group, []).append((number, left_piece, None))
                 left_piece = self.group_pieces[group]
-            for group in right_around[: right_around.index(shared)]:
+            for group in right_apart:
                 assert group is not None
                 found.setdefault(group, []).append((number, None, right_piece))
                 right_piece = self.group_pieces[group]
@@ -350,9 +359,8 @@ class _Arranger:
                 return (first, last) if arrow.source == left else (last, first)
             way = [left_group]
         else:
-            left_around, right_around = self._enclosing(left_group), self._enclosing(right_group)
-            shared = next(group for group in left_around if group in right_around)
-            way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
+            left_apart, right_apart, shared = self._apart(left_group, right_group)
+            way = [*left_apart, shared, *reversed(right_apart)]
         all_points: list[Point] = []
         for group in way:
             dx, dy = corner[group]

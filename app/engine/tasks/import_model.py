@@ -37,7 +37,7 @@ from app.export.errors import WeightsError
 from app.project.project import Project
 from app.source import layer_files, own_imports
 from app.sources.finding import files_of
-from app.util import tensor_files
+from app.util import module_tree, tensor_files
 from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
@@ -122,10 +122,40 @@ def answer(
             words = str(source)
         floats = dtype_of(model)
         inputs = tuple(replace(one, dtype=one.dtype or floats) for one in inputs)
+        if path := module_tree.cycle(model):
+            raise ModelImportError(
+                f"{path} is a module that holds it: torch cannot store such a model, as its state_dict() does not end. "
+                "Keep the reference outside the modules, as in self.parent = [parent]",
+                "cycle",
+            )
+        _refuse_compiled(model)
         complete(model, inputs)
     wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)
-    return imported(model, wish, folder, inits, own, tell, drawn)
+    try:
+        return imported(model, wish, folder, inits, own, tell, drawn)
+    except ModelImportError as error:
+        error.args = (" ".join(filter(None, (module_tree.unregistered_sentence(model), str(error)))),)
+        raise
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    """Raise ModelImportError for TorchScript, which holds no Python code, and packed weights, which hold no tensors."""
+    import torch
+
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelImportError(
+            "it is TorchScript, which holds no Python code to follow: import the model that it was made of. "
+            "tapedeck draw shows its operations",
+            "compiled",
+        )
+    packed = [name for name, value in model.state_dict().items() if not isinstance(value, torch.Tensor)]
+    if packed:
+        raise ModelImportError(
+            f"{packed[0].partition('._packed')[0]} is quantised: its weights are packed and have no gradient. Import "
+            "the model before it is quantised; tapedeck draw shows this one",
+            "compiled",
+        )
 
 
 def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
@@ -185,7 +215,7 @@ def _part_of(loaded: Loaded, path: str) -> Loaded:
 
     module, calls = loaded.model.get_submodule(path), list[tuple[Any, dict[str, Any]]]()
     hook = module.register_forward_pre_hook(lambda _, args, named: calls.append((args, named)), with_kwargs=True)
-    loaded.model.eval()
+    module_tree.set_mode(loaded.model, False)
     try:
         with torch.no_grad():
             loaded.model(*loaded.args, **loaded.kwargs)
@@ -260,7 +290,7 @@ def make_torchvision(
     try:
         return model.get_submodule(part)
     except AttributeError as error:
-        there = ", ".join(child for child, _ in model.named_children())
+        there = ", ".join(child for child, _ in module_tree.named_children(model))
         raise ModelImportError(f"{name} has no part {part}; its own are {there}", "unknown_part") from error
 
 
@@ -442,7 +472,7 @@ def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
     import torch
     from torch.nn.parameter import is_lazy
 
-    if not any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+    if not any(map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))):
         return
     try:
         with torch.no_grad():

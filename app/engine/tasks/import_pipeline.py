@@ -23,6 +23,7 @@ from app.project.weights.model_buffers import random_start
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo, misfits
+from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
@@ -130,7 +131,10 @@ def _with_reference(
         return project
     origin = replace(origin, checked=found.said)
     if found.cases:
-        state, parameters = model.state_dict(), {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        state, parameters = (
+            model.state_dict(),
+            {name for name, _ in module_tree.named_parameters(model, remove_duplicate=False)},
+        )
         tensors, cases = against_source.packed([case.record(state.keys()) for case in found.cases])
         kept_values = {key: value for key, value in state.items() if wish.keep_weights or key not in parameters}
         facts = {"model": origin.model, "dtype": found.dtype, "probe": probe, "cases": cases,
@@ -194,8 +198,8 @@ def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> 
     import torch
 
     with borrowed(0), import_model.blank():
-        made = dict(make_module(source).named_buffers(remove_duplicate=False))
-    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)} | made.keys()
+        made = dict(module_tree.named_buffers(make_module(source), remove_duplicate=False))
+    buffers = {name for name, _ in module_tree.named_buffers(model, remove_duplicate=False)} | made.keys()
 
     def filled(key: str, value: Tensor) -> bool:
         return key in made and made[key].dtype == value.dtype and torch.equal(made[key], value)

@@ -32,7 +32,7 @@ from app.observe.observation import Observation
 from app.sources.finding import shadowing
 from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
 from app.sources.spec import ModelRaisedError, SourceError
-from app.util import gc_pause, rng
+from app.util import gc_pause, module_tree, rng
 from app.util.formatting import bytes_text
 
 
@@ -275,7 +275,7 @@ def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]]
         return note
 
     try:
-        for path, module in model.named_modules() if found is not None else ():
+        for path, module in module_tree.named_modules(model) if found is not None else ():
             if not isinstance(module, torch.jit.ScriptModule):
                 hooks.append(module.register_forward_hook(hook(path)))
         yield
@@ -286,7 +286,7 @@ def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]]
 
 def _gradient_norms(model: nn.Module) -> dict[int, float]:
     """Return the norm of each parameter's `.grad`, by the parameter's id."""
-    given = [one for one in model.parameters() if one.grad is not None]
+    given = [one for one in module_tree.parameters(model) if one.grad is not None]
     stats = measure([one.grad for one in given])
     return {id(one): stat.norm for one, stat in zip(given, stats, strict=True) if stat is not None}
 
@@ -295,8 +295,8 @@ def _figures(
     model: nn.Module, tape: Tape, gradients: dict[int, float], outputs: dict[str, list[GradStats | None]]
 ) -> Iterator[ModuleFigures]:
     saved = _saved_bytes(tape)
-    for path, module in model.named_modules():
-        parameters = list(module.parameters())
+    for path, module in module_tree.named_modules(model):
+        parameters = list(module_tree.parameters(module))
         norms = [gradients[id(one)] for one in parameters if id(one) in gradients]
         figures = ModuleFigures(
             path, sum(map(Tensor.numel, parameters)), sum(norm**2 for norm in norms) ** 0.5 if norms else None,

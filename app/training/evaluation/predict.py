@@ -34,6 +34,7 @@ from app.training.evaluation.trying import (
 from app.training.inputs import target_fields
 from app.training.metrics import PLAIN, SIGMOID, reading
 from app.training.task import OwnTask
+from app.util import module_tree
 from app.util.formatting import significant
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
@@ -311,7 +312,11 @@ def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:
 
         return keep
 
-    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children()) and name]
+    leaves = [
+        (name, module)
+        for name, module in module_tree.named_modules(model)
+        if not list(module_tree.children(module)) and name
+    ]
     return [module.register_forward_hook(keeper(name)) for name, module in leaves]
 
 

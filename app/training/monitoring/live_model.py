@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from app.data.dataset import Dataset
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
@@ -62,7 +63,7 @@ def preserved(model: nn.Module) -> Iterator[None]:
     import torch
 
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    flags = [(module, module.training) for module in model.modules()]
+    flags = [(module, module.training) for module in module_tree.modules(model)]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     # backward() adds to a gradient in place, so the old ones step aside.
     for parameter, _ in gradients:

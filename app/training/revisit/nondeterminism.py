@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from app.source import layer_files
 from app.source.generated import Source
 from app.training.revisit.snapshot import Snapshot
-from app.util import user_frames
+from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class _Places:
     """Knows which module runs, and at which line; in backward those of the operation that it is the backward of."""
 
     def __init__(self, stepper: Stepper, source: Source) -> None:
-        self._modules, self._source = dict(stepper.model.named_modules()), source
+        self._modules, self._source = dict(module_tree.named_modules(stepper.model)), source
         self._stack: list[str] = []
         self._hooks: list[Any] = []
         self._made: dict[int, Place] = {}  # by the sequence number of the node that an operation made

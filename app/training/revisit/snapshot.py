@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from app.util import module_tree
 from app.util.rng import Generators
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Snapshot:
         self._parameters = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
         self._buffers = [
             (module, name, buffer, buffer.detach().clone())
-            for module in model.modules()
+            for module in module_tree.modules(model)
             for name, buffer in module._buffers.items()
             if buffer is not None
         ]
@@ -31,7 +32,7 @@ class Snapshot:
             (parameter, parameter.grad.detach().clone() if parameter.grad is not None else None)
             for parameter, _ in self._parameters
         ]
-        self._modes = [(module, module.training) for module in model.modules()]
+        self._modes = [(module, module.training) for module in module_tree.modules(model)]
         self.generators = Generators()
 
     def restore(self) -> None:

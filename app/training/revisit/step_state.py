@@ -14,6 +14,7 @@ from app.training.monitoring import snapshots
 from app.training.monitoring.activations import label_text
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepLayer
 from app.training.objectives import first_classes
+from app.util import module_tree
 from app.util.formatting import bytes_text
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class StepState:
             room -= size
             self._outputs[path] = few.detach().to("cpu", copy=True)
 
-        for path, module in self._stepper.model.named_modules():
+        for path, module in module_tree.named_modules(self._stepper.model):
             if path and not isinstance(module, torch.jit.ScriptModule):
                 hooks.append(module.register_forward_hook(lambda _m, _i, output, path=path: keep(path, output)))
         try:

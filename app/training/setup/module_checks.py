@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
     """Find tensors stored as plain attributes: with their autograd graph, or aliasing a weight."""
     owners = {_storage_of(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
     found = []
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         where = f"{path}." if path else ""
         for name, tensor in _plain_tensors(module):
             if tensor.grad_fn is not None:

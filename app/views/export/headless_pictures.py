@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,18 +63,31 @@ def write_picture(
         return write(drawing, path, Choice(purpose, arranged), project).note
 
 
-def first_that_fits(drawings: Iterable[Drawing], purpose: Purpose, arranged: Arranged | None) -> Drawing:
-    """Return the first drawing that fits its paper with readable text; the first of all if none does."""
+def first_that_fits(drawings: Sequence[Callable[[], Drawing]], purpose: Purpose, arranged: Arranged | None) -> Drawing:
+    """Return the first drawing that fits its paper with readable text; the first of all if none does.
+
+    Each is made by a call, and has fewer boxes than the one before it: of many, few are made and laid out.
+    """
     application()
     from app.views.export.printing.plate import printed
 
-    first: Drawing | None = None
-    for drawing in drawings:
-        first = first or drawing
-        if not drawing.boxes or printed(drawing, Choice(purpose, arranged)).fits_readably:
-            return drawing
-    assert first is not None
-    return first
+    choice = Choice(purpose, arranged)
+    first = drawings[0]()
+
+    def fits(drawing: Drawing) -> bool:
+        return not drawing.boxes or printed(drawing, choice).fits_readably
+
+    if fits(first):
+        return first
+    fitting, low, high = first, 1, len(drawings)
+    while low < high:
+        middle = (low + high) // 2
+        drawing = drawings[middle]()
+        if fits(drawing):
+            fitting, high = drawing, middle
+        else:
+            low = middle + 1
+    return fitting
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from app.builder.importer.tracing.frames import Frame, VaryingCallsError
 from app.builder.importer.tracing.real_evaluation import port_name
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.literals import DType
+from app.util import module_tree
 
 
 class Drafter:
@@ -31,8 +32,8 @@ class Drafter:
     def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog, own: OwnClasses | None = None) -> None:
         self.tracer, self.model, self.catalog, self.own = tracer, model, catalog, own
         self.binder = Binder(catalog, tracer.values)
-        self.parameters = dict(model.named_parameters(remove_duplicate=False))
-        self.buffers = dict(model.named_buffers(remove_duplicate=False))
+        self.parameters = dict(module_tree.named_parameters(model, remove_duplicate=False))
+        self.buffers = dict(module_tree.named_buffers(model, remove_duplicate=False))
         self.drafts: dict[str, Draft] = {}
 
     def draft(self, frame: Frame) -> Draft:
@@ -244,7 +245,7 @@ class _Sheet:
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             bound.params.pop("inplace", None)
         if spec.kind == "module":  # a generated layer, whose name no submodule may have
-            self.names.update(name for name, _ in self.frame.module.named_children())
+            self.names.update(name for name, _ in module_tree.named_children(self.frame.module))
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
         made.written = spec.kind == "module"
         self._connect(made, bound)

@@ -14,6 +14,7 @@ from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 _EQUAL = re.compile(r"\((\d+)(?:, \1)+\)")
@@ -108,7 +109,7 @@ def _read(module: nn.Module, key: str, name: str, default: Any) -> Any:
 
 def _dtype(module: nn.Module) -> torch.dtype | None:
     """Return a dtype other than float32 that all parameters have."""
-    kinds = {tensor.dtype for tensor in module.parameters() if tensor.is_floating_point()}
+    kinds = {tensor.dtype for tensor in module_tree.parameters(module) if tensor.is_floating_point()}
     return next(iter(kinds)) if len(kinds) == 1 and kinds != {torch.float32} else None
 
 

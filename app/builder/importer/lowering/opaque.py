@@ -31,6 +31,7 @@ from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
 from app.source import layer_modules
 from app.source.layer_files import LayerFileError
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
@@ -293,7 +294,10 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
         if tensor is not None and name in module._non_persistent_buffers_set:
             yield f"{dot}{name}{_LOOSE}", tensor
     if not depth:
-        for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
+        for name, tensor in (
+            *module_tree.named_parameters(module, remove_duplicate=False),
+            *module_tree.named_buffers(module),
+        ):
             if known.setdefault(id(tensor), name) != name:
                 yield f"{name} (shared)", known[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
@@ -332,7 +336,7 @@ def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) ->
         if value.is_leaf and id(value) not in own:
             yield place + _LOOSE, value
     elif isinstance(value, nn.Module) and depth < 64:
-        for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+        for name, tensor in (*module_tree.named_parameters(value), *module_tree.named_buffers(value)):
             if id(tensor) not in own:
                 yield f"{place}.{name}{_LOOSE}", tensor
     elif isinstance(value, list | tuple | dict) and depth < 64:
@@ -345,7 +349,7 @@ def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) ->
 
 def _tensors_of(module: nn.Module) -> frozenset[int]:
     """Return the ids of all parameters and buffers, for attributes that alias them."""
-    return frozenset(map(id, (*module.parameters(), *module.buffers())))
+    return frozenset(map(id, (*module_tree.parameters(module), *module_tree.buffers(module))))
 
 
 def _equal(one: Any, other: Any) -> bool:

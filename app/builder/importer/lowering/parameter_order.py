@@ -12,6 +12,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
 from app.builder.registration import with_sequence
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 LEARNS = "requires_grad"
@@ -19,18 +20,18 @@ LEARNS = "requires_grad"
 
 def partly_frozen(module: nn.Module) -> bool:
     """Return whether only some parameters of a module are trainable, which a node cannot express."""
-    return len({parameter.requires_grad for parameter in module.parameters()}) > 1
+    return len({parameter.requires_grad for parameter in module_tree.parameters(module)}) > 1
 
 
 def wholly_frozen(module: nn.Module) -> bool | None:
     """Return whether all parameters of a module are frozen; None if it has none."""
-    learning = [parameter.requires_grad for parameter in module.parameters()]
+    learning = [parameter.requires_grad for parameter in module_tree.parameters(module)]
     return not any(learning) if learning else None
 
 
 def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Yield partly frozen layers that cannot be written as free parameters, with the reason."""
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
             yield path, "only some of its parameters are trainable, and a node freezes all or none"
 
@@ -86,7 +87,7 @@ def _owns(node: DraftNode) -> bool:
 
 def _registered(model: nn.Module) -> Iterator[str]:
     """Yield the names of modules, parameters and buffers in registration order."""
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in module_tree.named_modules(model, remove_duplicate=False):
         yield path
         own = (*module._parameters.items(), *module._buffers.items())
         yield from (f"{path}.{name}" if path else name for name, _ in own)

@@ -8,12 +8,13 @@ from torch import nn
 
 from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.ir import VALUES, Draft, DraftNode, drafts_in
+from app.util import module_tree
 
 
 def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
     """List tensors with several names: their common submodule, and the names. Non-persistent buffers are left out."""
     names: dict[int, list[str]] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in module_tree.named_modules(model, remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and name not in module._non_persistent_buffers_set:
                 names.setdefault(id(tensor), []).append(f"{path}.{name}" if path else name)

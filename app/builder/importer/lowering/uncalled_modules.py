@@ -14,6 +14,7 @@ from app.builder.importer.lowering.ir import VALUES, Draft, drafts_in
 from app.builder.importer.lowering.lowering import tensor_params
 from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.parameter_order import partly_frozen, wholly_frozen
+from app.util import module_tree
 
 
 def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
@@ -41,7 +42,7 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
 
 def _keys(model: nn.Module) -> Iterator[str]:
     """Yield the tensor keys of the state_dict, in order."""
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in module_tree.named_modules(model, remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and name not in module._non_persistent_buffers_set:
                 yield f"{path}.{name}" if path else name
@@ -65,7 +66,7 @@ def _nodes(
     """Yield names, ops and parameters of nodes for the missing keys of a sheet."""
     prefix = f"{sheet}." if sheet else ""
     done: set[str] = set()
-    for path, module in model.get_submodule(sheet).named_modules(remove_duplicate=False):
+    for path, module in module_tree.named_modules(model.get_submodule(sheet), remove_duplicate=False):
         whole = f"{prefix}{path}" if path else sheet
         if any(inside(whole, other) for other in done):
             continue

@@ -11,6 +11,7 @@ from app.builder.importer.state import side_effects
 from app.builder.importer.state.repeated_call import PARAMETERS, hangs_on, hashes
 from app.builder.importer.state.side_effects import Facts, Where
 from app.builder.importer.tracing.frames import Frame, TraceError
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -76,9 +77,9 @@ def _check_used(
 
 def _reset_by_train(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
     """List state left by a call that `train()` resets, so that it is never stale."""
-    modules = [(module, dict(module.__dict__)) for module in model.modules()]
+    modules = [(module, dict(module.__dict__)) for module in module_tree.modules(model)]
     try:
-        model.train()
+        module_tree.set_mode(model, True)
         now = side_effects.facts(model)
     finally:
         for module, own in modules:

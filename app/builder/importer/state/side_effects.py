@@ -16,6 +16,7 @@ from app.builder.importer.fallback_report import inside
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.proxies import PROXIES, Training
+from app.util import module_tree
 from app.util.user_frames import is_users
 
 Where = tuple[str, str]  # the path of a module, and what in it
@@ -32,7 +33,7 @@ def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
     """Snapshot the state of modules, their classes and files, except registered tensors and the modules in `beside`."""
     found: Facts = {}
     classes: dict[type, str] = {}
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         if isinstance(module, torch.jit.ScriptModule) or any(inside(path, outer) for outer in beside):
             continue
         classes.setdefault(type(module), path)
@@ -176,7 +177,7 @@ def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
                     vars(value)[key] = plain(item, where, depth + 1)
         return value
 
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         for name, value in list(module.__dict__.items()):
             if name not in _TORCHS:
                 module.__dict__[name] = plain(value, (path, name))

@@ -16,6 +16,7 @@ from app.builder.importer.state import side_effects
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import Training
+from app.util import module_tree
 
 # Calls that only read facts, and those of `@torch.no_grad()`.
 _FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"})
@@ -24,21 +25,21 @@ _FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set
 def set_mode(model: nn.Module, training: bool) -> Training:
     """Put a copied model into a mode by its own `train()`; return the flag that modules following the mode now hold.
     Raises TraceError if `train()` computes with tensors."""
-    owners = [path for path, module in model.named_modules() if overrides(module)]
+    owners = [path for path, module in module_tree.named_modules(model) if overrides(module)]
     flag = Training(training)
     if not owners:
-        model.train(training)
+        module_tree.set_mode(model, training)
         held: dict[str, bool] = {}
     else:
         watch = _NothingComputed(owners[0], type(model.get_submodule(owners[0])).__name__)
         with watch:
-            model.train(not training)
+            module_tree.set_mode(model, not training)
         other, before = _modes(model), side_effects.facts(model)
         with watch:
-            model.train(training)
+            module_tree.set_mode(model, training)
         flag.asked = bool(side_effects.differing(before, side_effects.facts(model)))
         held = {path: on for path, on in _modes(model).items() if on is not training or other[path] is training}
-    for path, module in model.named_modules():
+    for path, module in module_tree.named_modules(model):
         if path not in held:
             by_identity = any(map(_by_identity, source_lines.functions_of(type(module))))
             flag.asked |= by_identity
@@ -52,7 +53,7 @@ def overrides(module: nn.Module) -> bool:
 
 
 def _modes(model: nn.Module) -> dict[str, bool]:
-    return {path: module.training for path, module in model.named_modules()}
+    return {path: module.training for path, module in module_tree.named_modules(model)}
 
 
 class _NothingComputed(TorchFunctionMode):
@@ -85,7 +86,7 @@ def _compares(code: CodeType) -> bool:
 
 def follows(module: nn.Module) -> bool:
     """Return whether a layer follows the mode of the model, or has none."""
-    return all(type(one.__dict__.get("training")) is Training for one in module.modules() if _has_modes(one))
+    return all(type(one.__dict__.get("training")) is Training for one in module_tree.modules(module) if _has_modes(one))
 
 
 def _has_modes(module: nn.Module) -> bool:
@@ -103,11 +104,11 @@ def check_apart(model: nn.Module, path: str, training: bool) -> None:
     """Put an untraced part into its mode. Raises TraceError if the mode of a submodule is fixed from
     outside, so that the part alone would have another."""
     part = model.get_submodule(path)
-    as_held = {name: _plain(module.training, training) for name, module in part.named_modules()}
-    for module in part.modules():
+    as_held = {name: _plain(module.training, training) for name, module in module_tree.named_modules(part)}
+    for module in module_tree.modules(part):
         module.__dict__["training"] = training
     part.train(training)
-    if as_held != {name: module.training for name, module in part.named_modules()}:
+    if as_held != {name: module.training for name, module in module_tree.named_modules(part)}:
         owner = next((one for one in _upwards(path) if overrides(model.get_submodule(one))), "")
         why = "its train() fixes the mode of its submodules"
         raise TraceError(f"{owner or type(model).__name__} cannot be followed: {why}", owner, why, False)

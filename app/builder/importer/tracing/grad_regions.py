@@ -15,6 +15,7 @@ from torch import fx, nn
 
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import Frame
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -114,7 +115,7 @@ class Gradients:
             return ALWAYS if getattr(self._values[node], "requires_grad", False) else NEVER
         if node.op == "call_module":
             module = root.get_submodule("" if node.target == "_" else str(node.target))
-            return ALWAYS if any(one.requires_grad for one in module.parameters()) else NEVER
+            return ALWAYS if any(one.requires_grad for one in module_tree.parameters(module)) else NEVER
         return NEVER
 
 

@@ -24,6 +24,7 @@ from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
 from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
 from app.builder.importer.tracing.records import is_record, plain, refilled, without_values
 from app.builder.shapes.meta_shortcuts import meta_result
+from app.util import module_tree
 
 _LARGEST = 1 << 22  # values of tensors that a call is tried on for real
 _HOME = torch.device("cpu")
@@ -120,7 +121,9 @@ def _no_inference() -> Iterator[None]:
 @contextlib.contextmanager
 def _plain_mode(module: nn.Module) -> Iterator[None]:
     """Give torch layers a plain bool as `training`."""
-    flagged = [(one, flag) for one in module.modules() if type(flag := one.__dict__.get("training")) is Training]
+    flagged = [
+        (one, flag) for one in module_tree.modules(module) if type(flag := one.__dict__.get("training")) is Training
+    ]
     for one, flag in flagged:
         one.__dict__["training"] = flag.on
     try:

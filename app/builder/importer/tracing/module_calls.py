@@ -17,6 +17,7 @@ from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
 from app.builder.importer.tracing.patching.patches import with_hooks
 from app.builder.importer.tracing.proxies import PROXIES, tuple_of
 from app.builder.importer.tracing.records import plain, refilled
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -35,7 +36,7 @@ class Modules:
             raise TraceError("cancelled")
         running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
         path = tracer.names.of_module(module, running.path)
-        held = all(map(tracer.is_held, (*module.parameters(), *module.buffers())))
+        held = all(map(tracer.is_held, (*module_tree.parameters(module), *module_tree.buffers(module))))
         if path is None and held and not isinstance(module, torch.jit.ScriptModule):
             return self.forward(module, None)(module, *args, **kwargs)  # an activation made in passing, a tied layer
         if path is None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from app.util import module_tree
+
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
 
@@ -222,10 +224,10 @@ def on_meta(model: nn.Module) -> nn.Module:
     """Copy a model to meta tensors without copying data."""
     known: dict[int, Any] = {
         id(value): torch.empty_like(value, device="meta")
-        for module in model.modules() for value in module.__dict__.values()
+        for module in module_tree.modules(model) for value in module.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf  # a cached result
     }  # fmt: skip
-    for tensor in (*model.parameters(), *model.buffers()):
+    for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)):
         empty = torch.empty_like(tensor, device="meta")
         known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
     return copy.deepcopy(model, known)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from app.builder.importer.fallback_report import inside
+from app.util import module_tree
 
 
 class QualifiedNames:
@@ -21,15 +22,17 @@ class QualifiedNames:
         self._carried = carried
         self._paths: dict[nn.Module, list[str]] = {}
         self._owned: dict[int, list[str]] = {}
-        for name, module in model.named_modules(remove_duplicate=False):
+        for name, module in module_tree.named_modules(model, remove_duplicate=False):
             self._paths.setdefault(module, []).append(name)
         self._own(model)
         self._twins: dict[nn.Module, nn.Module] = {}
         self._copies: dict[int, torch.Tensor] = {}
         if original is not None:
             self._own(original)
-            there = dict(model.named_modules(remove_duplicate=False))
-            self._twins = {one: there[name] for name, one in original.named_modules(remove_duplicate=False)}
+            there = dict(module_tree.named_modules(model, remove_duplicate=False))
+            self._twins = {
+                one: there[name] for name, one in module_tree.named_modules(original, remove_duplicate=False)
+            }
             mine = dict(_tensors(model))
             self._copies = {id(one): mine[name] for name, one in _tensors(original)}
 
@@ -59,8 +62,8 @@ class QualifiedNames:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
+    yield from module_tree.named_parameters(model, remove_duplicate=False)
+    yield from module_tree.named_buffers(model, remove_duplicate=False)
 
 
 def _nearest(names: list[str] | None, running: str) -> str | None:

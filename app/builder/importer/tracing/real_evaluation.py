@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.state import unseen_random
+from app.util import module_tree
 
 SEED = 20011
 
@@ -18,7 +19,7 @@ SEED = 20011
 def copy_of(module: nn.Module) -> nn.Module:
     """Copy a module, even one with a cached non-leaf tensor in an attribute."""
     computed = (
-        value for one in module.modules() for value in one.__dict__.values()
+        value for one in module_tree.modules(module) for value in one.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     )  # fmt: skip
     known: dict[int, Any] = {id(value): value.detach().clone() for value in computed}
@@ -65,7 +66,7 @@ def _note_results(model: nn.Module, results: dict[str, Any]) -> None:
 
         return note
 
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in module_tree.named_modules(model, remove_duplicate=False):
         if not isinstance(module, torch.jit.ScriptModule):
             module.register_forward_hook(noting(path))
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from app.builder.importer.tracing.proxies import PROXIES
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -68,6 +69,6 @@ def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, .
     """Return whether a call in training updates normalization statistics."""
     if kind == "call_module":
         return any(isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
-                   for one in tracer.root.get_submodule(target).modules())  # fmt: skip
+                   for one in module_tree.modules(tracer.root.get_submodule(target)))  # fmt: skip
     held = (*args[1:2], kwargs.get("running_mean"))
     return target is F.batch_norm and any(one is not None for one in held)

@@ -41,6 +41,7 @@ from app.engine.requests.autograd.playback import (
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.autograd.capture import graph_of
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.autograd.playback.kept_graph import LiveGraph
@@ -314,4 +315,8 @@ def _change(playback: Playback, request: Edit) -> Any:
 def _tensors(graph: LiveGraph) -> list[Any]:
     """List tensors that must be freed with the graph."""
     model = graph.model
-    return [*graph.ends, *(model.parameters() if model is not None else ()), *(model.buffers() if model else ())]
+    return [
+        *graph.ends,
+        *(module_tree.parameters(model) if model is not None else ()),
+        *(module_tree.buffers(model) if model else ()),
+    ]

@@ -27,7 +27,7 @@ from app.runs.store import Kept
 from app.sources.loading import Loaded
 from app.sources.spec import SourceError
 from app.training.setup.torch_flags import cpu_threads
-from app.util import gc_pause
+from app.util import gc_pause, module_tree
 
 SMALL_MODEL, SMALL_BATCH = 1 << 20, 1 << 15  # numbers
 
@@ -96,7 +96,7 @@ def _compared(
 
 def _is_small(loaded: Loaded) -> bool:
     """Return whether handing its operations out to several threads takes longer than they do."""
-    size = sum(one.numel() for one in loaded.model.parameters())
+    size = sum(one.numel() for one in module_tree.parameters(loaded.model))
     given = sum(one.numel() for one in tensors.tensors_in((loaded.args, loaded.kwargs)))
     return size <= SMALL_MODEL and given <= SMALL_BATCH
 

@@ -40,6 +40,7 @@ from app.training.evaluation.trying import is_picture
 from app.training.inputs import arguments
 from app.training.setup.torch_flags import cpu_threads
 from app.training.task import CLASSES, TOKENS
+from app.util import module_tree
 
 LARGEST_BATCH = 64  # samples of one intervention
 
@@ -58,7 +59,7 @@ def prepare(request: PrepareInterpreted, context: Context) -> InterpretedNet:
     with cpu_threads(None):
         weights = load_chosen(request.weights, job.source, job.training.seed, job.training.start)
         evaluator = Evaluator(job, weights.state_dict, None, reading)
-    layers = tuple(path for path, _ in evaluator.stepper.model.named_modules() if path)
+    layers = tuple(path for path, _ in module_tree.named_modules(evaluator.stepper.model) if path)
     return InterpretedNet(
         context.keep(evaluator), counts_of(evaluator), evaluator.data.info.classes, weights.words, layers
     )

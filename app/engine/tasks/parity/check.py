@@ -30,6 +30,7 @@ from app.engine.tasks.parity.inputs import Inputs, InputShapes
 from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count
 from app.engine.tasks.parity.subject import SECOND, ComparedModule, ModuleResult, run_module
 from app.export.certify import measure
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
@@ -377,7 +378,7 @@ class ParityCheck:
 
 def precision(model: nn.Module) -> torch.dtype:
     """Return the dtype that a model computes in."""
-    floats = (p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point())
+    floats = (p.dtype for p in (*module_tree.parameters(model), *module_tree.buffers(model)) if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
 
 

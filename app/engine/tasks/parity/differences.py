@@ -9,6 +9,7 @@ from torch import nn
 
 from app.engine.tasks.parity.subject import ModuleResult
 from app.export.certify import measure
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
@@ -36,7 +37,7 @@ class Difference:
 
 def static_differences(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
     """Yield static differences: names of parameters, which of them are trainable, and which are shared."""
-    mine, others = dict(ours.named_parameters()), dict(theirs.named_parameters())
+    mine, others = dict(module_tree.named_parameters(ours)), dict(module_tree.named_parameters(theirs))
     for name in others.keys() - mine.keys():
         yield Difference("parameters", name, "is not in the drawing")
     for name in mine.keys() - others.keys():
@@ -53,7 +54,7 @@ def static_differences(ours: nn.Module, theirs: nn.Module) -> Iterator[Differenc
 def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
     """Return groups of names of shared parameters."""
     groups: dict[int, list[str]] = {}
-    for name, parameter in net.named_parameters(remove_duplicate=False):
+    for name, parameter in module_tree.named_parameters(net, remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
     return frozenset(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
 

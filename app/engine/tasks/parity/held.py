@@ -20,6 +20,7 @@ from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.locate import loaded, place_of, smallest
 from app.engine.tasks.parity.subject import ComparedModule, detached_copy
 from app.export.certify.against_source import Probe, change
+from app.util import module_tree
 
 MOST_PARTS = 8  # limit of parts kept as single nodes before the import fails
 Tell = Callable[[str], None]
@@ -52,11 +53,11 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
     can be reproduced.
     """
     found: dict[str, tuple[float, float]] = {}
-    tensors: dict[str, torch.Tensor] = dict(model.named_parameters())
-    for path, module in model.named_modules():
+    tensors: dict[str, torch.Tensor] = dict(module_tree.named_parameters(model))
+    for path, module in module_tree.named_modules(model):
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             dot = f"{path}." if path else ""
-            tensors |= {dot + name: buffer for name, buffer in module.named_buffers(recurse=False)}
+            tensors |= {dot + name: buffer for name, buffer in module_tree.named_buffers(module, recurse=False)}
     for key, tensor in tensors.items():
         values = tensor.detach()
         if not tensor.is_floating_point():

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from app.builder.catalog.inits import FUNCTIONS
 from app.builder.graph import Init
 from app.builder.importer.tracing.arguments import plain_number
+from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 MANY = 100_000  # values that are checked, spread over the whole tensor
@@ -39,7 +40,7 @@ class InitRecorder(TorchFunctionMode):
     def inits_of(self, model: nn.Module) -> dict[str, Init | None]:
         """Return the initialisation of each parameter by name; None if unknown."""
         found: dict[str, Init | None] = {}
-        for name, parameter in model.named_parameters(remove_duplicate=False):
+        for name, parameter in module_tree.named_parameters(model, remove_duplicate=False):
             values = parameter.detach()
             init = constant(values)
             noted = self._last.get(_memory(values)) if _covers_storage(values) else OTHER

@@ -9,6 +9,7 @@ from torch import nn
 
 from app.export.certify.measure import noise
 from app.source.generated import InputSpec
+from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.late_dataclass import dataclass
 
@@ -38,8 +39,10 @@ class Inputs:
 
     def __init__(self, specs: tuple[InputSpec, ...], given: tuple[tuple[int, ...], ...], model: nn.Module) -> None:
         self._specs, self._given = specs, given
-        sizes = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-        rows = [len(table) for table in model.parameters() if table.dim() == 2]  # of what may be looked up, too
+        sizes = [module.num_embeddings for module in module_tree.modules(model) if isinstance(module, nn.Embedding)]
+        rows = [
+            len(table) for table in module_tree.parameters(model) if table.dim() == 2
+        ]  # of what may be looked up, too
         few = min((count for count in rows if count > FEW), default=LOOKED_UP)
         self.high, self.spread = min([*sizes, 1000]) if sizes else min(few, LOOKED_UP), SPREADS[0]
 

@@ -28,6 +28,7 @@ from app.engine.tasks.parity.subject import ComparedModule, detached_copy
 from app.export.certify import measure
 from app.source.compiled import make_module
 from app.source.generated import Source
+from app.util import module_tree
 
 SECONDS = 40.0  # after which the module that was found so far is the answer
 Called = tuple[tuple[Any, ...], dict[str, Any]]
@@ -104,7 +105,7 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
 
     hooks = []
     outer = net.get_submodule(path)
-    for name, module in outer.named_modules():
+    for name, module in module_tree.named_modules(outer):
         if module is not outer:
             whole = f"{path}.{name}" if path else name
             hooks.append(module.register_forward_pre_hook(before(whole), with_kwargs=True))

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from app.util import module_tree
+
 SHARE = 0.6  # of the free memory
 UNKNOWN = 4 * 2**30  # bytes, if the free memory is unknown
 
@@ -28,7 +30,7 @@ def free_bytes() -> int:
 
 def parameter_count(model: nn.Module) -> int:
     """Count the numbers in parameters and buffers."""
-    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    return sum(tensor.numel() for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)))
 
 
 class OutputBytes:
@@ -39,7 +41,11 @@ class OutputBytes:
 
     @contextmanager
     def watching(self, net: nn.Module) -> Iterator[None]:
-        hooks = [module.register_forward_hook(self._count) for module in net.modules() if not any(module.children())]
+        hooks = [
+            module.register_forward_hook(self._count)
+            for module in module_tree.modules(net)
+            if not any(module_tree.children(module))
+        ]
         try:
             yield
         finally:

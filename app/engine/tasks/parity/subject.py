@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from app.export.certify import measure
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 Call = Callable[[nn.Module, tuple[torch.Tensor, ...]], Any]
@@ -37,7 +38,7 @@ class ComparedModule:
                 return base
             self._base = double, base
         # A copy of another class than torch's may need more than its values.
-        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in base.parameters()
+        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in module_tree.parameters(base)
                   if type(p) is nn.Parameter}  # fmt: skip
         return detached_copy(base, shared)
 
@@ -59,7 +60,7 @@ class ModuleResult:
 
 def detached_copy(module: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
     """Return a deep copy, also of a module with non-leaf tensors in attributes. `known` maps ids to replacements."""
-    computed = (value for one in module.modules() for value in one.__dict__.values()
+    computed = (value for one in module_tree.modules(module) for value in one.__dict__.values()
                 if isinstance(value, torch.Tensor) and not value.is_leaf)  # fmt: skip
     return copy.deepcopy(module, {**{id(value): value.detach().clone() for value in computed}, **(known or {})})
 
@@ -95,9 +96,9 @@ def run_module(
 
 def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield buffers, and parameters unless there are too many, after the calls."""
-    for name, buffer in net.named_buffers():
+    for name, buffer in module_tree.named_buffers(net):
         yield name, buffer.detach().clone()
-    parameters = list(net.named_parameters())
+    parameters = list(module_tree.named_parameters(net))
     if sum(parameter.numel() for _, parameter in parameters) <= MOST_HELD:
         for name, parameter in parameters:
             yield name, parameter.detach().clone() if parameter.numel() <= measure.WHOLE else parameter.detach()
@@ -105,7 +106,7 @@ def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield numbers, booleans and strings in attributes of modules, also in lists and dicts one level deep."""
-    for path, module in net.named_modules():
+    for path, module in module_tree.named_modules(net):
         dot = f"{path}." if path else ""
         for name, value in module.__dict__.items():
             if name == "training" or name.startswith("_") and name in _TORCHS:

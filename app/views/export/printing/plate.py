@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from PySide6.QtCore import QPointF, QRectF
@@ -107,10 +108,12 @@ def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
     for share in SCALES if len(drawing.boxes) <= MANY else SCALES[-1:]:
         scale = max(paper.text[0], paper.text[2] * share) / BODY
         limit = most = width / scale
+        before = math.inf
         for _ in range(TRIES):  # wires beside the rows take some of the width
             layout = arrange(drawing, sizes, limit, spacing)
-            if layout.width <= most or limit < NARROWEST:
+            if layout.width <= most or limit < NARROWEST or layout.width >= before:
                 break
+            before = layout.width
             limit = max(limit - (layout.width - most) - 1, NARROWEST - 1)
         assert layout is not None
         sheet = on_paper(_plate(drawing, layout), paper, "rows", least=scale)

@@ -19,6 +19,7 @@ from app.builder.importer.tracing.patching.dispatch_patches import dispatch_firs
 from app.builder.importer.tracing.patching.factories import sizes_seen
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.shapes import causal_masks
+from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -153,7 +154,7 @@ def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Yield submodules with hooks that may change gradients, and the reason; innermost first."""
     if any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in _KINDS):
         yield "", "a global module hook is registered in torch"
-    for path, module in reversed(list(model.named_modules())):
+    for path, module in reversed(list(module_tree.named_modules(model))):
         if module._backward_hooks or module._backward_pre_hooks:
             yield path, "it has a backward hook, which a network cannot have"
         for name, parameter in module._parameters.items():
