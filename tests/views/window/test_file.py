@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -95,10 +96,11 @@ def test_the_second_window_says_who_has_the_file(qtbot, second: WholeWindow) -> 
 def test_of_another_program_its_process_and_the_time_are_said(qtbot, window: WholeWindow, file: Path, tmp_path) -> None:
     other = tmp_path / "other.tape"
     project_file.write(Project(), other)
-    owner = {"user": "ada", "host": "lab3", "pid": 812, "since": "2026-11-20T14:02:00+00:00"}
+    since = datetime(2026, 11, 20, 14, 2).astimezone()  # of the zone here
+    owner = {"user": "ada", "host": "lab3", "pid": 812, "since": since.astimezone(UTC).isoformat()}
     file_lock.lock_beside(other).write_text(json.dumps(owner))
     window.files.open(other)
-    assert "ada on lab3, process 812, since 2026-11-20" in banner(window).reason()
+    assert "ada on lab3, process 812, since 2026-11-20 14:02" in banner(window).reason()
     press(window, "Edit anyway")
     assert file_lock.owner_in(file_lock.lock_beside(other)).pid == os.getpid()
     assert not file_lock.lock_beside(file).exists()
