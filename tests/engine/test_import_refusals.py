@@ -8,6 +8,7 @@ import pytest
 
 from app.engine.import_process import import_file
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from tests.support import own_code
 
 TEXT = """import torch
 from torch import nn
@@ -56,5 +57,6 @@ def quantised():
 def test_it_is_refused_with_its_cause(tmp_path: Path, name: str, words: str) -> None:
     file = tmp_path / "net.py"
     file.write_text(TEXT)
+    own_code.trust(f"{file}:{name}")
     with pytest.raises(ModelImportError, match=words):
         import_file(ImportModel(ModelSource(str(file), name, name.islower()), {}, (ModelInput((2, 2)),)), tmp_path)
