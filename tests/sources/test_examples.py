@@ -304,6 +304,8 @@ def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(own:
     (tmp_path / f"wide_{own}.py").write_text(
         f"import torch\n\ntorch.set_default_dtype(torch.float64)\nfrom {own} import Labels as Net\n"
     )
+    own_code.trust(f"off_{own}.py:Wide", tmp_path)
+    own_code.trust(f"wide_{own}.py:Net", tmp_path)
     try:
         found = load(parse_source(f"off_{own}.py:Wide"), {}, (InputSpec((4, 5)),))
         said = f"Its file turns gradients off for all of torch (line 2 of off_{own}.py); they are on here."
