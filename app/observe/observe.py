@@ -90,7 +90,9 @@ def _has_losses(
 ) -> bool:  # fmt: skip
     """Return whether a model returns in eval mode the losses that it returned in train mode."""
     seen = call_interface(model, args, kwargs, False, seed)
-    return seen is not None and {one.way for one in found.own_losses} <= {one.way for one in seen.returns}
+    return seen is not None and {(one.way, one.shape, one.dtype) for one in found.own_losses} <= {
+        (one.way, one.shape, one.dtype) for one in seen.returns
+    }
 
 
 def call_interface(
