@@ -180,6 +180,13 @@ class Journal:
                 self._lock.remove()
                 self._lock = None
 
+    def leave(self) -> None:
+        """Release the lock: the next start offers the journal."""
+        with self._noting:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
     def _write_note(self) -> None:
         self._hold()
         assert self._lock is not None

@@ -52,14 +52,19 @@ class JournalWriter:
         with self._wake:
             return self._wake.wait_for(lambda: not (self._waiting or self._adopting or self._busy), seconds)
 
-    def close(self) -> None:
-        """Finish, delete the journal, and remove all files."""
+    def close(self, leaves: bool = False) -> None:
+        """Finish, delete the journal, and remove all files; if it `leaves` the journal, the next start offers it."""
+        if leaves:
+            self.flush()
         with self._wake:
             self._leaving = True
             self._wake.notify_all()
         if self._thread is not None:
             self._thread.join()
-        self.journal.close()
+        if leaves:
+            self.journal.leave()
+        else:
+            self.journal.close()
 
     def _start(self) -> None:
         if self._thread is None and not self._leaving:

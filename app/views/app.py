@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import sys
 import traceback
 from types import TracebackType
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QSocketNotifier, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
@@ -33,6 +35,33 @@ class Unexpected(QObject):
         print(text, file=sys.stderr)
         if not issubclass(kind, KeyboardInterrupt):
             self.happened.emit(f"{kind.__name__}: {error}", text)
+
+
+class Terminated(QObject):
+    """Ends the window at the first SIGTERM or SIGHUP, as at the end of a desktop session; a second one ends the process
+    at once. One that is ignored, as by `nohup`, stays ignored.
+    """
+
+    happened = Signal()
+    NAMES = ("SIGTERM", "SIGHUP")
+
+    def install(self) -> None:
+        """Follow the signals. Qt's loop runs no Python code, so that it is woken through a socket."""
+        numbers = [getattr(signal, name) for name in self.NAMES if hasattr(signal, name)]
+        self._numbers = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+        self._woken, self._wakes = socket.socketpair()
+        self._wakes.setblocking(False)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._notifier = QSocketNotifier(self._woken.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(self._read)
+        for number in self._numbers:
+            signal.signal(number, lambda *_: None)
+
+    def _read(self) -> None:
+        if {*self._woken.recv(64)} & {*self._numbers}:
+            for number in self._numbers:
+                signal.signal(number, signal.SIG_DFL)
+            self.happened.emit()
 
 
 # Interval after which a busy thread hands over the interpreter lock. A paint releases and takes it dozens of times; at
@@ -64,6 +93,9 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     unexpected = Unexpected(window)
     unexpected.happened.connect(window.notifier.show_unexpected)
     unexpected.install()
+    terminated = Terminated(window)
+    terminated.happened.connect(window.end)
+    terminated.install()
     fit(window)
     window.bound_to(window.screen().availableSize())
     window.show()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
+from PySide6.QtCore import QCoreApplication, QMimeData, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QWidget
 
@@ -52,7 +52,7 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scaling import FRAME
 from app.views.ui.widgets import section
 from app.views.ui.widgets.banner import Banner
-from app.views.ui.widgets.focus import FocusHome
+from app.views.ui.widgets.focus import FocusHome, take_typed
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 from app.views.ui.widgets.toast import ToastStack
@@ -95,7 +95,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._unmade = {each: self._make_late(each, pages) for each, pages in self._pages_of}
         self._on_demand = {each for each, pages in self._pages_of if any(page.on_demand for page in pages)}
         self._demanded: set[Feature] = set()
-        self._furnishing = self._started = False
+        self._furnishing = self._started = self._closed = False
         self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
         self._make_menus()
         self._lay_out()
@@ -429,6 +429,29 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         if not self.files.may_leave(quits=True):
             event.ignore()
             return
+        self._stop_all()
+        event.accept()
+
+    def end(self) -> None:
+        """End the program without a question: unsaved work is offered at the next start, an active run is stopped and
+        saved first.
+        """
+        take_typed(self)
+        self.actions_by_key.trigger("leave-unsaved")
+        self.session.runEnded.connect(self._end_now)
+        self.session.stop()
+        if not self.session.active:
+            self._end_now()
+
+    @Slot()
+    def _end_now(self) -> None:
+        self._stop_all()
+        QCoreApplication.exit(0)  # the loop of an open dialog too
+
+    def _stop_all(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.pages = {dock: self.pages.front(dock) for dock in self.pages.docks}
@@ -440,7 +463,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.background.close()
         self.engine.close()
         self.housekeeping.end()
-        event.accept()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if self._takers(event.mimeData()):

@@ -45,6 +45,7 @@ class Autosave(QObject):
         self._journaled = False  # an unmodified project without a file, because of a run of it
         self._era = 0  # grows with each save and each project that is opened
         self._empty = True  # the journal is empty: a crash now would lose everything
+        self._leaves = False  # unsaved work is to be offered at the next start
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self.save)
         self._written.connect(self._show_written, Qt.ConnectionType.QueuedConnection)
@@ -85,11 +86,19 @@ class Autosave(QObject):
         """Note which lock file this window makes beside the project, None for none. Raises OSError."""
         self._writer.journal.note_open(lock)
 
+    def leave_unsaved(self) -> None:
+        """Write unsaved work now, and leave it to the next start when the window closes: nobody is asked."""
+        self._leaves = True
+        self.save()
+
     def close(self) -> None:
-        """Stop: the work was saved or discarded."""
+        """Stop: the work was saved or discarded, or is left to the next start."""
         self._timer.stop()
+        leaves = self._leaves and self._document.dirty
+        if leaves:
+            self.save()
         self._written.disconnect(self._show_written)
-        self._writer.close()
+        self._writer.close(leaves)
 
     def _changed(self, _before: object, _after: object) -> None:
         if not self._timer.isActive():  # the delay counts from the first edit and is not extended

@@ -35,6 +35,7 @@ class FilesFeature(Feature):
             Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.find_journals(asked=True)),
             Action("offer-unsaved", "", lambda: self.recovery.find_journals()),
             Action("restore-journal", "", lambda path: self.recovery.open(path)),
+            Action("leave-unsaved", "", lambda: self.recovery.autosave.leave_unsaved()),
         )
 
     def begin(self) -> None:

@@ -143,7 +143,8 @@ class RunSession(QObject):
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
-        """Call `before` when a run starts; the returned function is called on the run's thread, which waits for it."""
+        """Call `before` when a run of the project starts; the returned function is called on the run's thread, which
+        waits for it."""
         self._before_run = before
 
     def run_next_at(self, place: RunPlacement) -> None:
@@ -244,7 +245,8 @@ class RunSession(QObject):
         run = Run(self._count, job.at_stage(stage), datetime.now(), history or History(), recorder=recorder)
         place = self._place if place is None else place
         run.series, run.watched = series, place.watched
-        before = self._before_run() if self._before_run is not None else None
+        stored = place.watched is None  # else it is of another program, and has nothing to do with the project
+        before = self._before_run() if stored and self._before_run is not None else None
         old, self._thread = (
             self._thread,
             TrainingThread(job, self, recorder=recorder, resume=resume, place=place, before=before),

@@ -1,0 +1,71 @@
+"""The program's window in a process of its own, which a signal ends: `python -m tests.support.window_until_signal WHAT
+[FILE]`. It prints "ready" when WHAT has happened in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer
+
+from app.util import interrupts
+from app.views import app
+from tests.support.whole_window import WholeWindow
+
+
+def ready() -> None:
+    print("ready", flush=True)
+
+
+def opened(window: WholeWindow) -> None:
+    """Show what it began with."""
+    ready()
+
+
+def edited(window: WholeWindow) -> None:
+    """Have unsaved work."""
+    window.canvas.add_op("nn.ReLU")
+    ready()
+
+
+def asked(window: WholeWindow) -> None:
+    """Have a question open, whose loop runs within that of the program."""
+    edited(window)
+    window.close()
+
+
+def training(window: WholeWindow) -> None:
+    """Have a run that has taken steps."""
+    window.session.told.connect(lambda _events: ready() if len(window.session.runs[-1].history.steps) else None)
+    window.start_run()
+
+
+def watching(window: WholeWindow) -> None:
+    """Watch the run that the program was started with."""
+    window.session.runStarted.connect(lambda _run: ready())
+
+
+DOES: dict[str, Callable[[WholeWindow], None]] = {
+    made.__name__: made for made in (opened, edited, asked, training, watching)
+}
+
+
+class Driven(WholeWindow):
+    def open_on(self, *arguments: object) -> None:
+        super().open_on(*arguments)  # type: ignore[arg-type]
+        does = DOES[sys.argv[1]]
+        if does is watching:
+            does(self)
+        else:
+            QTimer.singleShot(0, self, lambda: does(self))
+
+
+def main() -> int:
+    app.MainWindow = Driven  # type: ignore[misc]
+    with interrupts.interruptible():
+        return app.run_window(sys.argv[2] if len(sys.argv) > 2 else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
