@@ -19,9 +19,10 @@ ROOT = 0  # the id of the call of the model itself
 
 
 class TensorFacts(msgspec.Struct, frozen=True, array_like=True):
-    """Facts about a tensor without its values; `bytes` counts its elements, not the storage it views."""
+    """Facts about a tensor without its values; `bytes` counts its elements, not the storage it views. A size that a
+    file leaves open is its name there, and `bytes` is 0 then."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: str
     device: str = "cpu"
     layout: str = "strided"

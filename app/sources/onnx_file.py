@@ -10,7 +10,7 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import OPEN, Structure, facts
+from app.sources.structure import NAMELESS, Structure, facts
 
 REMARK = "The graph is drawn as the file describes it; nothing was run."
 NESTED = 32  # bodies within bodies that are drawn
@@ -166,7 +166,7 @@ def _facts(value: Any) -> TensorFacts | None:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
         return None
-    sizes = (size.dim_value if size.HasField("dim_value") else OPEN for size in kind.shape.dim)
+    sizes = (size.dim_value if size.HasField("dim_value") else size.dim_param or NAMELESS for size in kind.shape.dim)
     return facts(sizes, *_DTYPES.get(kind.elem_type, ("unknown", 0)))
 
 

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import OPEN, Structure, facts
+from app.sources.structure import NAMELESS, Size, Structure, facts
 
 LARGEST = 1 << 29  # bytes of a graph's description
 # By the numbers of torch's export schema: the name of a dtype and the bytes of an element.
@@ -24,66 +26,194 @@ _DTYPES = {
 }  # fmt: skip
 _PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools")
 _KEPT = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}
+SCHEMA = (8, 20)  # the newest version of torch's export schema that was tried
+NESTED = 32  # bodies within bodies that are drawn
 REMARK = "The graph is drawn as the file describes it; nothing was run."
+AGAIN = "Copy or download it again, or write it with torch.export.save"
+_BODIES = {"cond": ("true_fn", "false_fn"), "while_loop": ("cond_fn", "body_fn")}  # torch's names, in order
+_LISTS = ("as_tensors", "as_nested_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_floats", "as_sym_bools")
+_SINGLE = ("as_sym_int", "as_sym_float", "as_sym_bool", "as_optional_tensor")
+_NO_MODULE = "_empty_nn_module_stack"
+_LONGEST = 500  # letters of the expression of a size
+
+Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 
 
 def read(path: Path) -> Observation:
     """Return the graph of a file. Raises SourceError for one that is no exported program."""
+    if not path.is_file():
+        raise SourceError(f"there is no file {path}")
     try:
         program = _program(path)
-        return _observation(path.stem, program["graph_module"])
-    except SourceError:
-        raise
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{path.name} is not an exported program of torch.export: {_message(error)}") from error
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise SourceError(f"{path.name} is not readable: its archive is damaged ({error}). {AGAIN}") from error
+    except ValueError as error:
+        raise SourceError(f"{path.name} is not readable: its graph is not JSON ({error}). {AGAIN}") from error
+    newer = _newer(program)
+    try:
+        return _Reader(path.stem).read(program["graph_module"], newer)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        words = f"{path.name} is no exported program that can be drawn: {_message(error)}. {newer or AGAIN}"
+        raise SourceError(words) from error
 
 
 def _message(error: Exception) -> str:
-    return f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    if isinstance(error, RecursionError):
+        return "its graphs are nested without an end"
+    return f"its graph has no {error}" if isinstance(error, KeyError) else "its graph has another form than torch's"
+
+
+def _newer(program: Any) -> str:
+    """Return what a newer schema means, with the cure; "" for one that was tried."""
+    version = program.get("schema_version") if isinstance(program, dict) else None
+    numbers = tuple(version.get(key, 0) for key in ("major", "minor")) if isinstance(version, dict) else (0, 0)
+    if not all(isinstance(number, int) for number in numbers) or numbers[0] <= SCHEMA[0]:
+        return ""
+    return (
+        f"It has version {numbers[0]}.{numbers[1]} of torch's export schema, newer than {SCHEMA[0]}.{SCHEMA[1]}, which "
+        "this Tapedeck knows: what the newer one adds may be missing. Update Tapedeck, or export with an older torch."
+    )
 
 
 def _program(path: Path) -> Any:
-    if not path.is_file():
-        raise SourceError(f"there is no file {path}")
+    """Return the described program. Raises SourceError for another kind of file, and what zipfile and json raise."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start:
+        raise SourceError(f"{path.name} is not an exported program: it is empty. {AGAIN}")
+    if not zipfile.is_zipfile(path):
+        if start.startswith(b"PK"):
+            raise SourceError(f"{path.name} is not complete: the end of its archive is missing. {AGAIN}")
+        raise SourceError(f"{path.name} is not an exported program, which is a zip archive. Write it with "
+                          "torch.export.save")  # fmt: skip
     with zipfile.ZipFile(path) as archive:
-        parts = [
-            one for one in archive.infolist()
-            if one.filename.endswith(".json") and "/models/" in f"/{one.filename}"
-            or one.filename.endswith("serialized_exported_program.json")
-        ]  # fmt: skip
+        names = archive.namelist()
+        parts = [name for name in names if name.endswith(".json") and "/models/" in f"/{name}"]
+        parts += [name for name in names if name.endswith("serialized_exported_program.json")]
         if not parts:
-            raise SourceError(f"{path.name} contains no exported program; write it with torch.export.save")
-        if parts[0].file_size > LARGEST:
-            raise SourceError(f"the graph of {path.name} takes {parts[0].file_size >> 20} MiB, which exceeds the limit")
-        return json.loads(archive.read(parts[0]))
+            raise SourceError(f"{path.name} contains no exported program{_instead(names)}")
+        size = archive.getinfo(parts[0]).file_size
+        if size > LARGEST:
+            raise SourceError(f"the graph of {path.name} takes {size >> 20} MiB, which exceeds the limit")
+        try:
+            return json.loads(archive.read(parts[0]))
+        except RecursionError as error:
+            raise SourceError(
+                f"{path.name} is not readable: its JSON is nested deeper than that of any program. {AGAIN}"
+            ) from error
 
 
-def _observation(name: str, module: Any) -> Observation:
-    graph, built = module["graph"], Structure(name)
-    for tensor, meta in graph["tensor_values"].items():
-        built.know(tensor, _facts(meta))
-    kept: dict[str, str] = {}
-    for spec in module["signature"]["input_specs"]:
-        ((kind, held),) = spec.items()
-        if kind == "user_input":
-            for tensor in _tensors(held["arg"]):
-                built.add_input(tensor, tensor)
-        elif kind in _KEPT:
-            kept[held["arg"]["name"]] = held[_KEPT[kind]]
-    for node in graph["nodes"]:
-        given = [tensor for one in node["inputs"] for tensor in _tensors(one["arg"])]
-        made = [tensor for one in node["outputs"] for tensor in _tensors(one)]
-        metadata = node.get("metadata") or {}
-        built.add_operation(
-            _op(node["target"]), _scopes(metadata.get("nn_module_stack", "")), given, made,
-            _settings(node["inputs"]), [kept[one] for one in given if one in kept], metadata.get("stack_trace", ""),
-        )  # fmt: skip
-    for number, spec in enumerate(module["signature"]["output_specs"]):
-        ((kind, held),) = spec.items()
-        if kind == "user_output":
-            for tensor in _tensors(held["arg"]):
-                built.add_output(f"output{number}", tensor)
-    return built.observation([REMARK])
+def _instead(names: Iterable[str]) -> str:
+    """Return what an archive without a program is, by the names in it, and the cure."""
+    if any("/aotinductor/" in f"/{name}" for name in names):
+        return ", only compiled code: draw the .pt2 that torch.export.save wrote before it was compiled"
+    if any(name.endswith("data.pkl") for name in names):
+        return ": it is a file of torch.save or TorchScript. Write the model with torch.export.save"
+    return ". Write it with torch.export.save"
+
+
+class _Reader:
+    """Builds the graph. Branches of cond, and bodies of other higher order operations, are parts of their own."""
+
+    def __init__(self, name: str) -> None:
+        self._built = Structure(name)
+        self._stored: dict[str, str] = {}  # weights and buffers by the names of their tensors
+        self._bodies = 0
+        self._model: Scopes = []  # the scope of what is in no other module
+
+    def read(self, module: Any, newer: str) -> Observation:
+        """Return the graph as it is drawn."""
+        graph = module["graph"]
+        self._describe(graph, {})
+        for spec in module["signature"]["input_specs"]:
+            ((kind, entry),) = spec.items()
+            if kind == "user_input":
+                for tensor in _tensors(entry["arg"]):
+                    self._built.add_input(tensor, tensor)
+            elif kind in _KEPT:
+                self._stored[entry["arg"]["name"]] = entry[_KEPT[kind]]
+        self._model = next((around[:1] for node in graph["nodes"] if (around := _scopes(node))), [])
+        self._add(graph["nodes"], {}, [], 0)
+        for number, spec in enumerate(module["signature"]["output_specs"]):
+            ((kind, entry),) = spec.items()
+            if kind == "user_output":
+                for tensor in _tensors(entry["arg"]):
+                    self._built.add_output(f"output{number}", tensor)
+        return self._built.observation([REMARK, newer] if newer else [REMARK])
+
+    def _describe(self, graph: Any, names: Mapping[str, str]) -> None:
+        for tensor, meta in graph["tensor_values"].items():
+            self._built.know(names.get(tensor, tensor), _facts(meta))
+
+    def _add(self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int) -> None:
+        """Add nodes within a body: `names` are the values of the whole graph by the body's names for them."""
+        for node in nodes:
+            around = scopes or _scopes(node) or self._model
+            if any("as_graph" in each["arg"] for each in node["inputs"]) and depth < NESTED:
+                inputs = self._with_bodies(node, names, around, depth)
+            else:
+                inputs = _renamed(_of_all(node["inputs"]), names)
+            arriving = [name for name in inputs if name is not None]
+            outputs = _renamed((name for each in node["outputs"] for name in _values(each)), names)
+            self._built.add_operation(
+                _op(node["target"]),
+                around,
+                arriving,
+                [name for name in outputs if name is not None],
+                _settings(node["inputs"]),
+                [self._stored[name] for name in arriving if name in self._stored],
+                (node.get("metadata") or {}).get("stack_trace", ""),
+            )
+
+    def _with_bodies(self, node: Any, names: Mapping[str, str], scopes: Scopes, depth: int) -> list[str | None]:
+        """Add the bodies of a node; return what arrives at the node itself: what stands before them, and their ends."""
+        places = [place for place, each in enumerate(node["inputs"]) if "as_graph" in each["arg"]]
+        arriving = _renamed(_of_all(node["inputs"][: places[0]]), names)
+        operands = _renamed(_of_all(node["inputs"][places[-1] + 1 :]), names)
+        operation = _op(node["target"]).rpartition(".")[2]
+        labels = _BODIES.get(operation, ())
+        for number, place in enumerate(places):
+            described = node["inputs"][place]["arg"]["as_graph"]
+            label = labels[number] if number < len(labels) else described["name"]
+            path = f"{node.get('name') or operation}.{label}"
+            path = f"{scopes[-1][0]}.{path}" if scopes and scopes[-1][0] else path
+            arriving += self._body(described["graph"], operands, [*scopes, (path, f"{operation}: {label}")], depth + 1)
+        return arriving
+
+    def _body(self, graph: Any, operands: list[str | None], scopes: Scopes, depth: int) -> list[str | None]:
+        """Add a body as a part of its own; return the values that it ends with."""
+        self._bodies += 1
+        inputs = [name for each in graph["inputs"] for name in _values(each)]
+        own = [*inputs, *(name for node in graph["nodes"] for each in node["outputs"] for name in _values(each))]
+        names = {name: f"{name} ({self._bodies})" for name in own if name is not None}
+        names |= {name: value for name, value in zip(inputs, operands, strict=False) if name and value}
+        self._describe(graph, names)
+        self._add(graph["nodes"], names, scopes, depth)
+        return _renamed((name for each in graph["outputs"] for name in _values(each)), names)
+
+
+def _renamed(values: Iterable[str | None], names: Mapping[str, str]) -> list[str | None]:
+    return [None if name is None else names.get(name, name) for name in values]
+
+
+def _of_all(inputs: Iterable[Any]) -> Iterator[str | None]:
+    return (name for each in inputs for name in _values(each["arg"]))
+
+
+def _values(argument: Any) -> Iterator[str | None]:
+    """Yield the names of the tensors and the open numbers of an argument, None for each number that is not open."""
+    for kind, entry in argument.items() if isinstance(argument, dict) else ():
+        if kind in ("as_tensor", "as_name"):
+            yield entry["name"] if kind == "as_tensor" else entry
+        elif kind in _SINGLE:
+            yield from _values(entry)
+        elif kind in _LISTS:
+            for each in entry:
+                yield from _values(each if "name" not in each else {"as_tensor": each})
+        elif kind in ("as_ints", "as_floats", "as_bools"):
+            yield from (None for _ in entry)
+        elif kind in ("as_int", "as_float", "as_bool", "as_none"):
+            yield None
 
 
 def _op(target: str) -> str:
@@ -94,24 +224,46 @@ def _op(target: str) -> str:
 
 def _facts(meta: Any) -> TensorFacts:
     name, size = _DTYPES.get(meta["dtype"], ("unknown", 0))
-    sizes = (one["as_int"] if "as_int" in one else _hint(one) for one in meta["sizes"])
-    return facts(sizes, name, size, bool(meta.get("requires_grad")))
+    return facts(map(_size, meta["sizes"]), name, size, bool(meta.get("requires_grad")))
 
 
-def _hint(size: Any) -> int:
-    """Return the size that an open one had in the example."""
-    hint = ((size.get("as_expr") or {}).get("hint") or {}).get("as_int")
-    return hint if isinstance(hint, int) else OPEN
+def _size(size: Any) -> Size:
+    """Return a size, as an expression of the file's symbols where it is open."""
+    if "as_int" in size:
+        return int(size["as_int"])
+    expression = str((size.get("as_expr") or {}).get("expr_str") or "")
+    if not 0 < len(expression) <= _LONGEST:
+        return NAMELESS
+    try:
+        return _formula(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return NAMELESS
+
+
+def _formula(node: ast.expr) -> str:
+    """Return an expression as sympy writes it for programs as one for readers.
+
+    >>> _formula(ast.parse("Mul(Integer(2), Add(Symbol('s0', integer=True), Integer(-1)))", mode="eval").body)
+    '2*(s0 - 1)'
+    """
+    if not isinstance(node, ast.Call):
+        return ast.unparse(node)
+    name = ast.unparse(node.func).rpartition(".")[2]
+    first = node.args[0] if node.args else None
+    if name in ("Symbol", "Integer") and first is not None:
+        return str(first.value) if isinstance(first, ast.Constant) else ast.unparse(first)
+    terms = [_formula(each) for each in node.args]
+    if name == "Add":
+        terms.sort(key=lambda term: term.lstrip("-").isdigit())  # numbers last
+        return " + ".join(terms).replace("+ -", "- ")
+    between = {"Mul": "*", "Pow": "**", "FloorDiv": "//", "Mod": "%", "PythonMod": "%", "Rational": "/"}.get(name)
+    if between is None:
+        return f"{name}({', '.join(terms)})"
+    return between.join(term if term.isidentifier() or term.isdigit() else f"({term})" for term in terms)
 
 
 def _tensors(argument: Any) -> Iterator[str]:
-    """Yield the names of the tensors of an argument; those of a subgraph are its own."""
-    for kind, held in argument.items() if isinstance(argument, dict) else ():
-        if kind == "as_tensor":
-            yield held["name"]
-        elif kind in ("as_tensors", "as_nested_tensors", "as_optional_tensors"):
-            for one in held:
-                yield from _tensors(one if "name" not in one else {"as_tensor": one})
+    return (name for name in _values(argument) if name is not None)
 
 
 def _settings(inputs: Any) -> Iterator[str]:
@@ -121,11 +273,12 @@ def _settings(inputs: Any) -> Iterator[str]:
             yield f"{one['name']}={held}" if one.get("kind") == 2 else str(held)
 
 
-def _scopes(stack: str) -> list[tuple[str, str]]:
-    """Return paths and classes of the modules of a stack: "key,path,class;key,path,class"."""
-    found = []
-    for one in filter(None, stack.split(";")):
-        _, _, rest = one.partition(",")
+def _scopes(node: Any) -> Scopes:
+    """Return the modules around a node, noted as "key,path,class;key,path,class"; none for one that torch added."""
+    scopes = []
+    for one in filter(None, (node.get("metadata") or {}).get("nn_module_stack", "").split(";")):
+        key, _, rest = one.partition(",")
         path, _, kind = rest.rpartition(",")
-        found.append((path.partition("@")[0], kind))
-    return found
+        if not key.startswith(_NO_MODULE):
+            scopes.append((path.partition("@")[0], kind))
+    return scopes

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from app.observe.observation import Call, Flow, Observation, TensorFacts
 
-OPEN = -1  # stands for a size that a file leaves open
+Size = int | str  # a size that a file leaves open has a name or an expression of names
+NAMELESS = "?"  # an open size that the file does not name
+FEW = 4  # open sizes that a remark names
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -57,9 +59,12 @@ class Structure:
 
     def observation(self, remarks: Iterable[str]) -> Observation:
         """Return the collected structure; inputs and outputs of a module are the tensors that cross its boundary."""
+        sizes = {size for tensor in self._facts.values() for size in tensor.shape if isinstance(size, str)}
         remarks = tuple(remarks)
-        if any(OPEN in one.shape for call in self._calls for one in (*call.inputs, *call.outputs)):
-            remarks = (*remarks, f"Sizes that the file leaves open are written as {OPEN}.")
+        if sizes:
+            names = sorted(size for size in sizes if size.isidentifier() or size == NAMELESS) or sorted(sizes)
+            more = " and others" if len(names) > FEW else ""
+            remarks = (*remarks, f"Open sizes are written as the file names them: {', '.join(names[:FEW])}{more}.")
         return Observation(self._name, self._with_borders(), tuple(self._flows), self._modules, remarks=remarks)
 
     def _add(self, kind: str, path: str, op: str, parent: int | None, **rest: object) -> int:
@@ -111,12 +116,12 @@ class Structure:
         )  # fmt: skip
 
 
-def facts(shape: Iterable[int], dtype: str, size: int, requires_grad: bool = False) -> TensorFacts:
-    """Describe a tensor of elements of `size` bytes."""
+def facts(shape: Iterable[Size], dtype: str, size: int, requires_grad: bool = False) -> TensorFacts:
+    """Describe a tensor of elements of `size` bytes; with an open size it counts none."""
     sizes = tuple(shape)
     count = size
     for one in sizes:
-        count *= max(one, 0)
+        count *= one if isinstance(one, int) else 0
     return TensorFacts(sizes, dtype, bytes=count, requires_grad=requires_grad)
 
 

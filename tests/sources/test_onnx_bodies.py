@@ -91,3 +91,9 @@ def test_a_file_that_is_no_model_is_refused_with_its_cause(tmp_path: Path, conte
     file.write_bytes(content)
     with pytest.raises(SourceError, match=words):
         onnx_file.read(file)
+
+
+def test_an_open_size_has_the_name_that_the_file_gives_it(tmp_path: Path) -> None:
+    observation = read(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [value("x", ["batch", None, 3])])
+    assert observation.calls[0].outputs[0].shape == ("batch", "?", 3)
+    assert "Open sizes are written as the file names them: ?, batch." in observation.remarks
