@@ -105,24 +105,18 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
     window.pages.show("training")
     form = window.training_form
     qtbot.waitUntil(lambda: [*form.data.fields.choices] == ["pixels", "labels"])
-    assert form.loss.output.choices() == ("logits", "loss")
+    assert form.loss.output.choices() == ("loss", "logits") and form.loss.output.value() == "loss"
+    form.loss.output.edited.emit("logits")
+    assert window.document.project.training.losses == (OutputLoss("logits", Choice("CrossEntropyLoss")),)
     form.loss.output.edited.emit("loss")
     measured, row = OutputLoss("logits", Choice("CrossEntropyLoss"), 0.0), OutputLoss("loss", Choice("OwnLoss"))
     assert window.document.project.training.losses == (measured, row)
-    (problem,) = window.live.errors
-    assert (
-        problem.message == "The model does not receive the target"
-        and window.run_control.blocked == "Fix 1 error to run"
-    )
-    window.cures.apply_to_network(problem.cures[0])
     assert dict(window.document.project.training.inputs) == {"labels": TARGET} and not window.live.errors
     qtbot.waitUntil(lambda: form.data.fields.choices["labels"].value() == TARGET)
     window.run_control.run()
     wait_for(qtbot, window, "done")
     assert [*window.session.current.history.epochs["train_loss"]] == by_itself(window)
     assert window.session.current.history.epochs["val_accuracy"][-1] > 0
-    form.loss.output.edited.emit("logits")
-    assert window.document.project.training.losses == ()
 
 
 def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(

@@ -207,7 +207,7 @@ def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
     lines = [line for event in train(job(epochs=2)) if (line := to_json(event))]
     path = tmp_path / "lines.jsonl"
     window.findChild(PlacesControl).watch(path)  # it is not there yet
-    assert window.session.state == "starting"
+    assert window.session.state == "waiting"
     path.write_text("\n".join(lines[:20]) + "\n" + lines[20][:9])
     reach(qtbot, window, "running", 19)
     assert window.session.progress().epochs == 2 and window.session.progress().samples_per_second is None
