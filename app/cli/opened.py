@@ -31,22 +31,16 @@ def project_of(options: argparse.Namespace) -> Project:
 
 
 def with_loss(project: Project, options: argparse.Namespace) -> Project:
-    """Return the project with the loss of --loss and --against, of a model that is opened now else with the one that
+    """Return the project with the rows of --loss and --against, of a model that is opened now else with the loss that
     fits its data. Raises CommandError."""
     from app import cli
     from app.data.sources import DataError, spec_of
     from app.preflight import opened_losses
-    from app.training.choices import OWN_LOSS, ChoiceError, loss_named
-    from app.training.config import INPUT, Choice, OutputLoss
+    from app.training.choices import OWN_LOSS
+    from app.training.config import INPUT, OutputLoss
 
-    if options.loss is not None:
-        try:
-            chosen = Choice(loss_named(options.loss))
-        except ChoiceError as error:
-            raise cli.CommandError(f"--loss {options.loss}: {error}") from error
-        if chosen.name == OWN_LOSS and project.opened is None:
-            raise cli.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
-        project = replace(project, training=replace(project.training, loss=chosen, losses=(), loss_by=""))
+    if options.loss is not None and project.training.loss.name == OWN_LOSS and project.opened is None:
+        raise cli.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
     if project.opened is None:
         if options.against is not None:
             raise cli.CommandError("--against is for a model, and this is a project: its outputs have their targets")
@@ -94,7 +88,8 @@ def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
 
 
 def with_settings(project: Project, options: argparse.Namespace) -> Project:
-    """Return the project with the data of --on and the values of --set. Raises CommandError."""
+    """Return the project with the data of --on, the loss of --loss and the values of --set, such as parameters of that
+    loss. Raises CommandError."""
     import msgspec
 
     from app import cli
@@ -104,6 +99,7 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
     data, settings = arguments.value_of(options, "--on"), arguments.value_of(options, "--set")
     if data is not None:
         project = replace(project, data=_data_of(data))
+    project = _with_named_loss(project, arguments.value_of(options, "--loss"))
     if not settings:
         return project
     raw: dict[str, Any] = {
@@ -120,6 +116,24 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
         raise cli.CommandError(f"{given}: {error}") from error
     training = replace(training, start=project.training.start if start is not None else None)
     return replace(project, training=training, data=data)
+
+
+def _with_named_loss(project: Project, name: str | None) -> Project:
+    """Return the project with the loss of --loss, with its parameters if it has this loss already, in place of those of
+    its outputs. Raises CommandError."""
+    from app import cli
+    from app.training.choices import ChoiceError, loss_named
+    from app.training.config import Choice
+
+    if name is None:
+        return project
+    try:
+        chosen = Choice(loss_named(name))
+    except ChoiceError as error:
+        raise cli.CommandError(f"--loss {name}: {error}") from error
+    training = project.training
+    loss = training.loss if training.loss.name == chosen.name else chosen
+    return replace(project, training=replace(training, loss=loss, losses=(), loss_by=""))
 
 
 def _put(raw: dict[str, Any], text: str) -> None:

@@ -1,4 +1,5 @@
-"""Models of the usual forms, trained by the program and by a plain loop: `python -m tests.slow.own_losses`.
+"""Models of the usual forms, trained by the program, by its script and by a plain loop: `python -m tests.slow.own_losses`, or
+`python -m tests.slow.own_losses Own20 Words19` for some of them.
 
 40 models return their own loss, 20 are language models, 10 are regressions of odd shapes. Each is trained to the
 losses of a loop that a person would write, bit for bit, or refused with a cause that is true. Prints a table; exits
@@ -11,8 +12,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -222,9 +225,29 @@ def program_losses(case: Case, folder: Path) -> tuple[list[float], str]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         code = run(arguments)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    losses = [line["loss"] for line in lines if line["event"] == "step"]
     words = next((line["loss"] for line in lines if line["event"] == "started"), "")
-    return (losses, words) if code == 0 else ([], said.getvalue().strip())
+    return (_of_steps(out.getvalue()), words) if code == 0 else ([], said.getvalue().strip())
+
+
+def script_losses(folder: Path) -> list[float]:
+    """Run the script that a training left in `folder`; return the losses of its steps."""
+    import contextlib
+    import io
+
+    from tests.support.script_here import run_script
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        run_script(folder, "--json")
+    return _of_steps(out.getvalue())
+
+
+def _of_steps(text: str) -> list[float]:
+    """Return the losses of steps in lines of JSON."""
+    import json
+
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line["loss"] for line in lines if line["event"] == "step"]
 
 
 def written(folder: Path, chosen: Sequence[Case]) -> None:
@@ -245,29 +268,52 @@ def result_of(case: Case, module: object, folder: Path) -> tuple[bool, str]:
     ids = labels if case.data == "Vectors" else torch.zeros(len(labels))
     order = stratified_split(ids, 0.1, 0.0, 0)[0].split(BATCH)
     plain = plain_losses(case, module, order)
-    return losses == plain, words if losses == plain else f"{words}: {losses} is not {plain}"
+    if losses != plain:
+        return False, f"{words}: {losses} is not {plain}"
+    script = script_losses(folder / case.name)
+    return script == plain, words if script == plain else f"{words}: the script has {script}, not {plain}"
 
 
-def main() -> int:
+@contextmanager
+def in_one_process(home: str) -> Iterator[None]:
+    """Open models in this process, and draw no pictures of runs: both would take seconds a model."""
+    from app.cli import models
+    from app.views.export import headless_pictures
+
+    with (
+        mock.patch.dict(os.environ, {"HOME": home, "XDG_CONFIG_HOME": home}),
+        mock.patch.object(models, "answer", lambda request, _model, _seconds, task: task(request)),
+        mock.patch.object(headless_pictures, "run_pictures", lambda *_: None),
+    ):
+        yield
+
+
+def main(names: Sequence[str]) -> int:
+    """Print a table of the cases of these names, of all without any; return 1 if one is not as it must be.
+
+    Raises SystemExit for a name that none has.
+    """
     import importlib
-    from unittest import mock
 
     known, wrong = [*cases()], 0
-    with tempfile.TemporaryDirectory() as name, mock.patch.dict(os.environ, {"HOME": name, "XDG_CONFIG_HOME": name}):
+    if unknown := {*names} - {case.name for case in known}:
+        raise SystemExit(f"There is no case {', '.join(sorted(unknown))}. There are Own0-39, Words0-19 and Line0-9.")
+    chosen = [case for case in known if case.name in names or not names]
+    with tempfile.TemporaryDirectory() as name, in_one_process(name):
         folder = Path(name)
         written(folder, known)
         os.chdir(folder)
         sys.path.insert(0, name)
         module = importlib.import_module("models")
         torch.set_num_threads(1)
-        for case in known:
+        for case in chosen:
             right, words = result_of(case, module, folder)
             wrong += not right
             print(f"{'as it must be' if right else 'WRONG':14}{case.name:9}{case.data:12}{words[:150]}", flush=True)
         os.chdir("/")
-    print(f"{len(known)} models, {wrong} wrong")
+    print(f"{len(chosen)} models, {wrong} wrong")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

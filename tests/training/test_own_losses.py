@@ -14,7 +14,7 @@ from tests.slow import own_losses
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-SHORT = ("Own2", "Own5", "Own26", "Words1", "Words14", "Line1", "Line9")
+SHORT = ("Own2", "Own5", "Own26", "Words1", "Words14", "Words19", "Line1", "Line9")
 
 
 def test_models_train_to_the_losses_of_a_plain_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

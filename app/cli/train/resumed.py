@@ -91,6 +91,7 @@ def with_settings_of(resumed: Resumed, project: Project, options: argparse.Names
         training = replace(training, seed=record.beginning.seed)
     before = replace(project, training=training, data=stored.data)
     now = opened.with_settings(before, options)
+    now = opened.with_loss(now, options) if options.loss is not None else now
     own = compare.differences(now, project)
     named = {"epochs", "device", "seed", "save_every", "revisit_seconds", "leave_out"}
     if texts := [f"{name} {ours}, not {theirs}" for name, (ours, theirs) in own.items() if name not in named]:
