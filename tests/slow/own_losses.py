@@ -1,6 +1,6 @@
-"""Models of the usual forms, trained by the program, by its script and by a plain loop: `python -m tests.slow.own_losses`, or
-`python -m tests.slow.own_losses Own20 Words19` for some of them.
+"""Models of the usual forms, trained by the program, by its script and by a plain loop.
 
+`python -m tests.slow.own_losses` trains all of them, `python -m tests.slow.own_losses Own20 Words19` some.
 40 models return their own loss, 20 are language models, 10 are regressions of odd shapes. Each is trained to the
 losses of a loop that a person would write, bit for bit, or refused with a cause that is true. Prints a table; exits
 with 1 where one is neither.
