@@ -11,7 +11,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from app.util import processors
@@ -60,6 +62,22 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)
+
+
+def leave_signals_to_parent() -> None:
+    """Go on at SIGTERM and SIGHUP, which a log-out sends to every process: the parent ends this one once a run has been
+    saved. Processes that are started or forked here end as ever.
+    """
+    if os.name != "posix":
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _go_on)
+            os.register_at_fork(after_in_child=partial(signal.signal, number, signal.SIG_DFL))
+
+
+def _go_on(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: an ignored signal would be ignored by every process started here, too."""
 
 
 class StderrReader:

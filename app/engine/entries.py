@@ -10,7 +10,7 @@ import traceback
 from importlib import import_module
 from typing import NoReturn
 
-from app.engine.child_process import die_with_parent
+from app.engine.child_process import die_with_parent, leave_signals_to_parent
 from app.util import user_frames
 
 # Protocol of the fork server: ready, length of a request, pid of the forked process, exit status.
@@ -27,6 +27,7 @@ def begin(entry: str) -> NoReturn:
     """Call `main()` of an entry and end this process: threads and destructors of user code are not awaited."""
     status = 0
     user_frames.allow_deep_calls()
+    leave_signals_to_parent()
     try:
         with user_frames.at_users_lines():
             import_module(ENTRIES[entry]).main()

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from app.engine import entries
-from app.engine.child_process import die_with, die_with_parent
+from app.engine.child_process import die_with, die_with_parent, leave_signals_to_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
 from app.util import gc_pause
 from app.util.late_dataclass import complete_all, dataclass
@@ -55,6 +55,7 @@ class _Forked:
 def main() -> None:
     """Load modules, report ready, and fork until the client is gone."""
     die_with_parent()
+    leave_signals_to_parent()
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     _load()
@@ -177,8 +178,7 @@ def _run_entry(request: dict[str, Any], streams: list[int], server: int) -> NoRe
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    for name, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        signal.signal(name, default)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     environment = request["environment"]
     os.environ.clear()
     os.environ.update(environment)

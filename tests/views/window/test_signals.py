@@ -85,12 +85,20 @@ def lives(pid: str) -> bool:
         return False
 
 
+def children(pid: object) -> list[str]:
+    """The processes below one; none where there is no /proc."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    below = [child for task in tasks for child in task.read_text().split()]
+    return below + [pid for child in below for pid in children(child)]
+
+
 def test_a_run_is_stopped_and_saved_and_no_process_stays(qtbot, journals: Path, file: Path) -> None:
     with window("training", file) as process:
-        tasks = Path(f"/proc/{process.pid}/task")  # none where there is no /proc
-        children = [pid for task in tasks.glob("*/children") for pid in task.read_text().split()]
+        others = children(process.pid)
+        for pid in others:  # a log-out ends all of them at once
+            os.kill(int(pid), signal.SIGTERM)
         end(process)
-    qtbot.waitUntil(lambda: not any(map(lives, children)))
+    qtbot.waitUntil(lambda: not any(map(lives, others)))
     (kept,) = store.listed(store.runs_beside(file))
     assert kept.state == "stopped" and record.read(kept.folder).ending is not None
     assert not left(journals) and not list(file.parent.glob(".*"))
