@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO
 
 from app.util import processors
-from app.util.resources import PATH_ENTRY
+from app.util.resources import PATH_ENTRY, python_path
 
 ROOT = PATH_ENTRY
 KEPT = 400  # lines of stderr
@@ -43,9 +43,8 @@ def start(
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with `extra`, and a PYTHONPATH that finds the same packages."""
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     common = processors.environment_of_children()
-    return {**common, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
+    return {**common, "PYTHONPATH": python_path(), PARENT: str(os.getpid()), **extra}
 
 
 def die_with_parent() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from app.source import layer_files, own_imports
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError, error_text
+from app.util.resources import python_path
 from app.util.rng import borrowed
 from app.util.torchvision_import import mend_torchvision
 
@@ -30,8 +31,9 @@ _FINE = 77
 
 # Tries the import in isolation, against hangs and exits.
 _CHILD = """\
-import json, os, sys, types
-text, name = json.load(sys.stdin)
+import importlib, json, os, sys, types
+text, name, own_imports = json.load(sys.stdin)
+importlib.import_module(own_imports).guard()
 import torch
 module = types.ModuleType("layers")
 sys.modules["layers"] = module
@@ -106,12 +108,12 @@ def _keep_failure(key: _Key, step: Callable[[LayerFile], None], file: LayerFile)
 def _try(file: LayerFile) -> None:
     """Import the text in a separate process, with a timeout."""
     command = [sys.executable, "-P", "-c", _CHILD]
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path()}
     with tempfile.TemporaryFile() as told:
         try:
             done = subprocess.run(
                 command,
-                input=json.dumps([file.text, file.filename]).encode(),
+                input=json.dumps([file.text, file.filename, own_imports.__name__]).encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=told,
                 timeout=PATIENCE,

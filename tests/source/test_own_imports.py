@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import py_compile
 from pathlib import Path
 
 import pytest
 
 from app.main import main
-from app.source import layer_files, own_files
+from app.source import layer_files, layer_modules, own_files
+from app.source.layer_files import LayerFile, LayerFileError
 from app.source.trust import FILE, TrustStore, default_file
 from app.sources.finding import files_of
 from app.sources.spec import parse_source
@@ -171,6 +173,20 @@ def test_a_store_of_the_format_before_trusts_nothing(tmp_path: Path) -> None:
     default_file().write_text(json.dumps(old))
     assert default_file().name == FILE and not TrustStore(default_file()).is_trusted(layer_files.digest(text))
     assert drawn(folder) == 1
+
+
+def test_the_trial_of_a_layer_file_imports_no_neighbour_that_nobody_reviewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer_modules, "_CHILD", layer_modules._CHILD.replace("import torch\n", ""))  # takes seconds
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([".", os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted_neighbour.py").write_text("open('mark', 'w').close()\n")
+    file = LayerFile.from_text("mine", "import planted_neighbour\n")
+    layer_files.allow(file.sha256)
+    with pytest.raises(LayerFileError):
+        layer_modules.load(file)
+    assert not (tmp_path / "mark").exists()
 
 
 def test_an_installed_module_is_not_hidden_by_a_neighbour_that_nobody_reviewed(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import msgspec
 
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
-from app.util.resources import PATH_ENTRY
 from app.util.resources import path as resource_path
+from app.util.resources import python_path
 
 BUNDLED = "catalog.json"
 
@@ -70,12 +70,11 @@ def of_installed_torch() -> dict[str, Any]:
 
 def _read_off() -> bytes:
     """Introspect torch in a separate process."""
-    paths = [str(PATH_ENTRY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "app.builder.catalog.introspect", "--print"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={**os.environ, "PYTHONPATH": python_path()},
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         check=False,
     )

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.util.resources import PATH_ENTRY, PROGRAM
+from app.util.resources import PROGRAM, python_path
 
 NO_STEP = "no step was captured"
 
@@ -18,8 +18,7 @@ def begin(options: argparse.Namespace, frames: Path) -> None:
     words = [sys.executable, "-m", f"{PROGRAM}.cli.scripts.script_capture", str(frames), str(options.capture),
              str(options.out.resolve()), options.group, *["--play"] * options.play,
              *["--unfolded"] * options.unfolded]  # fmt: skip
-    path = os.pathsep.join([str(PATH_ENTRY), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     if os.name != "posix":
         subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
         return

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 
 from app.builder.placing import with_places
-from app.engine.child_process import ROOT
 from app.project import custom_layers, file, file_lock, journal
 from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
+from app.util.resources import python_path
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
 from app.views.ui.background import WorkerFailure
@@ -156,11 +156,10 @@ class RecoveryControl(QObject):
 
     def _restore_elsewhere(self, found: ClaimedJournal) -> None:
         found.leave()
-        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         try:
             subprocess.Popen(
                 [sys.executable, "-m", "app.main", str(found.path)],
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": python_path()},
                 start_new_session=os.name == "posix",
             )
         except OSError as error:
