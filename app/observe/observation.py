@@ -127,6 +127,14 @@ class Observation:
         call = self.calls[self.failed]
         return f"{self.error} (line {call.line} of {Path(call.file).name})" if call.line else self.error
 
+    @property
+    def failed_at(self) -> str:
+        """The path or name of the call that raised, "" if none did."""
+        if self.failed is None:
+            return ""
+        call = self.calls[self.failed]
+        return call.path or call.name or self.name
+
     @cached_property
     def children(self) -> dict[int | None, tuple[int, ...]]:
         """Ids of the calls in each call, in order; those of None are at the top level."""

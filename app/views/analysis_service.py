@@ -30,7 +30,7 @@ from app.views.ui.turns import Turns
 Question = tuple[Graph, Catalog, Way]
 
 
-ADD_LAYERS, CHOOSE_DATA = "Add layers to run", "Choose data to train on"
+ADD_LAYERS, CHOOSE_DATA, MODEL_RAISED = "Add layers to run", "Choose data to train on", "The model raised"
 KNOWN = 8  # cached answers
 # Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
@@ -92,6 +92,7 @@ class AnalysisService(QObject):
         self._shapes: Analysis | None = None
         self._bare: Analysis | None = None
         self.wants = ""  # what is to be done first where nothing is wrong: add layers, choose data
+        self._raised: Problem | None = None  # of the opened model, which is no project
         self._errors: tuple[Problem, ...] = ()
         self._found_later: tuple[Problem, ...] = ()  # problems of the last full answer that shapes alone do not show
         self._answered_question: Question | None = None
@@ -190,6 +191,12 @@ class AnalysisService(QObject):
         """Return the part of an analysis about the graph in view, None if it was requested for another."""
         return analysis.inside if self._place.path else analysis
 
+    def show_raised(self, raised: Problem | None) -> None:
+        """Report that the model raised that was opened and cannot be the project, as long as nothing is drawn."""
+        self._raised = raised
+        if self.analysis is not None:
+            self.refresh()
+
     def refresh(self) -> None:
         """Check again what prevents a run, after new facts about the data."""
         self._look += 1
@@ -258,6 +265,7 @@ class AnalysisService(QObject):
             self._breath.start()
 
     def _replaced(self, _project: Project) -> None:
+        self._raised = None
         self._awaiting.clear()
         self._wait_a_little()
 
@@ -413,8 +421,9 @@ class AnalysisService(QObject):
         self.analysis = replace(bare, problems=(*bare.problems, *more))
         self._errors, self.wants = self.analysis.errors, ""
         if project.opened is None and not project.graph.nodes:
-            self.wants = ADD_LAYERS
+            self.wants = MODEL_RAISED if self._raised is not None else ADD_LAYERS
             notes = tuple(replace(each, severity="info") for each in self.analysis.problems)
+            notes = (self._raised,) if self._raised is not None else notes
             self.analysis = replace(self.analysis, problems=notes)
         elif (no_data := opened.without_data(project, bare.problems, more)) is not None:
             self.wants = CHOOSE_DATA

@@ -35,6 +35,12 @@ class Notifier(QObject):
         """Show a toast."""
         self._toasts.show(title, detail)
 
+    def take_back(self, title: str) -> None:
+        """Dismiss the toasts with this title."""
+        for toast in self._toasts.toasts():
+            if toast.accessibleName() == title:
+                toast.dismiss()
+
     def clear(self) -> None:
         """Take all toasts away."""
         self._toasts.clear()

@@ -28,7 +28,7 @@ from app.preflight import preflight
 from app.training.job import JobError
 from app.util import formatting, leftovers
 from app.views.autograd.opened_model import OpenedModel
-from app.views.autograd.script_step import HELD, WAITING, ScriptStep
+from app.views.autograd.script_step import HELD, NONE, WAITING, ScriptStep
 from app.views.export.picture_export import Pages, PictureExport
 from app.views.ui.background import WorkerFailure
 
@@ -79,7 +79,9 @@ class AutogradControl(QObject):
         self.pictures.refused.connect(workspace.notifier.refuse)
         self.subject = NET
         self.opened: OpenedModel | None = None
+        self._session, self._run_control = workspace.session, workspace.run_control
         self.script = ScriptStep(workspace.session, workspace.background, self)
+        workspace.session.stateChanged.connect(self._run_state)
         self.script.captured.connect(self._step_captured)
         self.script.refused.connect(self._step_refused)
         self.script.gone.connect(self._script_gone)
@@ -176,8 +178,8 @@ class AutogradControl(QObject):
 
     def capture(self, train: bool = True) -> None:
         """Run the opened model, or one batch forward through the net, with the weights of the newest run that trained
-        this very net."""
-        if self.subject == SCRIPT:
+        this very net; where there is a script and no net, capture its next step."""
+        if self.subject == SCRIPT or (self.subject == NET and self._run_control.script_alone):
             self.capture_step()
             return
         self.go_on()
@@ -336,6 +338,13 @@ class AutogradControl(QObject):
         self._room.standing.setVisible(self.subject == SCRIPT)
         if self.subject == SCRIPT:
             self.left.emit()
+
+    def _run_state(self, state: str) -> None:
+        """Withdraw the message that the script has continued after a step once it is paused at a later one."""
+        progress = self._session.progress() if state == "paused" else None
+        if progress is not None and self.script.state == NONE and self._step is not None:
+            if progress.step != self._step.step:
+                self._room.standing.hide()
 
     def _step_refused(self, words: str) -> None:
         self._room.standing.hide()

@@ -157,6 +157,8 @@ class AutogradFeature(Feature):
         workspace.network_selection.changed.connect(self._selected)
         workspace.document.replaced.connect(lambda _project: room.set_tape(None))
         workspace.notifier.told_by.append(self._tells)
+        workspace.session.commandsChanged.connect(self._offer_step)
+        workspace.session.stateChanged.connect(lambda _state: self._offer_step())
         workspace.hearers.add(self._on_analysis, later=True)
         self._on_analysis()
         return None
@@ -168,7 +170,14 @@ class AutogradFeature(Feature):
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
+    def _offer_step(self) -> None:
+        """Offer a step of the script in place of a batch, where there is no network that could run one."""
+        alone = self.workspace.run_control.script_alone
+        self.room.offer_step(alone)
+        self.tape_control.page.offer_step(alone)
+
     def _on_analysis(self) -> None:
+        self._offer_step()
         self.autograd_control.check_again()
         if self.workspace.live.analysis is not None:
             self.room.set_source_text(self.workspace.live.analysis.source.text)

@@ -38,6 +38,9 @@ LEAST = 80  # pixels of a view that a picture is laid out for
 OTHER = 0.2  # log of the ratio of two proportions that differ
 SETTLED = 120  # milliseconds after the last change of size
 RANDOM = "Capture with random inputs"
+NO_GRAPH = "No graph captured yet"
+BATCH_HINT = "Run one batch forward: each operation records a backward node and the tensors it saves."
+STEP_HINT = "Pause the script before its next backward to see each operation and the tensors it saves."
 BUSY_HINT = "PyTorch builds the graph during the forward pass."
 
 
@@ -86,12 +89,7 @@ class AutogradPage(QWidget):
         messages = ToastStack(self, free_place)  # over the graph, which keeps its place
         self.finder = TapeFinder()
         self.way = PathHighlight(self.scene, self.view, self.item_of)
-        self._empty = EmptyState(
-            "autograd",
-            "No graph captured yet",
-            "Run one batch forward: each operation records a backward node and the tensors it saves.",
-            "Capture one batch",
-        )
+        self._empty = EmptyState("autograd", NO_GRAPH, BATCH_HINT, "Capture one batch")
         self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT, "Cancel")
         self._busy.button.set_kind("secondary")
         self._covered = False  # whether the banner was hidden for a capture under way
@@ -210,6 +208,11 @@ class AutogradPage(QWidget):
     def _set_busy(self, busy: bool, words: str = "") -> None:
         self._escape.setEnabled(busy)
         self.head.set_busy(busy, words)
+
+    def offer_step(self, on: bool) -> None:
+        """Offer to capture the next step of a script, in place of a batch, while there is no graph."""
+        self._empty.set_text(NO_GRAPH, STEP_HINT if on else BATCH_HINT)
+        self._empty.button.setText("Capture step" if on else "Capture one batch")
 
     def show_idle(self) -> None:
         """Show that nothing is captured any more: all is as before."""

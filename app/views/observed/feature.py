@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.builder.diagnostics.problems import Problem
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
@@ -103,6 +104,8 @@ class ObservedFeature(Feature):
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
         self.observed.set_observation(found, str(model.source))
+        title = f"{model.source} raised in {found.failed_at}" if found.failed_at else ""
+        self.workspace.live.show_raised(Problem("error", None, title, found.failure) if title else None)
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)
             self.observed.redraw.setEnabled(False)

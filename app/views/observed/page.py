@@ -156,11 +156,12 @@ class ObservedPage(QWidget):
         self._frame()
         self.view.setFocus()
         if found.failed is not None:
-            call = found.calls[found.failed]
-            self.banner.set("error", f"{self._source} raised in {call.path or call.name or found.name}", found.error)
+            self.reveal(found.failed)  # before the banner, which is placed where it covers the least
+            self.banner.brief = True
+            self.banner.set("error", f"{self._source} raised in {found.failed_at}", found.error)
             self.banner.show()
-            self.reveal(found.failed)
         elif found.remarks:
+            self.banner.brief = False
             self.banner.set("info", self._source, " ".join(found.remarks))
             self.banner.show()
 

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.sources.spec import AskedModel
 from app.views.observed.open_dialog import OpenModelDialog
 from app.views.training.runs.table_model import KEYS, STATE
+from app.views.ui.widgets.empty import EmptyState
 from tests.support.whole_window import WholeWindow
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
@@ -71,6 +72,34 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
     assert deck.counter.message() == "The script has ended"
 
 
+def test_a_batch_of_a_script_is_its_next_step_and_no_message_about_it_outlives_a_later_pause(
+    qtbot: QtBot,
+    window: WholeWindow,
+    script: Script,  # noqa: F811
+) -> None:
+    begin(qtbot, window, str(script.watch.frames))
+    session, capture, standing = window.session, window.autograd_control, window.room.standing
+    script.start()
+    qtbot.waitUntil(lambda: session.commands and len(session.history.steps) > 3)
+    offered = {
+        each.button.text()
+        for each in (*window.room.findChildren(EmptyState), *window.tape_control.page.findChildren(EmptyState))
+    }
+    assert "Capture step" in offered and "Capture one batch" not in offered
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: capture.script.state == "held" and standing.isVisibleTo(window.room))
+    capture.go_on()
+    qtbot.waitUntil(lambda: "has continued after step" in standing.title())
+    steps = len(session.history.steps)
+    qtbot.waitUntil(lambda: len(session.history.steps) > steps + 3)
+    assert standing.isVisibleTo(window.room)
+    window.run_control.pause()
+    qtbot.waitUntil(lambda: session.state == "paused" and not standing.isVisibleTo(window.room))
+    script.ending.set()
+    window.run_control.run()
+    qtbot.waitUntil(lambda: session.state == "done")
+
+
 @pytest.mark.parametrize("name", ["Net", "Takes"])
 def test_the_window_of_a_model_is_of_it_alone_and_nothing_is_red_that_nobody_chose(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -83,7 +112,9 @@ def test_the_window_of_a_model_is_of_it_alone_and_nothing_is_red_that_nobody_cho
     raised = name == "Net"
     assert window.observed.observation.name and (window.document.project.opened is None) == raised
     assert window.windowTitle().startswith("nets.py:Net" if raised else "Takes")
-    assert not window.live.analysis.errors and not window.document.project.graph.nodes
-    wanted = "Add layers to run" if raised else "Choose data to train on"
+    assert not window.document.project.graph.nodes
+    errors = ["nets.py:Net raised in gru"] if raised else []
+    assert [problem.message for problem in window.live.analysis.errors] == errors
+    wanted = "The model raised" if raised else "Choose data to train on"
     assert window.run_control.blocked == window.toolbar.deck.counter.message() == wanted
     assert window.live.errors  # which no run passes over

@@ -172,6 +172,7 @@ def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_wat
 ) -> None:
     monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)
     capture = window.autograd_control
+    window.files.open_example("digits.tape")
     window.actions_by_key.trigger("watch-file", script.watch.frames)
     qtbot.waitUntil(lambda: window.session.commands)
     script.start()

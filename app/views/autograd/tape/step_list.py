@@ -236,7 +236,7 @@ class StepList(QWidget):
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.view.setAccessibleName("Steps of the backward pass")
         self.view.setAccessibleDescription("Enter goes to a step, B sets a break point before it")
-        self._empty = EmptyState("autograd", "No steps yet", "Capture one batch in the Autograd tab.")
+        self._empty = EmptyState("autograd", "No steps yet", "Capture a graph in the Autograd tab.")
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self._empty)
@@ -263,7 +263,7 @@ class StepList(QWidget):
 
     def _show_page(self) -> None:
         if self.player.tape is None:
-            self._empty.set_text("No steps yet", "Capture one batch in the Autograd tab.")
+            self._empty.set_text("No steps yet", "Capture a graph in the Autograd tab.")
         else:
             self._empty.set_text("No match", "No step matches by operation, layer or parameter.")
         self._pages.setCurrentIndex(0 if self.model.rowCount() else 1)

@@ -25,6 +25,10 @@ SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None,
 NARROW = 1320  # px below which words are short, at the designed text size
 TIGHT = 800  # px: a narrower page does not repeat the held memory beside the controls
 
+NO_TAPE = "No backward tape yet"
+BATCH_HINT = "Run one batch forward. Then play its backward pass step by step, both ways, at any speed."
+STEP_HINT = "Pause the script before its next backward. Then play it step by step, both ways, at any speed."
+
 
 class TapePage(QWidget):
     """Shows and controls a `Player`. `captureRequested` requests a batch if there is no tape."""
@@ -71,12 +75,7 @@ class TapePage(QWidget):
         row.put(self.speed, self.non_finite, self.above, self.bound, self._divider, self.held)
         tape = QWidget()
         vbox(tools, (self.strip, 1), on=tape, margins=0, spacing=0)
-        self._empty = EmptyState(
-            "autograd",
-            "No backward tape yet",
-            "Run one batch forward. Then play its backward pass step by step, both ways, at any speed.",
-            "Capture one batch",
-        )
+        self._empty = EmptyState("autograd", NO_TAPE, BATCH_HINT, "Capture one batch")
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(tape)
@@ -103,6 +102,11 @@ class TapePage(QWidget):
         player.moved.connect(lambda _before, _now: self._moved())
         player.state_changed.connect(lambda _state: self._moved())
         player.changed.connect(self._changed)
+
+    def offer_step(self, on: bool) -> None:
+        """Offer to capture the next step of a script, in place of a batch, while there is no tape."""
+        self._empty.set_text(NO_TAPE, STEP_HINT if on else BATCH_HINT)
+        self._empty.button.setText("Capture step" if on else "Capture one batch")
 
     def _bounded(self, _value: object) -> None:
         self.above.setChecked(True)

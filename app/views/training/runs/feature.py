@@ -47,6 +47,7 @@ class RunsFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
+        self._notice: Noticed | None = None  # the newest of a run elsewhere
         self.places = PlacesControl(workspace)
         self.ranks = RanksControl(workspace.session, self.places.watch, workspace.window)
 
@@ -123,9 +124,10 @@ class RunsFeature(Feature):
 
     def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message of a run elsewhere; the console lists them all."""
-        said = [event.message for event in events if isinstance(event, Noticed)]
-        if said and self.workspace.session.watched_last:
-            self.workspace.notifier.say(said[-1])
+        notices = [event for event in events if isinstance(event, Noticed)]
+        if notices and self.workspace.session.watched_last:
+            self._notice = notices[-1]
+            self.workspace.notifier.say(self._notice.message)
 
     def _failed(self, failed: Failed) -> None:
         """Report a failure; those of a sweep are reported together at its end."""
@@ -144,6 +146,9 @@ class RunsFeature(Feature):
         self.workspace.notifier.clear()
 
     def _run_state(self, state: str) -> None:
+        progress = self.workspace.session.progress() if state == "paused" else None
+        if self._notice is not None and progress is not None and progress.step != self._notice.step:
+            self.workspace.notifier.take_back(self._notice.message)
         status, run = self.workspace.status, self.workspace.session.current
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""

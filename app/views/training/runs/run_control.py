@@ -94,6 +94,11 @@ class RunControl(QObject):
         """Return whether the active run is a script of the person's that can be commanded."""
         return self._session.watches and self._session.commands
 
+    @property
+    def script_alone(self) -> bool:
+        """Return whether the window shows a script that can be commanded, and no network beside it."""
+        return self.takes_commands and _is_empty(self._document.project)
+
     def show_step(self, state: str) -> None:
         """Report whether a step of a script is waited for or held."""
         self.step_changed.emit(state)

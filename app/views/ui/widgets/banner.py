@@ -52,6 +52,7 @@ class Banner(QFrame):
     ) -> None:
         super().__init__(parent)
         self.form = Form.WHOLE
+        self.brief = False  # in one line until it is expanded: its reason stands elsewhere too
         self._icon = Glyph("info", parent=self)
         self._title = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)

@@ -187,7 +187,8 @@ class ToastStack(QObject):
             width = min(WIDTH, room)
             return [(QSize(width, max(one.heightForWidth(width), 48)), Form.WHOLE)]
         widths = [min(round(width * (1 + manager().scale) / 2), room) for width in BANNER_WIDTHS]
-        return [each for each in one.sizes(widths, room) if one is not self._expanded or each[1] is Form.WHOLE]
+        whole = {Form.WHOLE: one is self._expanded or not one.brief}
+        return [each for each in one.sizes(widths, room) if whole.get(each[1], one is not self._expanded)]
 
     def _expand(self, banner: Banner) -> None:
         """Show all of a banner until the focus leaves it."""
