@@ -166,7 +166,7 @@ def read(options: argparse.Namespace) -> Project:
             f"{path} is a graph in one mode, which cannot be trained. Name the Python class that it was exported from: "
             "file.py:Class"
         )
-    takes_settings = hasattr(options, "on")
+    takes_settings = hasattr(options, "loss")
     takes_models = takes_settings and hasattr(options, "args")
     if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
         project = opened.project_of(options)

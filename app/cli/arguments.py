@@ -65,7 +65,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--example": {
         "metavar": "FILE",
         "help": "of a model: its inputs, from file.py:function, or a file of tensors that ends in .pt, .npz or "
-        ".safetensors",
+        ".safetensors; on: the first batch of --on DATA",
     },
     "--on": {
         "metavar": "DATA",

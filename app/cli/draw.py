@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models
+from app.cli import arguments, first_batch, models
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WORDS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
-diffusers:Class. The model runs once with example inputs, proposed from the source where --input gives none, and what it
+diffusers:Class. The model runs once with example inputs: of --input or --example, the first batch of --on DATA, else proposed, and what it
 called is drawn, with equal layers folded. If it raises, everything up to the call that raised is drawn, that call in
 red, and the command exits with 1. Your own files run only with --trust, in a separate process.
 """
@@ -32,6 +32,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "draw", help="draw any model from one forward pass", description=WORDS
     )
     add_source(parser)
+    first_batch.add(parser, "--on", "--data")
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
     cli.add_paper(parser)
     parser.add_argument(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.cli import arguments
+from app.cli import arguments, first_batch
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import Observe
@@ -30,7 +30,7 @@ def asked_model(options: argparse.Namespace, source: str, constructor: str | Non
     made_with = arguments.value_of(options, "--args") if constructor is None else constructor
     inputs = tuple(arguments.value_of(options, "--input"))
     meta, trust = getattr(options, "meta", False), options.trust
-    train, example = arguments.value_of(options, "--train"), arguments.value_of(options, "--example") or ""
+    train, example = arguments.value_of(options, "--train"), first_batch.example_of(options)
     return AskedModel(source, made_with, inputs, train, meta, trust, example=example)
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from app.source import raised
-from app.sources.spec import ARANGE, EXAMPLES, ExampleSpec, InputSpec, ModelRaisedError, SourceError
+from app.source.interface import LABELS
+from app.sources.spec import ARANGE, BATCH, EXAMPLES, ExampleSpec, InputSpec, ModelRaisedError, SourceError
 from app.util import module_tree, tensor_files
 
 IDS = ("input_ids", "ids", "idx", "tokens", "token_ids", "decoder_input_ids")
@@ -109,6 +110,9 @@ def from_file(spec: ExampleSpec, model: nn.Module, imported: Callable[[Path], An
     path = Path(spec.file)
     if not path.is_file():
         raise SourceError(f"--example {spec}: there is no file {spec.file}")
+    if path.name.endswith(BATCH):
+        batch = _stored(path)
+        return of_batch(batch["inputs"], batch["targets"], model)
     if not spec.function:
         return arranged(_stored(path), model)
     module = imported(path)
@@ -158,6 +162,42 @@ def arranged(value: Any, model: nn.Module) -> Call:
     if value.keys() <= names or (takes_any and not (names - {"kwargs"}) - value.keys()):
         return (), dict(value)
     return (dict(value),), {}
+
+
+def of_batch(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], model: nn.Module) -> Call:
+    """Return a batch of data as the arguments of forward: each field as the argument of its name, the target as one
+    with a usual name of it, and the other inputs in the order of the arguments that are left. Raises SourceError for an
+    argument that no field is left for.
+
+    >>> of_batch({"": torch.ones(2)}, {"target": torch.zeros(2)}, nn.Linear(1, 1))
+    ((tensor([1., 1.]),), {})
+    """
+    inputs = {name: _as_weights(one, model) for name, one in inputs.items()}
+    needed = needed_arguments(model)
+    if needed is None:
+        return tuple(inputs.values()), {}
+    fields = {**targets, **inputs}
+    named = {name: fields[name] for name in inspect.signature(model.forward).parameters if name in fields}
+    if len(needed) == 1 and len(inputs) > 1 and not named:
+        return (fields,), {}
+    free = [one for name, one in inputs.items() if name not in named]
+    labels = [one for name, one in targets.items() if name not in named]
+    for argument in needed:
+        if argument.name in named:
+            continue
+        source = labels if argument.name in LABELS and labels else free
+        if not source:
+            names = ", ".join(filter(None, fields)) or "one input"
+            raise SourceError(f"the data have nothing for {argument.name} of forward, only {names}; give --input")
+        named[argument.name] = source.pop(0)
+    args, kwargs = by_position(model, named)
+    return args, {**kwargs, **{name: one for name, one in named.items() if name not in {each.name for each in needed}}}
+
+
+def _as_weights(value: Tensor, model: nn.Module) -> Tensor:
+    """Return an input on the current default device, floating point numbers in the dtype of the weights."""
+    value = value.to(torch.get_default_device())
+    return value.to(getattr(torch, dtype_of(model))) if value.is_floating_point() else value
 
 
 # --- Proposed

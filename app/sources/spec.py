@@ -15,6 +15,7 @@ FORMS = (
     "diffusers:Class, FILE.pt2 or FILE.onnx"
 )
 EXAMPLES = (".pt", ".npz", ".safetensors")  # files of inputs
+BATCH = ".batch.pt"  # how a file of a batch of data ends, with its fields as `inputs` and as `targets`
 DTYPES = (
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
 ).split()  # fmt: skip

@@ -54,7 +54,7 @@ def _request(options: argparse.Namespace) -> ModelReport:
 
     unfit = [
         f"--{name.replace('_', '-')}"
-        for name in ("random", "batch", "start_weights", "data", "of")
+        for name in ("random", "batch", "start_weights", "of", *(("data",) if options.on is None else ()))
         if getattr(options, name)
     ]
     if unfit:

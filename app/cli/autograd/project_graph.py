@@ -48,7 +48,7 @@ def refuse_options(options: argparse.Namespace) -> None:
     from app import cli
 
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
-             "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
+             "second_order", "start_weights", "on") if getattr(options, name)]  # fmt: skip
     if given:
         raise cli.CommandError(f"{', '.join(given)}: for projects and models only; a file's code decides how it runs")
 
@@ -85,6 +85,8 @@ def of_project(options: argparse.Namespace) -> int:
     from app.project import file as project_file
 
     chosen = capture_options(options)
+    if options.on is not None:
+        raise cli.CommandError("--on is for a model; a project has its data, and --random needs none")
     project = cli.read(options)
     analysis = cli.sound(project, alone=options.random)
     from app.autograd.errors import CaptureError
