@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 WORDS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
-diffusers:Class. The model runs once with example inputs: of --input or --example, the first batch of --on DATA, else proposed, and what it
-called is drawn, with equal layers folded. If it raises, everything up to the call that raised is drawn, that call in
-red, and the command exits with 1. Your own files run only with --trust, in a separate process.
+diffusers:Class. The model runs once with the inputs of --input or --example, with the first batch of --on DATA, else
+with proposed ones, and what it called is drawn, with equal layers folded. If it raises, everything up to the call that
+raised is drawn, that call in red, and the command exits with 1. Your own files run only with --trust, in a separate
+process.
 """
 
 
