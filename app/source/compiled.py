@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.source import layer_files, own_files
+from app.source import layer_files, own_files, switches
 from app.source.generated import InputSpec, OwnModel, Source
 from app.source.layer_files import LayerFileError, UntrustedError
 from app.source.layer_modules import builtins_with
@@ -46,8 +46,9 @@ def make_module(source: Source) -> nn.Module:
     """Create a new instance, initialised from torch's global generator."""
     if not source.opened:
         return load_class(source)()
+    file = Path(source.own.path) if source.own is not None else None
     # Its output must not be mixed with the events of a run; if it changed the folder, relative paths would move.
-    with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(Path.cwd()):
+    with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(Path.cwd()), switches.noting(file):
         return load_class(source)()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from app.source import layer_files, own_files, own_imports, raised
+from app.source import layer_files, own_files, own_imports, raised, switches
 from app.source.own_files import OwnFiles
 from app.sources.examples import by_position, called_with, dtype_of, example, from_file, needed_arguments, proposals
 from app.sources.finding import file_of, files_of, package_of
@@ -85,7 +85,7 @@ def load(
     They are those of `example_file`, of `inputs`, or proposed. `folder` comes first on Python's path.
     Raises SourceError, also for the user's own code that is not trusted.
     """
-    gradients, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    before = switches.current()
     with _on(meta):
         try:
             _let_run(source, folder)
@@ -100,8 +100,11 @@ def load(
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
         except (Exception, SystemExit) as error:  # whatever a constructor raises
             raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
-        loaded.switched = tuple(_switched(source, folder, gradients, dtype))
-        torch.set_grad_enabled(gradients)
+        after, file = switches.current(), file_of(source, folder) if source.own_code else None
+        loaded.switched = tuple(f"{one}." for one in after.turned_since(before, file))
+        if before.gradients and not after.gradients:
+            loaded.switched += ("Gradients are on here.",)
+        torch.set_grad_enabled(before.gradients)
         if example_file:
             loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_example)
         elif inputs:
@@ -114,26 +117,6 @@ def load(
             loaded.lazy = True
             _initialize(loaded)
     return loaded
-
-
-def _switched(source: SourceSpec, folder: str, gradients: bool, dtype: torch.dtype) -> Iterator[str]:
-    """Say which switches of torch a model's file has turned, for the whole process, and what became of them."""
-    if torch.is_grad_enabled() != gradients:
-        place = _line_of(source, folder, "grad_enabled")
-        yield f"Its file turns gradients off for all of torch{place}; they are on here."
-    if torch.get_default_dtype() != dtype:
-        name = str(torch.get_default_dtype()).removeprefix("torch.")
-        yield f"Its file makes {name} the default of all of torch{_line_of(source, folder, 'default_dtype')}."
-
-
-def _line_of(source: SourceSpec, folder: str, word: str) -> str:
-    """Return the line of a source's file that contains a word, as " (line 5 of net.py)"; "" if there is none."""
-    path = file_of(source, folder) if source.own_code else None
-    if path is None:
-        return ""
-    lines = path.read_text("utf-8", "replace").splitlines()
-    number = next((number for number, line in enumerate(lines, 1) if f"{word}(" in line), 0)
-    return f" (line {number} of {path.name})" if number else ""
 
 
 def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:

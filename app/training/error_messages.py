@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 
 from app.data.sources import DataError
-from app.source import layer_files
+from app.source import layer_files, switches
 from app.source.generated import Source
 from app.training.choices import ChoiceError
 from app.training.events import Failed
 from app.training.job import JobError
 from app.training.surgery.values import SurgeryError
-from app.training.task import OutputError
+from app.training.task import GRADIENTS_OFF, OutputError
 
 
 class NotFinite(ArithmeticError):
@@ -33,6 +33,7 @@ _SHAPE_WORDS = re.compile(
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, which can happen at the end of an epoch: change batch_size by one."
 _OPENED_CURE = "Choose data of the shapes that the model takes (Training, Data), or open it with other arguments."
+_SWITCHED_CURE = "Remove that line, or undo it further below in the file."
 _OVERFLOW = "without overflow"
 _OVERFLOW_CURE = (
     "A number of the step is too large for float32. Reduce the learning rate; the weights of the last completed step "
@@ -59,7 +60,9 @@ def failure(
     if isinstance(error, OutputError):
         node = _output_node(source)
     text = "".join(traceback.format_exception(error))
-    if _LONELY in str(error):
+    if (switched := _switched(error)) and source.opened:
+        cure = f"{switched} {_SWITCHED_CURE}"
+    elif _LONELY in str(error):
         cure = _LONELY_CURE
     elif _SPARSE in str(error) or _DENSE in str(error):
         cure = _SPARSE_CURE if _SPARSE in str(error) else _DENSE_CURE
@@ -114,6 +117,12 @@ def _kind(error: BaseException) -> str:
 def _is_lost(error: BaseException) -> bool:
     """Return whether a sample existed before the run and is gone now."""
     return type(error).__name__ == "SampleLostError"  # its module imports torch
+
+
+def _switched(error: BaseException) -> str:
+    """Return what the model's own file has switched, where an error can come from that; "" if nothing."""
+    text = str(error)
+    return switches.noted() if text == GRADIENTS_OFF or "dtype" in text or "scalar type" in text else ""
 
 
 def _message(error: BaseException, kind: str, step: int, source: Source) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
+GRADIENTS_OFF = "Gradients are off for all of torch, so nothing can be trained."
 
 
 class OutputError(CodedError, ValueError):
@@ -153,6 +154,10 @@ def _check_tensor(output: Any) -> None:
 def _check_learns(output: Tensor, loss: str) -> None:
     if not output.is_floating_point():
         raise OutputError(f"The network returns {str(output.dtype)}, and {loss} expects floating point values.")
+    import torch
+
+    if not torch.is_grad_enabled():
+        raise OutputError(GRADIENTS_OFF)
     if not output.requires_grad:
         raise OutputError(
             "The network's output does not depend on any trainable parameter, so there is nothing to train. Put a "

@@ -6,6 +6,7 @@ of live processes are never touched.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -58,6 +59,8 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
     def __init__(self) -> None:
         sweep_aside(Path(tempfile.gettempdir()))
         super().__init__(prefix=f"{FOLDER}{owner()}-", ignore_cleanup_errors=True)
+        if not _folders:  # before tempfile itself removes it with a warning, which code of the user may have as an error
+            atexit.register(remove_own)
         _folders.add(self)
 
 

@@ -308,7 +308,7 @@ def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(own:
     own_code.trust(f"wide_{own}.py:Net", tmp_path)
     try:
         found = load(parse_source(f"off_{own}.py:Wide"), {}, (InputSpec((4, 5)),))
-        said = f"Its file turns gradients off for all of torch (line 2 of off_{own}.py); they are on here."
+        said = f"Its file turns gradients off for all of torch (line 2 of off_{own}.py). Gradients are on here."
         assert found.remark == said and found.model(*found.args).requires_grad
         found = load(parse_source(f"wide_{own}.py:Net"), {}, (InputSpec((4, 6)), InputSpec((4,), "int64", "", "0")))
         assert found.remark == f"Its file makes float64 the default of all of torch (line 3 of wide_{own}.py)."
