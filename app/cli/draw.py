@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, first_batch, models
+from app.cli import arguments, models
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
@@ -33,7 +33,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "draw", help="draw any model from one forward pass", description=WORDS
     )
     add_source(parser)
-    first_batch.add(parser, "--on", "--data")
+    models.add_first_batch(parser, "--on", "--data")
     parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
     cli.add_paper(parser)
     parser.add_argument(
@@ -158,7 +158,7 @@ def _report(found: Observation) -> int:
 
     print(summary(found))
     for remark in found.remarks:
-        print(remark)
+        cli.warn(remark)
     if found.failed is None:
         return 0
     call = found.calls[found.failed]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, first_batch
+from app.cli import arguments, models
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -75,7 +75,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
     arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--trust")
-    first_batch.add(parser)
+    models.add_first_batch(parser)
     parser.set_defaults(command=run)
     return parser
 

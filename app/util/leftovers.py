@@ -59,7 +59,7 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
     def __init__(self) -> None:
         sweep_aside(Path(tempfile.gettempdir()))
         super().__init__(prefix=f"{FOLDER}{owner()}-", ignore_cleanup_errors=True)
-        if not _folders:  # before tempfile itself removes it with a warning, which code of the user may have as an error
+        if not _folders:  # tempfile would warn when it removes it, and code of the user may make warnings errors
             atexit.register(remove_own)
         _folders.add(self)
 

@@ -163,7 +163,7 @@ def cases() -> Iterator[Case]:
     for command in ON_MODELS:
         yield raising(command, "InInit", "KeyError: 'in the constructor' (line 9 of models.py)")
         yield in_forward(command)
-        yield raising(command, "Exits", "ended the process" if command == "import" else "SystemExit")
+        yield raising(command, "Exits", "ended the process" if command in ("import", "diff") else "SystemExit")
         yield absent(command)
         yield absent(command, "no_such_package:Net")
     yield from map(in_backward, IN_BACKWARD)

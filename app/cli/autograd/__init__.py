@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, first_batch, models
+from app.cli import arguments, models
 
 if TYPE_CHECKING:
     from app.autograd.playback.steps import PassResult
@@ -62,7 +62,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     project_graph.add_options(batch)
     model = parser.add_argument_group("model options")
     arguments.add(model, *arguments.MODEL, "--seed")
-    first_batch.add(parser, "--on")
+    models.add_first_batch(parser, "--on")
     file = parser.add_argument_group("file options")
     file.add_argument("--of", metavar="NAME", help="name of the tensor whose graph to show")
     arguments.add(file, "--timeout")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.cli import arguments, first_batch, models
+from app.cli import arguments, models
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
                          help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)
-    first_batch.add(parser)
+    models.add_first_batch(parser)
     arguments.add(parser, "--seed", "--timeout", "--json", "--trust")
 
 
