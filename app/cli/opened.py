@@ -50,7 +50,7 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
     if options.against is not None and output is not None:
         target = INPUT if options.against in ("input", INPUT) else options.against
         row = OutputLoss(output.name, project.training.loss, 1.0, target)
-        project = replace(project, training=replace(project.training, losses=(row,), loss_by=""))
+        project = replace(project, training=project.training.changed(losses=(row,)))
     cli.read_data(project)
     try:
         source = spec_of(project.data)
@@ -115,6 +115,7 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
         given = " ".join(f"--set {text:.80}" for text in settings)
         raise cli.CommandError(f"{given}: {error}") from error
     training = replace(training, start=project.training.start if start is not None else None)
+    training = training.changed(losses=training.losses) if _sets_loss(options) else training
     return replace(project, training=training, data=data)
 
 
@@ -133,7 +134,7 @@ def _with_named_loss(project: Project, name: str | None) -> Project:
         raise cli.CommandError(f"--loss {name}: {error}") from error
     training = project.training
     loss = training.loss if training.loss.name == chosen.name else chosen
-    return replace(project, training=replace(training, loss=loss, losses=(), loss_by=""))
+    return replace(project, training=training.changed(loss=loss, losses=()))
 
 
 def _put(raw: dict[str, Any], text: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
+from app.data.config import DataConfig
 from app.data.sources import DataError, SourceSpec, spec_of
 from app.data.spec import FieldInfo
 from app.preflight import opened_losses, synthetic_data
@@ -19,7 +20,7 @@ from app.sources import finding
 from app.sources.code import source_of
 from app.sources.opened import OpenedModel
 from app.sources.spec import SourceError
-from app.training.config import INPUT
+from app.training.config import BY_DATA, INPUT, TrainingConfig
 from app.training.inputs import InputError, chosen_fields, target_fields
 from app.util.formatting import bytes_text, shape_text
 from app.util.frozen import FrozenMap
@@ -32,14 +33,40 @@ SINGLE = 4  # bytes of a float32
 def project_of(opened: OpenedModel, project: Project | None = None, own: bool = True) -> Project:
     """Return a project with a model in place of a drawing, or `project` with it; without `own` its loss is kept.
 
-    Where no losses are set, they are those that the model computes itself, which get the target if they need it, and
-    tensors within its arguments get the fields of their names.
+    Where no losses are set, they are those that the model computes itself, which get the target if they need it, or
+    the one that fits the data if these have been read; tensors within its arguments get the fields of their names.
     """
     project = project or Project(opened.source.name.rpartition(".")[2].rpartition("/")[2] or opened.interface.model)
     fields = {one.name: one.name for one in opened.interface.takes if one.way and one.way != "[*]"}
     inputs = FrozenMap({**fields, **project.training.inputs})
     project = replace(project, opened=opened, training=replace(project.training, inputs=inputs))
-    return opened_losses.with_target_passed(opened_losses.with_own_losses(project) if own else project)
+    project = opened_losses.with_own_losses(project) if own else project
+    source = known_source(project.data)
+    if own and source is not None:
+        project = opened_losses.with_fitting_loss(project, source, chosen=False)
+    return opened_losses.with_target_passed(project, source)
+
+
+def with_data(project: Project, data: DataConfig) -> Project:
+    """Return the project with other data, and with the loss that fits them if the loss was chosen for its data."""
+    project = replace(project, data=data)
+    training = project.training
+    if project.opened is None or training.loss_by != BY_DATA:
+        return project
+    source = known_source(data)
+    if source is None:
+        return replace(project, training=training.changed(losses=()))
+    plain = replace(project, training=training.changed(losses=(), loss=TrainingConfig.loss))
+    return opened_losses.with_fitting_loss(plain, source, chosen=False)
+
+
+def known_source(data: DataConfig) -> SourceSpec | None:
+    """Return what is known of data that have been read; None if they have not been, or cannot be."""
+    try:
+        source = spec_of(data)
+    except DataError:
+        return None
+    return source if source.is_read else None
 
 
 def analysis_of(project: Project) -> Analysis:
@@ -117,12 +144,9 @@ def model_source(project: Project) -> Source:
     """Return the source that makes the project's model for its data and losses. Raises SourceError and InputError."""
     opened = project.opened
     assert opened is not None
-    try:
-        data: SourceSpec | None = spec_of(project.data)
-    except DataError:
-        data = None
+    data = known_source(project.data)
     outputs = [row.output for row in project.training.losses]
-    if data is None or not data.is_read:
+    if data is None:
         return source_of(opened, map(_as_called, opened.given), outputs)
     names = [one.name for one in taken(project, opened, data)]
     fields = chosen_fields(names, project.training.inputs, data) or ("",)

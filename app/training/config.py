@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from app.util.frozen import FrozenMap
@@ -136,6 +136,11 @@ class TrainingConfig:
     loss_by: str = ""
     losses: tuple[OutputLoss, ...] = ()
     inputs: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+    def changed(self, **values: Any) -> TrainingConfig:
+        """Return the settings with other values; losses among them are chosen by the settings then."""
+        chooser = "" if values.keys() & {"loss", "losses"} else self.loss_by
+        return replace(self, loss_by=chooser, **values)
 
     @property
     def loss_name(self) -> str:

@@ -40,7 +40,7 @@ class CureControl:
             self._commands.trigger("choose-data")
         elif cure.settings or cure.data:
             project = document.project
-            training, data = replace(project.training, **cure.settings), replace(project.data, **cure.data)
+            training, data = project.training.changed(**cure.settings), replace(project.data, **cure.data)
             document.apply(cure.label, replace(project, training=training, data=data))
         else:
             sheet = self._sheet.project

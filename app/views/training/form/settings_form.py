@@ -425,7 +425,7 @@ class TrainingForm(QWidget):
             section.propose_open(section.differs or section in (self.run, self.loss, self.optimizer))
 
     def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
-        project = replace(self._document.project, data=config)
+        project = opened.with_data(self._document.project, config)
         self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
@@ -433,7 +433,7 @@ class TrainingForm(QWidget):
 
     def _apply(self, name: str, value: Any, words: str, merge: str | None) -> None:
         project = self._document.project
-        project = replace(project, training=replace(project.training, **{name: value}))
+        project = replace(project, training=project.training.changed(**{name: value}))
         form = next((section.form for section in self.knobs if name in section.form.rows), self.run.form)
         try:
             check_numbers(Job(Source(""), project.data, project.training))
