@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models
+from app.cli import arguments, models, streams
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     source = request.source
     if options.weights is not None and not (source.kind in ("hf", "diffusers") and Path(source.name).is_dir()):
         raise cli.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
-    found = models.answer(request, request, options.timeout, task.answer)
+    with streams.StatusLine() as tell:
+        found = models.answer(request, request, options.timeout, partial(task.answer, tell=tell))
     lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
     _write(found, options)
     status = _report(found)
@@ -111,7 +112,12 @@ def _write(found: Observation, options: argparse.Namespace) -> None:
         plain = msgspec.json.format(json.dumps(to_plain(found)).encode(), indent=1)  # json itself indents slowly
         cli.write_text(options.out, plain.decode() + "\n")
         return
-    print(cli.picture(_drawing(found, options), options.out, options))
+    with streams.StatusLine() as tell:
+        tell("Choosing the modules that are open")
+        drawing = _drawing(found, options)
+        tell(f"Drawing {len(drawing.boxes):,} boxes")
+        words = cli.picture(drawing, options.out, options)
+    print(words)
 
 
 def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import keyword
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli import arguments, models
+from app.cli.streams import StatusLine
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -211,7 +211,7 @@ def _format(
     from app.export.formats import write_format
 
     try:
-        with cli.writing(path), _Line() as tell:
+        with cli.writing(path), StatusLine() as tell:
             state, seed = chosen.state_dict, project.training.seed
             axes = tuple(map(parse_axis, options.dynamic))
             written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes)
@@ -230,7 +230,7 @@ def _certificate(options: argparse.Namespace, project: Project, analysis: Analys
     from app.export.certify.certify import certify_export
     from app.project import drawing_digest
 
-    with cli.writing(options.code or options.project), _Line() as tell:
+    with cli.writing(options.code or options.project), StatusLine() as tell:
         found, path = certify_export(
             analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
             seed=project.training.seed, imported=drawing_digest.imported(project, analysis.source), tell=tell,
@@ -245,21 +245,3 @@ def _certificate(options: argparse.Namespace, project: Project, analysis: Analys
         rest = ", with the certificate" if "code" in kept else ""
         print(f"{' and '.join(kept)} were in a temporary folder that has been deleted; {flags} {verb}{rest}")
     return found.passed
-
-
-class _Line:
-    """A status line on a terminal, erased at the end; does nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._seen = sys.stderr.isatty()
-
-    def __enter__(self) -> _Line:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._seen:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-    def __call__(self, words: str) -> None:
-        if self._seen:
-            print(f"\r\033[K{words}…", end="", file=sys.stderr, flush=True)

@@ -61,3 +61,21 @@ def give_up(error: OSError) -> int:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
     return UNREAD if unread else UNWRITTEN
+
+
+class StatusLine:
+    """A status line on a terminal, erased at the end; does nothing without a terminal."""
+
+    def __init__(self) -> None:
+        self._seen = sys.stderr.isatty()
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._seen:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, words: str) -> None:
+        if self._seen:
+            print(f"\r\033[K{words}…", end="", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from app.observe.observation import Call, Observation
 from app.util.late_dataclass import dataclass
 
 MOST = 60  # boxes that are shown at first
+MOST_AROUND = 4  # times as many modules may be open around them
 LONGEST_PERIOD = 6  # calls that repeat together, such as a layer and the addition behind it
 
 
@@ -100,14 +101,14 @@ class Tree:
         return Part(f"{named[0]}*{len(copies)}", tuple(named), title, f"{kind_of(first)} ×{len(copies)}", inside)
 
     def opened(self, most: int = MOST) -> frozenset[str]:
-        """Return the keys of the parts that are open at first: level by level, as long as no more boxes are shown;
-        equal layers stay one.
+        """Return the keys of the parts that are open at first: level by level, as long as no more boxes, and not many
+        times as many modules around them, are shown; equal layers stay one.
 
         What leads to the call that raised is open in any case.
         """
         found = frozenset(self._above_failed())
         for opened, shown in self.levels():
-            if shown > most:
+            if shown > most or len(opened) > MOST_AROUND * most:
                 break
             found = opened
         return found
@@ -227,6 +228,8 @@ def _repeats(signs: list[int], at: int, modules: list[bool]) -> tuple[int, int]:
 
 
 def _walk(parts: tuple[Part, ...]) -> Iterator[Part]:
-    for part in parts:
+    todo = [*reversed(parts)]
+    while todo:
+        part = todo.pop()
         yield part
-        yield from _walk(part.parts)
+        todo += reversed(part.parts)

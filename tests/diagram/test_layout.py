@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout import KnownPlaces, Layout, Rect, Sizes, arrange
+from app.diagram.layout import KnownPlaces, Layout, Rect, Sizes, arrange, layered
+from app.diagram.layout.model import Placed, Rows
 
 
 @st.composite
@@ -208,3 +209,30 @@ def test_a_layout_ends_when_its_progress_raises() -> None:
 
     with pytest.raises(Enough):
         arrange(chain(4), progress=stop)
+
+
+def _nested(levels: int) -> Drawing:
+    """A box within so many groups, one in the other, and one beside them that feeds it."""
+    groups = tuple(Group(f"g{n}", "g", "block", f"g{n - 1}" if n else None) for n in range(levels))
+    boxes = (Box("a", "a", category="act"), Box("b", "b", category="act", group=f"g{levels - 1}"))
+    return Drawing(boxes, (Arrow("a", "b", ""),), groups)
+
+
+def test_a_level_wire_has_no_points_at_the_borders_that_it_crosses() -> None:
+    ((*points,),) = arrange(_nested(100)).routes
+    assert len(points) < 10
+
+
+def test_a_group_in_one_row_is_placed_once_for_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing, known, placed = _nested(50), KnownPlaces(), list[int]()
+    before = layered.Layered.arrange
+
+    def counted(self: layered.Layered, rows: Rows) -> Placed:
+        placed.append(1)
+        return before(self, rows)
+
+    monkeypatch.setattr(layered.Layered, "arrange", counted)
+    first = arrange(drawing, width=5000.0, known=known)
+    placed.clear()
+    assert arrange(drawing, width=6000.0, known=known) == first
+    assert len(placed) == 1  # the drawing itself

@@ -292,12 +292,18 @@ class _Arranger:
 
     def _placed(self, vertices: list[Vertex], links: list[Link], limit: float, group: str | None) -> Placed:
         """Place the vertices, or take the places of equal ones that were placed before."""
-        key = (tuple(vertices), tuple(links), self.spacing, limit, self.limit, self.page if group is None else None)
+        content = (tuple(vertices), tuple(links), self.spacing)
+        key = (*content, limit, self.limit, self.page if group is None else None)
+        one_row = self.known.get(content) if group is not None else None
+        if one_row is not None and one_row.width <= limit:
+            return one_row
         placed = self.known.get(key)
         if placed is None:
             done = PLACING * self.placed / self.all_parts
             layered = Layered(vertices, links, self.spacing, tick=lambda: self.progress(done))
             placed = self._place_rows(layered, limit, group)
+            if group is not None and layered.is_one_row(Rows(limit)):
+                self.known[content] = placed  # at every limit that it fits
             if len(vertices) > 1:
                 self.known[key] = placed
         return placed
@@ -366,10 +372,7 @@ class _Arranger:
             dx, dy = corner[group]
             all_points += [(x + dx, y + dy) for x, y in self.segments[group][number]]
         all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
-        points = all_points[:1]
-        for before, point in zip(all_points, all_points[1:], strict=False):
-            if abs(before[0] - point[0]) + abs(before[1] - point[1]) > 0.01:
-                points.append(point)
+        points = _straightened(all_points)
         return tuple(points if arrow.source == left else points[::-1])
 
     def _route_within(self, arrow: Arrow, piece: Piece, boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
@@ -380,6 +383,23 @@ class _Arranger:
         if self.boxes[arrow.target].under == arrow.source and next(iter(piece.rects)) != arrow.target:
             return _down(source, target)
         return source.center, target.center
+
+
+def _straightened(points: list[Point]) -> list[Point]:
+    """Leave out points that are equal to the one before, and those within a level line: one for each border that an
+    arrow crosses, of which there may be hundreds."""
+    made = points[:1]
+    for point in points[1:]:
+        if abs(made[-1][0] - point[0]) + abs(made[-1][1] - point[1]) <= 0.01:
+            continue
+        if len(made) > 1 and _is_level(made[-2], made[-1], point):
+            made.pop()
+        made.append(point)
+    return made
+
+
+def _is_level(before: Point, point: Point, behind: Point) -> bool:
+    return before[1] == point[1] == behind[1] and before[0] < point[0] < behind[0]
 
 
 def _first(piece: Piece) -> int:

@@ -45,12 +45,14 @@ class Layered:
         self.is_chain = bool(vertices) and is_chain(self._layer, self._links)
         self._cuts: dict[Rows, State] = {}
         self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
+        self._rows: dict[Rows, int] = {}
 
     def arrange(self, rows: Rows) -> Placed:
         """Place the boxes in bands at a row limit; a box wider than the limit widens its band."""
         if not self._vertices:
             return Placed([], [], [], 0.0, 0.0)
         state = self._cuts.pop(rows, None) or self._cut(rows)
+        self._rows[rows] = len(state.bands)
         key = (*state.bands, tuple(state.arms))
         if key not in self._known:
             if self.is_chain:
@@ -61,6 +63,10 @@ class Layered:
                 assign_y(state)
             self._known[key] = draw(state, self._turned)
         return self._known[key]
+
+    def is_one_row(self, rows: Rows) -> bool:
+        """Return whether what was placed at these limits needed one row alone."""
+        return self._rows.get(rows) == 1
 
     def by_scale_bound(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
         """Return (upper bound of the scale at which all fits a page, rows) for each candidate, the best first.

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
 from app.diagram.diagram import Arrow, Drawing
-from app.diagram.layout import Layout, Places, Rect, arrange, keep_places
+from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
 from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.canvas.wires.detour import around
@@ -59,7 +59,8 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
             sheet = on_paper(_as_placed(*found), paper, "canvas", widen=asked)
             if asked or sheet.text >= paper.text[0] - 0.01:  # wires beside the boxes take some of the width
                 return sheet
-    return _best([_in_rows(one, paper, spacing) for one, spacing in _styles(drawing)])
+    known: KnownPlaces = {}
+    return _best([_in_rows(one, paper, spacing, known) for one, spacing in _styles(drawing)])
 
 
 def _best(sheets: list[Sheet]) -> Sheet:
@@ -98,11 +99,12 @@ def _arrangement(drawing: Drawing, paper: Paper) -> tuple[Drawing, Places] | Non
     return best
 
 
-def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
-    """Wrap into rows with the largest text at which they fit the paper, else the smallest."""
+def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing, known: KnownPlaces) -> Sheet:
+    """Wrap into rows with the largest text at which they fit the paper, else the smallest. `known` are the groups that
+    were placed before, at another scale or for another picture."""
     sizes = sizes_of(drawing)
     if paper.is_slide:
-        return on_paper(_plate(drawing, arrange(drawing, sizes, None, spacing, paper.room)), paper, "rows")
+        return on_paper(_plate(drawing, arrange(drawing, sizes, None, spacing, paper.room, known=known)), paper, "rows")
     width, height = paper.room
     layout, sheet = None, None
     for share in SCALES if len(drawing.boxes) <= MANY else SCALES[-1:]:
@@ -110,7 +112,7 @@ def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing) -> Sheet:
         limit = most = width / scale
         before = math.inf
         for _ in range(TRIES):  # wires beside the rows take some of the width
-            layout = arrange(drawing, sizes, limit, spacing)
+            layout = arrange(drawing, sizes, limit, spacing, known=known)
             if layout.width <= most or limit < NARROWEST or layout.width >= before:
                 break
             before = layout.width
