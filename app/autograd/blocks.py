@@ -7,10 +7,10 @@ children.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 
-from app.autograd.grouping import LayerGroup, make_group
+from app.autograd.grouping import HOLDERS, LayerGroup, make_group
 from app.autograd.tape import LOSS, Tape, TapeNode
 from app.util.late_dataclass import dataclass
 
@@ -154,7 +154,7 @@ def _all_nodes(branch: _Branch) -> Iterator[TapeNode]:
 
 
 def _group(tape: Tape, branch: _Branch, nodes: list[TapeNode], parent: _Branch | None) -> LayerGroup:
-    title = "" if parent is None and branch.key.startswith("node:") else _title(branch, parent)
+    title = "" if parent is None and branch.key.startswith("node:") else _title(branch, parent, tape.layers)
     own = frozenset(node.id for node in branch.own)
     return make_group(
         tape,
@@ -168,7 +168,7 @@ def _group(tape: Tape, branch: _Branch, nodes: list[TapeNode], parent: _Branch |
     )
 
 
-def _title(branch: _Branch, parent: _Branch | None) -> str:
+def _title(branch: _Branch, parent: _Branch | None, layers: Mapping[str, str]) -> str:
     """Return the path relative to the parent; a bare index gets the parent's name."""
     path = branch.path
     if parent is not None and parent.path and path.startswith(f"{parent.path}."):
@@ -178,4 +178,7 @@ def _title(branch: _Branch, parent: _Branch | None) -> str:
     _, _, call = branch.key.partition("/")[0].partition("#")
     if call and path:
         return f"{path} (call {call})"
-    return f"{path} (run {branch.run})" if branch.run > 1 and path else path
+    if branch.run == 1 or not path:
+        return path
+    holds = layers.get(branch.path) in HOLDERS  # which is not called itself
+    return f"{path} ({'part' if holds else 'run'} {branch.run})"

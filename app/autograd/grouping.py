@@ -12,6 +12,7 @@ from app.util.late_dataclass import dataclass
 
 OPEN_GROUP = 12
 OPEN_TOTAL = 90
+HOLDERS = ("ModuleList", "ModuleDict")  # classes of modules that are not called themselves
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _module_of(tape: Tape, nodes: list[TapeNode]) -> str:
             break
         shared.append(names[0])
     path = ".".join(shared)
-    return nodes[0].layer if not path or tape.layers.get(path) in ("ModuleList", "ModuleDict") else path
+    return nodes[0].layer if not path or tape.layers.get(path) in HOLDERS else path
 
 
 def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind: str, container: bool) -> str:

@@ -203,7 +203,9 @@ def hides_inside(module: Call, inside: Iterable[Call]) -> bool:
 def title_of(call: Call) -> str:
     if call.kind in ("input", "output"):
         return call.path
-    return call.path or call.op.rpartition(".")[2] if call.kind == "module" else call.name
+    if call.kind == "module":
+        return call.path or call.op.rpartition(".")[2]
+    return call.name.removeprefix("__").removesuffix("__")
 
 
 def kind_of(call: Call) -> str:

@@ -67,7 +67,7 @@ def _run(
         except (Exception, SystemExit) as error:  # the model's own
             return error
         for name, held in _parts(output, ""):
-            recorder.boundary("output", name or "output", held)
+            recorder.boundary("output", name if name[:1].isalpha() else f"output{name}", held)
     found = interface_of(model, args, kwargs, output)
     if train and found.own_losses and found.chief is None:
         return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))

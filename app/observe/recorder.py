@@ -30,6 +30,7 @@ from app.observe.observation import Call, Flow, Kind, TensorFacts
 from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
 
+INDEXED = frozenset({"__getitem__", "__setitem__"})
 # Take a Python value out of a tensor: what follows may depend on it.
 READS = frozenset((
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero", "equal",
@@ -188,7 +189,10 @@ class Recorder:
                 self._forget(draft)
                 return result
         draft.inputs = draft.inputs or tuple(map(tensors.facts, given))
-        draft.settings = tensors.settings_of(args, kwargs)
+        if last in INDEXED and len(args) > 1:
+            draft.settings = (tensors.index_text(args[1]), *tensors.settings_of(args[2:], kwargs))
+        else:
+            draft.settings = tensors.settings_of(args, kwargs)
         self._take(draft, flows)
         self._end(draft, given, made, changed)
         return result

@@ -95,6 +95,26 @@ def settings_of(args: Any, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     return (*plain, *(f"{name}={_text(value)}" for name, value in kwargs.items() if _plain(value)))
 
 
+def index_text(index: Any) -> str:
+    """Return an index as Python writes it, a tensor in it as `tensor`.
+
+    >>> index_text((slice(None), [-1], ..., None)), index_text(slice(1, None, 2))
+    ('[:, [-1], ..., None]', '[1::2]')
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    text = f"[{', '.join(map(_index_part, parts))}]"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _index_part(part: Any) -> str:
+    if isinstance(part, slice):
+        start, stop, step = ("" if end is None else _index_part(end) for end in (part.start, part.stop, part.step))
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+    if part is Ellipsis:
+        return "..."
+    return repr(part) if part is None or _plain(part) else "tensor"
+
+
 def _plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_plain, value))

@@ -130,6 +130,21 @@ def test_a_container_that_is_called_again_is_another_group() -> None:
     assert len({group.key for group in groups}) == len(groups)
 
 
+def test_a_dict_of_modules_is_never_called_so_it_has_parts() -> None:
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.ModuleDict({name: nn.Linear(4, 4) for name in "abcd"})
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.body["b"](self.body["a"](x)) * 2
+            return self.body["d"](self.body["c"](x))
+
+    groups = group_by_block(TrainingBatch(Parts(), torch.randn(2, 4)).capture())
+    titles = [group.title for group in groups]
+    assert "body (part 2)" in titles and not any("run" in title for title in titles)
+
+
 def test_containers_around_one_thing_are_one_with_it_however_deep() -> None:
     net: nn.Module = nn.Linear(2, 2)
     for _ in range(150):

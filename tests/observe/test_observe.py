@@ -391,3 +391,12 @@ def test_a_module_that_raises_before_any_operation_is_wired_to_what_fed_it() -> 
     drawing = to_drawing(found)
     (red,) = [box.id for box in drawing.boxes if box.category == "error"]
     assert [arrow.label for arrow in drawing.arrows if arrow.target == red] == ["2×8×16"]
+
+
+def test_an_index_is_written_as_python_writes_it_and_outputs_of_a_tuple_have_names() -> None:
+    def sliced(_self: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:, [-1]], x[..., None, 1:3]
+
+    boxes = to_drawing(observe(Of(sliced), (torch.ones(2, 4),))).boxes
+    assert [box.lines for box in boxes if box.title == "getitem"] == [("[:, [-1]]",), ("[..., None, 1:3]",)]
+    assert [box.title for box in boxes if box.category == "io"][1:] == ["output0", "output1"]
