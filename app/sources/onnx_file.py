@@ -10,12 +10,14 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import NAMELESS, Structure, facts
+from app.sources.structure import DEEPEST, NAMELESS, Size, Structure, facts
+from app.util.formatting import counted
 
 REMARK = "The graph is drawn as the file describes it; nothing was run."
 NESTED = 32  # bodies within bodies that are drawn
 _GRAPH, _GRAPHS = 5, 10  # ONNX's numbers of types of attributes
 _SMALL = 1 << 30  # bytes of a file whose missing shapes are inferred
+_INFERRED = "unk__"  # begins a name that ONNX's shape inference makes up
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 # By ONNX's numbers of element types: torch's name and the bytes of an element.
@@ -60,6 +62,7 @@ class _Reader:
         self._built, self._functions = Structure(name), functions
         self._weights: set[str] = set()
         self._bodies = 0
+        self._unreadable = 0  # nodes whose metadata does not say their modules
 
     def read(self, graph: Any, remarks: list[str]) -> Observation:
         """Return the graph as it is drawn."""
@@ -70,6 +73,11 @@ class _Reader:
         self._add(graph.node, {}, [], 0)
         for value in graph.output:
             self._built.add_output(value.name, value.name)
+        if self._unreadable:
+            remarks = [
+                *remarks,
+                f"The metadata of {counted(self._unreadable, 'node')} is damaged: modules are missing.",
+            ]
         return self._built.observation([REMARK, *remarks])
 
     def _describe(self, graph: Any, names: Mapping[str, str]) -> None:
@@ -87,7 +95,7 @@ class _Reader:
             metadata = {each.key: each.value for each in node.metadata_props}
             inputs = [names.get(each, each) for each in node.input]
             outputs = [names.get(each, each) for each in node.output]
-            around = [*scopes, *_scopes(node.name, metadata)] if not scopes else scopes
+            around = scopes or self._around(node.name, metadata)
             function = self._functions.get((node.domain, node.op_type))
             if function is not None and depth < NESTED:
                 self._call(function, node, inputs, outputs, around, depth)
@@ -105,6 +113,17 @@ class _Reader:
                 [each for each in arriving if each in self._weights],
                 metadata.get("pkg.torch.onnx.stack_trace", ""),
             )
+
+    def _around(self, name: str, metadata: dict[str, str]) -> Scopes:
+        """Return the modules around a node: as torch notes them, else from a name of `/a/b/Op`."""
+        if _SCOPES not in metadata:
+            return _scopes_of_name(name)
+        try:
+            paths, kinds = ast.literal_eval(metadata[_SCOPES]), ast.literal_eval(metadata[_CLASSES])
+            return [(str(path), str(kind)) for path, kind in zip(paths[:-1], kinds[:-1], strict=True)]
+        except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two: too deep
+            self._unreadable += 1
+            return _scopes_of_name(name)
 
     def _call(
         self, function: Any, node: Any, inputs: list[str], outputs: list[str], scopes: Scopes, depth: int
@@ -166,22 +185,23 @@ def _facts(value: Any) -> TensorFacts | None:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
         return None
-    sizes = (size.dim_value if size.HasField("dim_value") else size.dim_param or NAMELESS for size in kind.shape.dim)
-    return facts(sizes, *_DTYPES.get(kind.elem_type, ("unknown", 0)))
+    return facts(map(_size, kind.shape.dim), *_DTYPES.get(kind.elem_type, ("unknown", 0)))
 
 
-def _scopes(name: str, metadata: dict[str, str]) -> list[tuple[str, str]]:
-    """Return paths and classes of the modules around a node: as torch notes them, else from a name of `/a/b/Op`."""
-    try:
-        paths, kinds = ast.literal_eval(metadata[_SCOPES]), ast.literal_eval(metadata[_CLASSES])
-        return [(str(path), str(kind)) for path, kind in zip(paths[:-1], kinds[:-1], strict=True)]
-    except (KeyError, ValueError, SyntaxError, TypeError):
-        parts = [part for part in name.split("/")[:-1] if part] if name.startswith("/") else []
-        found: list[tuple[str, str]] = []
-        for part in parts:
-            before = found[-1][0] if found else ""
-            found.append((part if part.startswith(f"{before}.") or not before else f"{before}.{part}", "module"))
-        return found
+def _size(size: Any) -> Size:
+    if size.HasField("dim_value"):
+        return int(size.dim_value)
+    return NAMELESS if size.dim_param.startswith(_INFERRED) else size.dim_param or NAMELESS
+
+
+def _scopes_of_name(name: str) -> Scopes:
+    """Return the modules that a name of `/a/b/Op` says, without their classes."""
+    parts = [part for part in name.split("/")[:-1] if part] if name.startswith("/") else []
+    scopes: Scopes = []
+    for part in parts[: DEEPEST + 1]:
+        before = scopes[-1][0] if scopes else ""
+        scopes.append((part if part.startswith(f"{before}.") or not before else f"{before}.{part}", "module"))
+    return scopes
 
 
 def _settings(attributes: Iterable[Any]) -> list[str]:

@@ -11,6 +11,7 @@ from app.observe.observation import Call, Flow, Observation, TensorFacts
 
 Size = int | str  # a size that a file leaves open has a name or an expression of names
 NAMELESS = "?"  # an open size that the file does not name
+DEEPEST = 300  # modules within modules
 FEW = 4  # open sizes that a remark names
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -27,6 +28,7 @@ class Structure:
         self._open: list[int] = []  # module calls, outermost first
         self._times: dict[str, int] = {}
         self._modules: dict[str, str] = {}
+        self._is_cut = False  # an operation lies deeper than is drawn
 
     def know(self, tensor: str, facts: TensorFacts) -> None:
         """Note facts about a tensor."""
@@ -42,6 +44,8 @@ class Structure:
     ) -> None:  # fmt: skip
         """Add an operation. `scopes` are paths and classes of the modules around it, outermost first; `names` those of
         the weights among its inputs; `trace` the text of a stack trace."""
+        if len(scopes) > DEEPEST:
+            scopes, self._is_cut = scopes[:DEEPEST], True
         self._enter(scopes)
         path = scopes[-1][0] if scopes else ""
         file, line = _source_line(trace)
@@ -61,6 +65,8 @@ class Structure:
         """Return the collected structure; inputs and outputs of a module are the tensors that cross its boundary."""
         sizes = {size for tensor in self._facts.values() for size in tensor.shape if isinstance(size, str)}
         remarks = tuple(remarks)
+        if self._is_cut:
+            remarks = (*remarks, f"Only {DEEPEST} modules within one another are drawn; some operations lie deeper.")
         if sizes:
             names = sorted(size for size in sizes if size.isidentifier() or size == NAMELESS) or sorted(sizes)
             more = " and others" if len(names) > FEW else ""

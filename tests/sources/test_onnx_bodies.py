@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.observe.folding import Tree
 from app.observe.observation import Observation
 from app.sources import onnx_file
 from app.sources.spec import SourceError
+from app.sources.structure import DEEPEST
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -97,3 +99,20 @@ def test_an_open_size_has_the_name_that_the_file_gives_it(tmp_path: Path) -> Non
     observation = read(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [value("x", ["batch", None, 3])])
     assert observation.calls[0].outputs[0].shape == ("batch", "?", 3)
     assert "Open sizes are written as the file names them: ?, batch." in observation.remarks
+
+
+@pytest.mark.parametrize("scopes", ["(" * 100_000, "[" * 100_000, "-" * 100_000 + "1", "7"])
+def test_damaged_metadata_of_a_node_is_said_and_the_graph_is_drawn(tmp_path: Path, scopes: str) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    for key in ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"):
+        node.metadata_props.add(key=key, value=scopes)
+    observation = read(tmp_path, [node], [value("x", [2])])
+    assert ("x", "Relu") in wires(observation)
+    assert "The metadata of 1 node is damaged: modules are missing." in observation.remarks
+
+
+def test_a_name_of_very_many_modules_is_drawn_to_a_bound(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="/m" * 5000 + "/Relu")
+    observation = read(tmp_path, [node], [value("x", [2])])
+    assert sum(call.kind == "module" for call in observation.calls) == DEEPEST
+    assert Tree(observation).opened()
