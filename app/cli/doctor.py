@@ -30,10 +30,12 @@ PYTHON = (3, 11)
 TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
-OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
+OTHERS = tuple(
+    "numpy scikit-learn torchmetrics charset-normalizer safetensors msgspec graphviz pygments jinja2".split()
+)
 
 # By which packages of other names are imported.
-MODULES = {"scikit-learn": "sklearn", "PySide6-Essentials": "PySide6"}
+MODULES = {"scikit-learn": "sklearn", "charset-normalizer": "charset_normalizer", "PySide6-Essentials": "PySide6"}
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
 
@@ -166,7 +168,7 @@ def torch_check() -> DoctorCheck:
         return check
     try:
         import torch
-    except (ImportError, OSError, RuntimeError) as error:
+    except Exception as error:
         return DoctorCheck(
             "torch", "missing", f"{check.found} does not import: {_first_line(error)}", f"{_PIP} -U torch"
         )
@@ -177,7 +179,7 @@ def _devices() -> DoctorCheck:
     """Check which devices torch supports. A CPU is sufficient."""
     try:
         import torch
-    except (ImportError, OSError, RuntimeError):
+    except Exception:
         return DoctorCheck("devices", "note", "unknown without torch")
     names = ["cpu"]
     names += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
@@ -195,7 +197,7 @@ def _torchvision() -> DoctorCheck:
 
         import_torchvision()
         compiled = import_torchvision("extension")._has_ops()
-    except (ImportError, OSError, RuntimeError) as error:
+    except Exception as error:
         found = f"{version} does not import: {_first_line(error)}"
         return DoctorCheck("torchvision", "missing", found, f"{_PIP} -U torch torchvision (they must match)")
     if not compiled:

@@ -85,6 +85,10 @@ def _load() -> None:
     from app.builder.catalog.snapshot import TorchUnreadableError
     from app.util.torchvision_import import import_torchvision
 
+    try:
+        import_module("torch")
+    except Exception:
+        raise SystemExit(1) from None  # without a word: a process that loads it itself reports why it cannot
     for name in MODULES.split():
         with contextlib.suppress(ImportError):  # the process that needs it reports that it is missing
             import_module(name)

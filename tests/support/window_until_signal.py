@@ -1,5 +1,5 @@
 """The program's window in a process of its own, which a signal ends: `python -m tests.support.window_until_signal WHAT
-[FILE]`. It prints "ready" when WHAT has happened in it.
+[FILE]`. It prints "ready" when WHAT has happened in it; before that, each message of a failure as a line.
 """
 
 from __future__ import annotations
@@ -46,8 +46,21 @@ def watching(window: WholeWindow) -> None:
     window.session.runStarted.connect(lambda _run: ready())
 
 
+def failing(window: WholeWindow) -> None:
+    """Be without a torch that can be imported, try to train all the same, and wait for what is said."""
+    refuse = window.notifier.refuse
+
+    def print_too(title: str, reason: str) -> None:
+        print(f"{title}: {reason}", flush=True)
+        refuse(title, reason)
+
+    window.notifier.refuse = print_too  # type: ignore[method-assign]
+    window.live.torch_failed.connect(lambda _failure: window.run_control.run())
+    window.live.torch_failed.connect(lambda _failure: QTimer.singleShot(0, window, ready))
+
+
 DOES: dict[str, Callable[[WholeWindow], None]] = {
-    made.__name__: made for made in (opened, edited, asked, training, watching)
+    made.__name__: made for made in (opened, edited, asked, training, watching, failing)
 }
 
 
@@ -55,7 +68,7 @@ class Driven(WholeWindow):
     def open_on(self, *arguments: object) -> None:
         super().open_on(*arguments)  # type: ignore[arg-type]
         does = DOES[sys.argv[1]]
-        if does is watching:
+        if does in (watching, failing):
             does(self)
         else:
             QTimer.singleShot(0, self, lambda: does(self))

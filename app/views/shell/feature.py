@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
@@ -18,6 +20,11 @@ from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 
 ENGINE_ENDED = "The engine stopped"
+TORCH_FAILED = "PyTorch cannot be loaded"
+TORCH_CURE = (
+    "Drawing works without it. To check and train, install it again, and start Tapedeck again: "
+    f"{Path(sys.executable).name} -m pip install --force-reinstall torch"
+)
 
 
 class ShellFeature(Feature):
@@ -27,6 +34,7 @@ class ShellFeature(Feature):
         super().__init__(workspace)
         self.appearance = Appearance(workspace.settings, self)
         self._ending = ""  # how the last engine ended, until there is another
+        self._torch_is_broken = False  # which has been said: every engine ends of it
 
     def actions(self) -> Iterable[Action | Adopted | Submenu]:
         window, stack = self.workspace.window, self.workspace.document.undo_stack
@@ -111,9 +119,9 @@ class ShellFeature(Feature):
         self.workspace.status.set_torch(f"PyTorch {torch.version}")
 
     def _torch_failed(self, failure: WorkerFailure) -> None:
-        self.workspace.status.set_torch("PyTorch is not installed")
-        reason = f"{failure.message}. Drawing works without it; to check and train, install it: pip install torch"
-        self.workspace.notifier.refuse("PyTorch cannot be loaded", reason)
+        self._torch_is_broken = True
+        self.workspace.status.set_torch(TORCH_FAILED)
+        self.workspace.notifier.refuse(TORCH_FAILED, f"{failure.message.rstrip('.')}. {TORCH_CURE}")
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:
         words = f"The network could not be checked: {failure.message}"
@@ -121,7 +129,7 @@ class ShellFeature(Feature):
 
     def _engine_ended(self, words: str) -> None:
         self._ending = words
-        if not self._page_tells():
+        if not self._torch_is_broken and not self._page_tells():
             reason = f"{words} The project is unchanged; a new engine starts when it is needed."
             self.workspace.notifier.refuse(ENGINE_ENDED, reason)
 

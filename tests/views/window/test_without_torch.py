@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -24,3 +26,21 @@ def test_a_day_in_the_window_imports_no_torch(tmp_path: Path) -> None:
             "example described", "addresses found") if
             word not in stations] == []  # fmt: skip
     assert json.loads(last) == {"imported": [], "there": []}
+
+
+@pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
+def test_a_torch_that_cannot_be_imported_is_named_once_with_its_cure(tmp_path: Path, error: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(f"raise {error}('libbroken.so.1 is not there')\n")
+    command = [sys.executable, "-m", "tests.support.window_until_signal", "failing"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        lines = list(iter(process.stdout.readline, "ready\n"))
+        process.terminate()
+        errors = process.stderr.read()
+    assert "Traceback" not in errors, errors
+    assert lines[0].startswith(f"PyTorch cannot be loaded: {error}: libbroken.so.1 is not there")
+    assert "pip install --force-reinstall torch" in lines[0]
+    assert [line for line in lines[1:] if not line.startswith("The run cannot start: PyTorch cannot be loaded")] == []
