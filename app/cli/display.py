@@ -138,6 +138,9 @@ def _x_answers() -> bool:
 
 def _wayland_answers() -> bool:
     """Connect to the Wayland compositor of the environment; True where that cannot be tried."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")  # of its socket; without it the library writes to stderr
+    if not os.path.isabs(os.path.join(folder, os.environ.get("WAYLAND_DISPLAY", ""))):
+        return False
     try:
         wayland = ctypes.CDLL("libwayland-client.so.0")
     except OSError:

@@ -64,10 +64,10 @@ def test_data_that_vanish_in_a_run_leave_weights_metrics_code_and_a_line(
     file.write(replace(project, data=data, training=training), tmp_path / "net.tape")
     at_step(monkeypatch, 8, lambda: shutil.move(tmp_path / "pictures", tmp_path / "elsewhere"))
     out = tmp_path / "out"
-    assert main(["train", str(tmp_path / "net.tape"), "--out", str(out), "--device", "cpu"]) == 1
+    assert main(["train", str(tmp_path / "net.tape"), "--out", str(out), "--device", "cpu"]) == 2
     told = one_line(capsys)
     assert "can no longer be read" in told and "train.py" in told and "could not be written: " in told
-    weights = "weights.safetensors, weights.pt, weights-best.safetensors, weights-best.pt"
+    weights = "FAILED.txt, weights.safetensors, weights.pt, weights-best.safetensors, weights-best.pt"
     assert f"In {out}: {weights}, metrics.csv, model.py, network.png and curves.png." in told
     assert load_file(out / "weights.safetensors")["fc1.weight"].any() and (out / "metrics.csv").stat().st_size > 200
 
@@ -83,7 +83,7 @@ def test_a_disk_that_takes_no_more_at_the_end_names_the_checkpoint(
 
     monkeypatch.setattr(run_results, "leave", tight)
     with full:
-        assert main(["train", str(DIGITS), "--out", str(tmp_path), *TRAIN]) == 1
+        assert main(["train", str(DIGITS), "--out", str(tmp_path), *TRAIN]) == 2
     told = one_line(capsys)
     assert "weights.safetensors and weights.pt could not be written: File too large." in told
     last = tmp_path / "runs" / "0001" / "checkpoints" / "last.pt"
@@ -118,7 +118,7 @@ def test_what_was_learnt_is_kept_elsewhere_where_its_folder_takes_nothing(
         return leave(*given)
 
     monkeypatch.setattr(run_results, "leave", blocked)
-    assert main(["train", str(DIGITS), "--out", str(out), *TRAIN]) == 1
+    assert main(["train", str(DIGITS), "--out", str(out), *TRAIN]) == 2
     told = one_line(capsys)
     assert "weights.safetensors, weights.pt, metrics.csv, model.py and train.py" in told and "Not a directory" in told
     (rescued,) = spare.glob("*.safetensors")

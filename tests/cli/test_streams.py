@@ -17,7 +17,7 @@ import pytest
 from app.main import main
 from app.project.file import read
 from app.runs import store
-from app.util import interrupts
+from app.util import interrupts, user_frames
 from app.util.resources import path as resource_path
 from benchmarks import wrong_invocations
 from benchmarks.wrong_invocation_cases import CASES
@@ -162,6 +162,7 @@ def test_another_file_that_cannot_be_written_is_named(capsys, monkeypatch: pytes
         raise OSError(28, "No space left on device", "/somewhere/x")
 
     monkeypatch.setattr(cli, "_carried_out", full)
+    monkeypatch.setattr(user_frames, "is_users", lambda _file: False)  # `full` stands for code of the program
     assert cli.run(["check"]) == 2
     assert capsys.readouterr().err == "tapedeck: /somewhere/x: No space left on device\n"
 
