@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,6 +78,21 @@ class _CommandParser(_Parser):
             action="store_true",
             help="if a step fails, show the full traceback instead of only the lines in your files",
         )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what it does not know itself, since the message then names this command and its options."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._refusal(unknown[0]))
+        return known, unknown
+
+    def _refusal(self, text: str) -> str:
+        if not text.startswith("-"):
+            taken = ", ".join(str(one.metavar or one.dest) for one in self._get_positional_actions()) or "none"
+            return f"{text} is one argument too many: it takes {taken}"
+        name = text.partition("=")[0]
+        near = get_close_matches(name, self._option_string_actions, 1, 0.7)
+        return f"there is no option {name}" + (f", the nearest is {near[0]}" if near else "")
 
 
 def run(arguments: Sequence[str]) -> int:

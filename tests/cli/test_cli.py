@@ -176,3 +176,16 @@ def test_a_command_is_a_module_and_its_row_in_the_table(
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(cli.COMMANDS, "count", "counting")
     assert main(["count"]) == 0 and capsys.readouterr().out == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("export net.tape --out X", "there is no option --out; try tapedeck export --help"),
+        ("export net.tape --scripts=t.py", "there is no option --scripts, the nearest is --script; try"),
+        ("check a.tape b.tape", "b.tape is one argument too many: it takes SOURCE; try tapedeck check --help"),
+    ],
+)
+def test_an_option_that_a_command_does_not_have_is_named_with_the_nearest(asked, words, capsys) -> None:
+    assert main(asked.split()) == 2
+    assert words in capsys.readouterr().err

@@ -150,7 +150,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     if options.gradcheck is not None and not function:
         raise cli.CommandError("--gradcheck needs a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)
-    inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
+    inputs = tuple((one.shape, one.dtype or "float32") for one in map(import_model.parse_input, options.input))
     snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
                       options.gradcheck)  # fmt: skip
     answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))

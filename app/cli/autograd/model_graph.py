@@ -32,8 +32,7 @@ def of_model(options: argparse.Namespace) -> int:
     except CaptureError as error:
         words = project_graph.rephrased_error(str(error), request.batch.options)
         raise cli.CommandError(f"{options.project}: {words}", 1) from error
-    mode = "train" if options.train else "eval"
-    cli.warn(f"{options.project} ran in {mode} mode; --{'eval' if options.train else 'train'} runs it in the other")
+    cli.warn(project_graph.mode_line(options.project, options.train))
     if found.remark:
         cli.warn(found.remark)
     for line in found.lines:

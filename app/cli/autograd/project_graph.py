@@ -74,6 +74,12 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
     )  # fmt: skip
 
 
+def mode_line(source: object, train: bool) -> str:
+    """Say in which mode a net is captured, and the option for the other."""
+    mode, other = ("train", "eval") if train else ("eval", "train")
+    return f"{source} runs in {mode} mode; --{other} runs it in the other"
+
+
 def of_project(options: argparse.Namespace) -> int:
     """Run one batch of the project's data through its network; return 1 if there are findings."""
     from app import cli
@@ -96,6 +102,7 @@ def of_project(options: argparse.Namespace) -> int:
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = node_labels(project.graph, custom_layers.ops_of(project))
     request = CaptureRequest(job, labels, not options.eval, _weights(options, analysis.source), chosen)
+    cli.warn(mode_line(options.project, not options.eval))
     try:
         if options.out is not None or chosen.outputs:  # a graph is requested, or the outputs have to be checked
             with batch_of(request).hold() as graph:

@@ -257,7 +257,10 @@ class FilePage(ImportPage):
         self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        read, colon = "Its code is shown before any of it runs.", "Dtype and values after colons: ids=1x16:int64:0..99."
+        read, colon = (
+            "Its code is shown before any of it runs.",
+            "Proposed if empty. With dtype and values: ids=1x16:int64:0..99.",
+        )
         self.entries |= {
             "file": FormField("File", self.path, read, self.browse_button),
             "name": FormField("Class or function that returns the model", self.names),
@@ -313,7 +316,7 @@ class FilePage(ImportPage):
         """Return what is missing, "" if nothing is, " " if a message elsewhere says it."""
         if self.text is None or not self.names.currentText():
             return " " if self.path.text().strip() else "Choose a Python file."
-        return "" if self.inputs.toPlainText().strip() else "Enter the shape of each input."
+        return ""
 
     def request(self) -> ImportRequest | None:
         """Return the request; None, with an error at its field, if an entry cannot be parsed."""
@@ -322,7 +325,7 @@ class FilePage(ImportPage):
             return None
         arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
         lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
-        plain = is_plain(lines)
+        plain = bool(lines) and is_plain(lines)  # without any they are proposed, as for the command
         inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)) if plain else described(lines))
         if arguments is None or inputs is None:
             return None

@@ -228,8 +228,18 @@ def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> Non
     next(action for action in window.own_files.menu(row.file).actions() if "model" in action.text()).trigger()
     (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
     assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
-    assert not dialog.import_button.isEnabled() and "Enter the shape" in dialog.state.text()
     dialog.reject()
+
+
+def test_inputs_are_proposed_where_none_are_described(qtbot, window, tmp_path) -> None:
+    dialog, path = asked(qtbot, window), own_file(tmp_path)
+    own_code.trust(f"{path}:Net")
+    choose_own(dialog, path)
+    dialog.file.inputs.clear()
+    assert dialog.import_button.isEnabled()
+    dialog.import_button.click()
+    opened(qtbot, window)
+    assert window.document.project.name == "Net"
 
 
 def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path) -> None:
