@@ -72,9 +72,9 @@ def outcome(case: Case, folder: Path) -> Outcome:
     except subprocess.TimeoutExpired:
         return Outcome(case, "failed", f"not back after {SECONDS} s")
     said = done.stderr.strip()
-    if "Traceback" in said or done.returncode not in (0, 1):
+    if "Traceback" in said or done.returncode not in (0, 1, 2):
         return Outcome(case, "failed", f"exit {done.returncode}: {said[-300:]}")
-    if done.returncode == 1:
+    if done.returncode in (1, 2):
         return Outcome(case, "failed" if case.keeps else "refused", said)
     told = json.loads(done.stdout)
     count = told["train_count"] + told["validation_count"]

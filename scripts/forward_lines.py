@@ -30,6 +30,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.source.compiled import make_module
 from scripts.forward_lines_list import LINES
+from tests.support.own_code import trust
 
 EQUAL, OWN, REFUSED, DIFFERENT = "equal", "own node", "refused", "different"
 BATCH, OTHER = 2, 3
@@ -96,6 +97,7 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     torch.manual_seed(0)
     theirs: nn.Module = namespace[NAME]()
     dtype = _runs_in(theirs, inputs)
+    trust(f"{file}:{NAME}")
     try:
         project = task.answer(ImportModel(ModelSource(str(file), NAME), {}, inputs), folder)
     except ModelImportError as error:

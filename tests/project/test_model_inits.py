@@ -19,6 +19,7 @@ from app.engine.tasks.parity.initial import recording_inits
 from app.project import custom_layers, drawing_digest, file, model_inits
 from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
+from tests.support.own_code import trust
 
 TEXT = """
 import torch
@@ -57,6 +58,7 @@ class Net(nn.Module):
 
 def imported(tmp_path: Path, **options: bool) -> file.Project:
     (tmp_path / "nets.py").write_text(TEXT)
+    trust(f"{tmp_path / 'nets.py'}:Net")
     source = ModelSource(str(tmp_path / "nets.py"), "Net")
     return task.answer(ImportModel(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
 

@@ -43,6 +43,11 @@ literals = st.recursive(
     max_leaves=6,
 )  # fmt: skip
 
+settings_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.floats(-MOST["parameter"], MOST["parameter"]), texts),
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
 
 ids = texts.map(lambda text: text.replace("/", "").replace("#", ""))
 
@@ -90,8 +95,8 @@ def projects(draw: st.DrawFn) -> Project:
             batch_size=draw(st.integers(1, 10_000_000)),
             seed=draw(st.integers(0, 2**63 - 1)),
             device=draw(texts),
-            optimizer=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, literals, max_size=3)))),
-            loss=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, literals, max_size=3)))),
+            optimizer=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3)))),
+            loss=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3)))),
         ),
         notes=draw(texts),
     )  # fmt: skip
@@ -163,8 +168,9 @@ def test_every_knob_of_a_run_comes_back() -> None:
     assert plain["training"].keys() == {*elsewhere} - {"start"}, "what is the default stays out of the file"
 
 
+NO_FIELDS = {"leave_out", "warmup", "weight", "parameter"}  # of a list, a schedule, a loss or a choice
 SETTINGS: list[tuple[str, Any, Any]] = [  # the last value that a run takes, and one beyond it
-    *((name, MOST[name], MOST[name] * 2) for name in sorted(MOST.keys() - {"leave_out", "warmup", "weight"})),
+    *((name, MOST[name], MOST[name] * 2) for name in sorted(MOST.keys() - NO_FIELDS)),
     ("leave_out", (MOST["leave_out"],), (MOST["leave_out"] + 1,)),
     ("losses", (OutputLoss("out", Choice("MSELoss"), MOST["weight"]),),
      (OutputLoss("out", Choice("MSELoss"), MOST["weight"] * 2),)),

@@ -436,7 +436,7 @@ def _compiles(text: str) -> bool:
 
 
 def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
-    kind = getattr(torch, dtype)
+    kind = getattr(torch, dtype) if dtype else torch.get_default_dtype()
     return torch.randn(shape, dtype=kind) if kind.is_floating_point else torch.zeros(shape, dtype=kind)
 
 

@@ -11,14 +11,17 @@ from app.autograd.snippets.snippet import Limits, Snippet, ready
 from app.engine import snippet_process
 from app.engine.snippet_process import run
 from tests.engine.test_child import alive, wait_for
+from tests.support.own_code import trust
 
 LONG = Limits(seconds=100.0)
 
 
 def test_a_snippet_comes_back_from_its_process_with_all_that_it_left(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("SIZE = 2\n")
-    text = "x = torch.ones(SIZE, requires_grad=True)\ny = x.exp()\nprint('here')\ny.sum()"
-    answer = run(Snippet(f"from beside import SIZE; {text}", folder=str(tmp_path)), LONG)
+    text = "from beside import SIZE; x = torch.ones(SIZE, requires_grad=True)\ny = x.exp()\nprint('here')\ny.sum()"
+    (tmp_path / "s.py").write_text(text)
+    trust("s.py:s", tmp_path)
+    answer = run(Snippet(text, "s.py", folder=str(tmp_path)), LONG)
     assert (answer.ended, answer.error) == ("done", None)
     assert answer.output == "here\ntensor(5.4366, grad_fn=<SumBackward0>)\n"
     assert [graph.name for graph in answer.graphs] == ["y.sum()", "y"]
