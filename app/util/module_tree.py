@@ -66,6 +66,11 @@ def children(module: nn.Module) -> Iterator[nn.Module]:
         yield child
 
 
+def has_children(module: nn.Module) -> bool:
+    """Return whether there are modules in it. A module itself may refuse to be taken as true or false."""
+    return next(children(module), None) is not None
+
+
 def named_parameters(
     model: nn.Module, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
 ) -> Iterator[tuple[str, nn.Parameter]]:

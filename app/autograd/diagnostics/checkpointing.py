@@ -66,7 +66,7 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
 
 def _is_block(path: str, module: nn.Module) -> bool:
     """Return whether a parent calls this module, which has modules of its own."""
-    return any(module_tree.children(module)) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
+    return module_tree.has_children(module) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
 
 
 def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:

@@ -133,10 +133,21 @@ def answer(
     wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)
     try:
-        return imported(model, wish, folder, inits, own, tell, drawn)
+        with _compiled_parts_eager(model):
+            return imported(model, wish, folder, inits, own, tell, drawn)
     except ModelImportError as error:
         error.args = (" ".join(filter(None, (module_tree.unregistered_sentence(model), str(error)))),)
         raise
+
+
+def _compiled_parts_eager(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+    """Run what torch.compile has wrapped as its own Python code, which can be followed."""
+    import torch
+
+    if not any(hasattr(module, "_orig_mod") for module in module_tree.modules(model)):
+        return contextlib.nullcontext()
+    eager: contextlib.AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 def _refuse_compiled(model: nn.Module) -> None:

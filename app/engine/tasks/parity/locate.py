@@ -106,7 +106,7 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
     hooks = []
     outer = net.get_submodule(path)
     for name, module in module_tree.named_modules(outer):
-        if module is not outer:
+        if module is not outer and not isinstance(module, torch.jit.ScriptModule):
             whole = f"{path}.{name}" if path else name
             hooks.append(module.register_forward_pre_hook(before(whole), with_kwargs=True))
             hooks.append(module.register_forward_hook(after, always_call=True))

@@ -44,7 +44,7 @@ class OutputBytes:
         hooks = [
             module.register_forward_hook(self._count)
             for module in module_tree.modules(net)
-            if not any(module_tree.children(module))
+            if not module_tree.has_children(module) and not isinstance(module, torch.jit.ScriptModule)
         ]
         try:
             yield
