@@ -95,7 +95,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     },
     "--trust": {
         "action": "store_true",
-        "help": "trust the code of your own files, which you have reviewed, until one of them changes",
+        "help": "trust the code of your own files, which you have reviewed, until one of those imported changes",
     },
     "--timeout": {
         "type": above_zero,

@@ -20,8 +20,8 @@ WORDS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
 diffusers:Class. The model runs once with the inputs of --input or --example, with the first batch of --on DATA, else
 with proposed ones, and what it called is drawn, with equal layers folded. If it raises, everything up to the call that
-raised is drawn, that call in red, and the command exits with 1. Your own files run only with --trust, in a separate
-process.
+raised is drawn, that call in red, and the command exits with 1. Your own files run once they are trusted, by --trust or
+in the window, until one of them changes, in a separate process.
 """
 
 

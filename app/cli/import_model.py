@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 WORDS = """
 SOURCE is torchvision:resnet18, file.py:Class, file.py:make_model(), or any other that `tapedeck draw` takes. Your own
-files run only with --trust, in a separate process. The project starts from the weights and buffers of the model, saved
-beside it; with --no-weights from the buffers only. SOURCE may also be a state_dict, FILE.pt, .ckpt, .bin,
-.safetensors or a folder of them with an index; FILE:NAME is one of several in a checkpoint, such as c.pt:model_ema. It
-is printed as a table, and with --into P compared with the network of P, key by key.
+files run once they are trusted, by --trust or in the window, until one changes, in a separate process. The project
+starts from the weights and buffers of the model, saved beside it; with --no-weights from the buffers only. SOURCE may
+also be a state_dict, FILE.pt, .ckpt, .bin, .safetensors or a folder of them with an index; FILE:NAME is one of several
+in a checkpoint, such as c.pt:model_ema. It is printed as a table, and with --into P compared with the network of P,
+key by key.
 """
 # Refusals of models that run, but that no drawing is.
 ONLY_OBSERVED = ("not_followed", "another_net", "data_dependent", "failed", "empty_tensor")

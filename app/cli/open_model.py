@@ -11,7 +11,8 @@ from app.cli import startup
 WORDS = """
 SOURCE is what `tapedeck draw` takes, or a project: NET.tape, or a .png or .svg that Tapedeck exported with the project
 in it. The window opens; a model runs once in a separate process, and what it called is shown. Your own files run once
-you have reviewed them in the window, or at once with --trust.
+you have reviewed them in the window, or at once with --trust; when one that the model imports changes, you are asked
+again.
 """
 
 

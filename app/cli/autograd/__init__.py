@@ -20,7 +20,7 @@ SOURCE is a project, FILE.py with a snippet, FILE.py:FUNCTION, or any model: FIL
 package.module:factory(), torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A snippet shows the graph
 of its last expression, its `loss`, or its newest tensor; a FUNCTION the graph of what it returns: a loss, tensors, or a
 network that is then called with --input; a model the graph of the loss it computes itself, else of all its outputs.
-Your own files run only with --trust, or if trusted in the window, in a separate process.
+Your own files run once they are trusted, by --trust or in the window, until one changes, in a separate process.
 """
 GIGABYTES = 4.0
 STOPPED = "the steps before that"

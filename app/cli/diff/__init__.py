@@ -24,8 +24,8 @@ runs (net.tape@3/4000, FOLDER@4000), which are recomputed where no checkpoint ha
 SOURCE@weights.pt is a model with weights. Their modules are matched, both run on the same batch with the same weights
 and seed, forward and backward, and the first layer that adds more than rounding explains is named, with its line in
 each. With --modes A is compared with itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond
-rounding, 1: something does, 2: they could not be compared. Your own files run only with --trust, in a separate
-process; without it the exit code is 1, and nothing of them was run.
+rounding, 1: something does, 2: they could not be compared. Your own files run once they are
+trusted, by --trust or in the window, until one changes, in a separate process; else the exit code is 1.
 """
 SECONDS = 300.0
 

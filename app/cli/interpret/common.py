@@ -21,7 +21,7 @@ SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.
 timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project runs on samples of its data with the newest
 weights of its runs, a model on its example inputs (--input) with its initial weights, or with --on DATA on samples of
 data.
-Your own files run only with --trust, or if trusted in the window.
+Your own files run once they are trusted, by --trust or in the window, until one of them changes.
 """
 A = TypeVar("A")
 
