@@ -114,6 +114,17 @@ def significant(value: float, digits: int = 6) -> str:
     return typeset(f"{steady(value):.{digits}g}")
 
 
+def in_units(value: float, digits: int = 4) -> str:
+    """Format a value in its own unit: in full where that is below ten million, else as `significant` does.
+
+    >>> in_units(349512.3), in_units(-137000.0), in_units(2.0), in_units(0.00123456)
+    ('349,512', '−137,000', '2', '0.001235')
+    """
+    if 10**digits <= abs(value) < 1e7:
+        return f"{round(steady(value)):,}".replace("-", MINUS)
+    return significant(value, digits)
+
+
 def typeset(numbers: str) -> str:
     """Write the numbers of a text of Python's as those of this module.
 

@@ -35,7 +35,7 @@ from app.training.inputs import target_fields
 from app.training.metrics import PLAIN, SIGMOID, reading
 from app.training.task import OwnTask
 from app.util import module_tree
-from app.util.formatting import significant
+from app.util.formatting import in_units, significant
 from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
@@ -68,7 +68,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         title = found.name(int(called[0])) if right else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
         shares = columns["shares"][number]
         unit = reading(evaluator.task.loss) != PLAIN
-        first = f"{100 * shares[0]:.0f} %" if unit else significant(shares[0], 3)
+        first = f"{100 * shares[0]:.0f} %" if unit else in_units(shares[0], 3)
         detail = f"{first}, {loss}"
         rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
         tip = f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
@@ -102,11 +102,11 @@ def _of_one_height(pictures: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _numbers(values: Any) -> str:
-    return ", ".join(significant(value, 4) for value in values[:2])
+    return ", ".join(in_units(value) for value in values[:2])
 
 
 def _share(value: float, unit: bool) -> str:
-    return f"{100 * value:.1f} %" if unit else significant(value, 4)
+    return f"{100 * value:.1f} %" if unit else in_units(value)
 
 
 def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:

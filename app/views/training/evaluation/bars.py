@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.training.evaluation.trying import Picture
-from app.util.formatting import significant
+from app.util.formatting import in_units
 from app.views.training.evaluation.samples import image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import announce, start
@@ -76,7 +76,7 @@ class Bars(QWidget):
             side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             name = metrics.elidedText(self._name(number), Qt.TextElideMode.ElideRight, left - 10)
             painter.drawText(QRectF(0, top, left - 8, height), side, name)
-            text = f"{100 * value:.1f} %" if self._unit else significant(value, 4)
+            text = f"{100 * value:.1f} %" if self._unit else in_units(value)
             painter.drawText(QRectF(self.width() - right, top, right - 2, height), side, text)
             painter.setPen(Qt.PenStyle.NoPen)
             track = QRectF(left, top + height * 0.2, room, height * 0.6)

@@ -15,7 +15,7 @@ from app.views.ui.widgets.painting import label
 
 INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "another target", "left out"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 118, 104  # px of the fields' texts
+ROLE, KIND_OF = 90, 132  # px of the fields' texts
 MOST = 60  # rows; for more columns edit the project's file
 
 
