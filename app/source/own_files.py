@@ -150,7 +150,7 @@ class _Reader:
         written = _imports(file.text)
         if written.moves_path:
             self._widen(Path(file.path))
-        for level, dotted in written.names:
+        for level, dotted in sorted(written.names):
             self._follow(_absolute(dotted, level, package))
         if written.by_name:
             self._add_folder(Path(file.path).parent, package)

@@ -179,7 +179,11 @@ class TrustDialog(Dialog):
             self.names = QListWidget()
             self.names.setAccessibleName("Files that run")
             self.names.addItems([one.label for one in texts])
+            self.names.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the end says whether it was edited
+            self.names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             self.names.setFixedWidth(_NAMES)
+            for row, one in enumerate(texts):
+                self.names.item(row).setToolTip(one.label)
             self.names.currentRowChanged.connect(self._show_text)
             self.body.addLayout(hbox(self.names, (self.pages, 1)), 1)
         self._show_text(next((number for number, one in enumerate(texts) if one.edited), 0))
