@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from app.data.own_files.pictures import name_of, open_picture, picture_files, read_picture
-from app.data.own_files.readers import kind_of, read_dataset, targets_of
+from app.data.own_files.readers import kind_of, parts_of, read_dataset
 
 
 class SampleLostError(OSError):
@@ -142,7 +142,7 @@ class InOrder(Streamed):
                     "another order, or with other labels, on each pass. Give it a fixed order, for example with a "
                     "seeded generator created in __iter__, or keep the samples in memory."
                 )
-            value = torch.as_tensor(sample[0])
+            value = next(iter(parts_of(sample)[0].values()))
             return value if value.dtype == torch.uint8 else value.to(kind_of(value))
 
     def has_its_label(self, number: int, sample: Any) -> bool:
@@ -150,7 +150,7 @@ class InOrder(Streamed):
         numbers, labels = self.known
         place = int(torch.searchsorted(numbers, number))  # bad samples are not among them
         try:
-            own = targets_of(sample[1])
+            own = parts_of(sample)[1]
             own = own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
             for name, label in labels.items():
                 kept = label[place]
@@ -244,7 +244,7 @@ def stream_dataset(
     def read(number: int) -> Tensor:
         try:
             with turn:
-                value = torch.as_tensor(dataset[number][0])
+                value = next(iter(parts_of(dataset[number])[0].values()))
         except Exception as error:
             raise SampleLostError(
                 f"Sample {number} can no longer be loaded: {type(error).__name__}: {error}"

@@ -128,6 +128,7 @@ class _Run:
         self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until the measurements are reported
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
+        self._ignored: Tensor | None = None
         self._origin = 0.0
         self._placing: Placing | None = None
         self._planned: tuple[Stage, ...] = ()
@@ -246,9 +247,10 @@ class _Run:
         live, data = self._now, self._now.data
         begun = self.at.epoch == epoch and self.at.batch > 0
         if not begun:
-            self.at.batch, self.at.samples, self.at.total, self.at.correct, self.at.left_out = 0, 0, 0.0, 0, 0
+            self.at.batch, self.at.samples, self.at.total, self.at.left_out = 0, 0, 0.0, 0
+            self.at.correct, self.at.ignored = 0, 0
             self.at.order = self._shuffle.get_state()
-        self._correct = None
+        self._correct = self._ignored = None
         chunks = ordered(self.job, data.info.train_count, self._shuffle, self.at.samples)
         end = self.at.batch + len(chunks)
         live.model.train()
@@ -295,7 +297,7 @@ class _Run:
 
     def _end_epoch(self, epoch: int, count: int, whole: bool) -> Iterator[Event]:
         self._count_correct()
-        accuracy = self.stepper.task.share(self.at.correct, count) if count else None
+        accuracy = self.stepper.task.share(self.at.correct, count, self.at.ignored) if count else None
         train_loss = self.at.total / count if count else math.nan
         gathered = Gathered(self.config.metrics, self.stepper.task)
         val_loss, val_accuracy, parts = self._evaluate(gathered)
@@ -340,6 +342,8 @@ class _Run:
         self._now_at = now = perf_counter()
         if batch.correct is not None:
             self._correct = batch.correct if self._correct is None else self._correct + batch.correct
+        if batch.ignored is not None:
+            self._ignored = batch.ignored if self._ignored is None else self._ignored + batch.ignored
         if observed:
             watcher.after(at.step, batch.updated, now)
         if now >= watcher.flush_due:
@@ -483,10 +487,12 @@ class _Run:
         return settings_of(self.job, self._now.data.info)
 
     def _count_correct(self) -> None:
-        """Fetch the number of correct predictions from the device, which synchronises with it."""
+        """Fetch the numbers of correct predictions and ignored labels from the device, which synchronises with it."""
         if self._correct is not None:
             self.at.correct += int(self._correct)
-            self._correct = None
+        if self._ignored is not None:
+            self.at.ignored += int(self._ignored)
+        self._correct = self._ignored = None
 
     # --- Surgeries
 

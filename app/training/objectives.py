@@ -14,7 +14,7 @@ from app.training.inputs import target_fields
 from app.training.job import Job, JobError
 from app.training.registry import make_loss
 from app.training.setup.losses_in_words import takes
-from app.training.task import OutputError, OwnTask, Task
+from app.training.task import OutputError, OwnTask, Task, ignored_label
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -116,11 +116,12 @@ def task_of(job: Job, info: DataInfo) -> Task:
     training = job.training
     if not training.losses:
         units = info.units.get("", ())
-        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample, units)
+        ignore = ignored_label(training.loss, info.task)
+        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample, units, ignore)
     rows = rows_of(job, info.known_targets, info.input_shape, info.label)
     one = rows[0].task
     units = info.units.get(rows[0].target, ())
-    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, units, rows, forms(job.source))
+    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, units, one.ignore, rows, forms(job.source))
 
 
 def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[OutputTarget, ...]:
@@ -146,7 +147,8 @@ def _row(row: OutputLoss, target: TargetInfo) -> OutputTarget:
             "regression loss, such as MSELoss."
         )
     labels = target.labels_per_sample
-    return OutputTarget(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels))
+    ignore = ignored_label(row.loss, target.task)
+    return OutputTarget(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels, (), ignore))
 
 
 def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str) -> TargetInfo:

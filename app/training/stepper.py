@@ -32,7 +32,8 @@ class BatchResult(NamedTuple):
     whether the optimizer stepped.
 
     `parts` are the losses of several outputs, detached, `rates` are the rates of several parameter groups, if changed.
-    `value` is the loss as a number, NaN if it was not to be read.
+    `value` is the loss as a number, NaN if it was not to be read, and `ignored` the number of labels that the loss
+    leaves out.
     """
 
     loss: Tensor
@@ -41,6 +42,7 @@ class BatchResult(NamedTuple):
     parts: Mapping[str, Tensor]
     rates: Rates | None = None
     value: float = math.nan
+    ignored: Tensor | None = None
 
     def events(self, done: StepDone) -> Iterable[Event]:
         """Return the events of a step, once its loss is read from the device."""
@@ -247,7 +249,8 @@ class Stepper:
         if not read:
             loss = loss.detach()
         parts = self.loss.parts if self._several else _NO_PARTS
-        return BatchResult(loss, self.task.correct(output, labels), updated, parts, rates, value)  # type: ignore[arg-type]
+        correct, ignored = self.task.correct(output, labels), self.task.ignored(output, labels)
+        return BatchResult(loss, correct, updated, parts, rates, value, ignored)  # type: ignore[arg-type]
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         if self._direct and self.before_forward is None:
@@ -303,7 +306,8 @@ class Stepper:
             observer.measure()
         self._moved()
         output, loss, parts, value = first[0]  # it is called several times; the loss of the batch is the first
-        return BatchResult(loss, self.task.correct(output, labels), True, parts, None, value)
+        correct, ignored = self.task.correct(output, labels), self.task.ignored(output, labels)
+        return BatchResult(loss, correct, True, parts, None, value, ignored)
 
     def _update(self, observer: Observer | None) -> None:
         if self.scaler is not None:

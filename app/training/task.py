@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.training.choices import CLASS_IDS, LOSSES
+from app.training.config import Choice
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
 
@@ -32,6 +33,7 @@ class Task:
     kind: str = CLASSES
     labels: int = 1  # of a sample
     units: tuple[tuple[float, ...], ...] = ()  # mean and standard deviation of a target that is standardised
+    ignore: int | None = None  # the label that the loss leaves out, and accuracy and metrics too
 
     @property
     def one(self) -> Task:
@@ -76,11 +78,27 @@ class Task:
 
     def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
         """Return the number of correct labels, on the device; None without classes."""
-        return None if self.kind == VALUES else (output.argmax(-1 if self.kind == TOKENS else 1) == labels).sum()
+        if self.kind == VALUES:
+            return None
+        return self.right(output.argmax(-1 if self.kind == TOKENS else 1), labels).sum()
 
-    def share(self, correct: int, samples: int) -> float | None:
-        """Return the accuracy; None without classes."""
-        return None if self.kind == VALUES else correct / (samples * self.labels)
+    def right(self, called: Tensor, labels: Tensor) -> Tensor:
+        """Return which labels are predicted, bool (...); those that the loss ignores are not."""
+        return called == labels if self.ignore is None else (called == labels) & (labels != self.ignore)
+
+    def judged(self, labels: Tensor) -> Tensor:
+        """Return which labels the loss does not ignore, bool (...)."""
+        import torch
+
+        return torch.ones_like(labels, dtype=torch.bool) if self.ignore is None else labels != self.ignore
+
+    def ignored(self, output: Any, labels: Any) -> Tensor | None:
+        """Return the number of labels that the loss ignores, on the device; None for a loss that ignores none."""
+        return None if self.ignore is None else (self.chief(output, labels)[1] == self.ignore).sum()
+
+    def share(self, correct: int, samples: int, ignored: int) -> float | None:
+        """Return the accuracy over the labels that are not ignored; None without classes."""
+        return None if self.kind == VALUES else correct / max(samples * self.labels - ignored, 1)
 
     def check(self, output: Any, labels: Tensor) -> None:
         """Reject shapes that torch would broadcast or misinterpret silently. Raises OutputError."""
@@ -93,6 +111,18 @@ class Task:
         if have != wanted and not (more and have[-1] > wanted[-1]):
             raise OutputError(_misfit(have, wanted, len(labels), self.loss))
         _check_learns(output, self.loss)
+
+
+def ignored_label(loss: Choice, kind: str) -> int | None:
+    """Return the label that a loss leaves out, of positions -100 by default; None if it takes all.
+
+    >>> ignored_label(Choice("CrossEntropyLoss"), TOKENS), ignored_label(Choice("CrossEntropyLoss"), CLASSES)
+    (-100, None)
+    """
+    if kind == VALUES or loss.name not in ("CrossEntropyLoss", "NLLLoss"):
+        return None
+    label = int(loss.params.get("ignore_index", -100))
+    return label if kind == TOKENS or label >= 0 else None
 
 
 @dataclass(frozen=True)

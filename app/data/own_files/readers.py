@@ -265,8 +265,8 @@ def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the inputs and the targets of a sample by name.
 
     It is a pair of inputs and targets, each of which may be a tuple of tensors or a dictionary; or one dictionary, in
-    which targets are called labels, label, targets, target or y. Raises ValueError if a dictionary has no target, or
-    nothing else.
+    which targets are called labels, label, targets, target or y; or a tensor of floats alone, which is its own target.
+    Raises ValueError if a dictionary has no target, or nothing else, and for a tensor of integers alone.
     """
     if isinstance(sample, Mapping):
         names = [name for name in sample if str(name).lower() in ("labels", "label", "targets", "target", "y")]
@@ -274,7 +274,13 @@ def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             raise ValueError(f"its dictionary has {', '.join(map(str, sample))}: call the target labels")
         chosen = {name: sample[name] for name in names}
         sample = {name: one for name, one in sample.items() if name not in chosen}, chosen
+    sample = (sample,) if hasattr(sample, "ndim") else sample
     given = sample[0]
+    if len(sample) == 1:
+        given = torch.as_tensor(given)
+        if not given.is_floating_point():
+            raise ValueError(f"it is {given.dtype} alone: return a pair of input and target")
+        return {"input": given}, {"target": given}
     if isinstance(given, tuple) and any(getattr(one, "ndim", 0) for one in given):  # else a row of numbers
         given = {f"input {number}": one for number, one in enumerate(given, 1)}
     inputs = given if isinstance(given, Mapping) else {"input": given}

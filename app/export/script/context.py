@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 from dataclasses import replace
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +36,7 @@ from app.training.revisit import hashes, recording
 from app.training.setup.losses_in_words import losses_in_words
 from app.training.setup.weighted_losses import takes_weights
 from app.training.surgery import operation, transfer
+from app.training.task import ignored_label
 from app.util import processors
 from app.util.late_dataclass import dataclass
 
@@ -188,6 +190,10 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
     answer = f"named(output, FORMS)[{quoted(rows[0].given.output)}]" if rows else "output"
     known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
+    ignore = ignored_label(training.losses[0].loss if rows else training.loss, chief.task)
+    right = f"({answer}.argmax({axis}) == {known})"
+    if ignore is not None and ignore >= 0:
+        right = f"({right} & ({known} != {ignore}))"
 
     def batch(made: str, mixup: bool = False) -> BatchCode:
         inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
@@ -222,7 +228,10 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         "output": "output.movedim(-1, 1)" if chief.task == TOKENS and has_ids and not rows else "output",
         "answer": answer,
         "known": known,
-        "correct": f"({answer}.argmax({axis}) == {known}).sum()" if axis else "",
+        "correct": f"{right}.sum()" if axis else "",
+        "ignore": ignore,
+        "ignores": ignore is not None,
+        "each_label": f" * {prod(chief.label_shape)}" if chief.task == TOKENS else "",
     }
 
 

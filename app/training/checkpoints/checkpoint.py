@@ -57,9 +57,9 @@ class DamagedCheckpointError(CheckpointError):
 class Position:
     """Position of a run: in `epoch`, from 1, after `batch` of its batches; `done` epochs are complete.
 
-    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct` are
-    sums over the samples of this epoch so far, without `left_out`, whose loss was not finite; `best` is the smallest
-    validation loss, `stale` the number of epochs since.
+    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total`, `correct` and
+    `ignored`, labels that the loss leaves out, are sums over the samples of this epoch so far, without `left_out`,
+    whose loss was not finite; `best` is the smallest validation loss, `stale` the number of epochs since.
     """
 
     epoch: int = 0
@@ -74,6 +74,7 @@ class Position:
     order: Tensor | None = field(default=None, repr=False)
     left_out: int = 0
     samples: int = 0
+    ignored: int = 0
 
 
 def state_of(

@@ -179,6 +179,7 @@ class _Collected:
         self.count = 0
         self._total = 0.0
         self._correct = 0
+        self._ignored = 0
         self._own = isinstance(self.task.one, OwnTask)
         names = () if self._own else tuple(score.name for score in fitting(self.task.kind, self.task.classes))
         self.gathered = Gathered(names, self.task)
@@ -202,7 +203,7 @@ class _Collected:
                 return
             output, labels = self.task.chief(output, labels)
             each = self.each(self.task.one.ready(output.float()), self.task.one.targets(labels))
-            self._keep(loss=each.float().reshape(len(inputs), -1).mean(1))
+            self._keep(loss=self._mean_of_judged(each.float(), labels))
             {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
         self.count += len(inputs)
 
@@ -233,24 +234,37 @@ class _Collected:
             called = output.argmax(1)
         top = rows.topk(min(TOP, rows.shape[1]), 1)
         self.gathered.add_rows(rows, labels)
-        self._correct += int((called == labels).sum())
-        self._count_pairs(labels, called, rows.shape[1])
+        right = self._judge(called, labels, rows.shape[1])
         sure = rows.gather(1, labels[:, None]).flatten()
         self._keep(true=labels[:, None], called=called[:, None], sure=sure, top=top.indices, shares=top.values)
-        self._keep(right=(called == labels).float())
+        self._keep(right=right.float())
 
     def _tokens(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         called = output.argmax(-1)
         self.gathered.add(output, labels)
-        self._correct += int((called == labels).sum())
-        self._count_pairs(labels.flatten(), called.flatten(), output.shape[-1])
+        right = self._judge(called, labels, output.shape[-1])
         self._keep(true=labels.flatten(1), called=called.flatten(1))
-        self._keep(right=(called == labels).float().flatten(1).mean(1))
+        self._keep(right=self._mean_of_judged(right.float(), labels))
 
     def _values(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         self.gathered.add(output, labels)
         true, called = (self.task.in_units(one).reshape(len(labels), -1) for one in (labels, output))
         self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
+
+    def _judge(self, called: Tensor, labels: Tensor, columns: int) -> Tensor:
+        """Count what is predicted, without the labels that the loss ignores; return which labels are, bool (...)."""
+        right, judged = self.task.one.right(called, labels), self.task.one.judged(labels)
+        self._correct += int(right.sum())
+        self._ignored += int((~judged).sum())
+        self._count_pairs(labels[judged], called[judged], columns)
+        return right
+
+    def _mean_of_judged(self, values: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of each sample (N,) over its places whose labels the loss does not ignore."""
+        if self.task.kind != TOKENS or self.task.one.ignore is None:
+            return values.reshape(len(values), -1).mean(1)
+        judged = self.task.one.judged(labels).flatten(1)
+        return values.flatten(1).mul(judged).sum(1) / judged.sum(1).clamp(min=1)
 
     def _count_pairs(self, labels: Tensor, called: Tensor, columns: int) -> None:
         """Update the confusion matrix: rows are labels, columns predictions."""
@@ -275,8 +289,8 @@ class _Collected:
             classes += tuple(map(str, range(len(classes), len(confusion))))
         return Evaluation(
             self.info.source, part, weights, self.task.kind, classes, self.count, self._total / self.count,
-            self.task.share(self._correct, self.count), self.gathered.compute(), confusion, columns, self._views,
-            self.augment, seconds,
+            self.task.share(self._correct, self.count, self._ignored), self.gathered.compute(), confusion, columns,
+            self._views, self.augment, seconds,
         )  # fmt: skip
 
 

@@ -42,6 +42,9 @@ class Gathered:
         if task.kind == VALUES:
             self._update(task.in_units(output).flatten(1), task.in_units(labels).flatten(1))
             return
+        if task.one.ignore is not None:
+            judged = task.one.judged(labels)
+            output, labels = output[judged][None], labels[judged][None]
         rows = probabilities(task.loss, output.reshape(-1, columns))
         self._update(rows, labels.flatten(), output.float(), labels)
 
@@ -49,7 +52,8 @@ class Gathered:
         """Update with probabilities (N, classes) and class ids (N,)."""
         if not self._metrics:
             self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
-        self._update(rows, labels)
+        judged = self._task.one.judged(labels)
+        self._update(rows[judged], labels[judged])
 
     def _update(self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None) -> None:
         for score, metric in zip(self._scores, self._metrics, strict=True):

@@ -42,7 +42,8 @@ def evaluate(
     losses: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {}
     sizes: list[int] = []
-    correct: Tensor | None = None
+    correct: list[Tensor] = []
+    ignored: list[Tensor] = []
     waiting = iter(batches)
     while True:
         with GENERATOR:  # a custom dataset may draw random numbers
@@ -58,15 +59,16 @@ def evaluate(
             for name, part in stepper.parts.items():
                 parts.setdefault(name, []).append(part)
             sizes.append(len(inputs))
-            right = stepper.task.correct(output, labels)
-            if right is not None:
-                correct = right if correct is None else correct + right
+            if (right := stepper.task.correct(output, labels)) is not None:
+                correct.append(right)
+            if (left_out := stepper.task.ignored(output, labels)) is not None:
+                ignored.append(left_out)
             if gathered is not None:
                 gathered.add(*stepper.task.chief(output, labels))
     if not sizes:
         return None, None, ()
     count = sum(sizes)
-    accuracy = stepper.task.share(int(correct) if correct is not None else 0, count)
+    accuracy = stepper.task.share(int(sum(correct)), count, int(sum(ignored)))
     told = tuple((f"loss_{name}", _sum(values, sizes) / count) for name, values in parts.items())
     return _sum(losses, sizes) / count, accuracy, told
 
