@@ -212,9 +212,12 @@ class _Collected:
 
     def _must_fit(self, output: Any, labels: Any) -> None:
         """Refuse an output that cannot be compared. Raises OutputError."""
+        import torch
+
         output, labels = self.task.chief(output, labels)
         if hasattr(output, "detach") and output.is_floating_point():
-            self.task.one.check(output.detach().clone().requires_grad_(), labels)
+            with torch.enable_grad():  # an evaluation turns gradients off, which a check takes for the model's doing
+                self.task.one.check(output.detach().clone().requires_grad_(), labels)
         else:
             self.task.one.check(output, labels)
 
