@@ -127,8 +127,8 @@ class _Run:
         self._now_at = 0.0  # when the last step ended, on the clock of `perf_counter`
         self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until the measurements are reported
         self._watcher: Watcher | None = None
-        self._correct: Tensor | None = None
-        self._ignored: Tensor | None = None
+        self._correct: Tensor | int = 0
+        self._ignored: Tensor | int = 0
         self._origin = 0.0
         self._placing: Placing | None = None
         self._planned: tuple[Stage, ...] = ()
@@ -250,7 +250,7 @@ class _Run:
             self.at.batch, self.at.samples, self.at.total, self.at.left_out = 0, 0, 0.0, 0
             self.at.correct, self.at.ignored = 0, 0
             self.at.order = self._shuffle.get_state()
-        self._correct = self._ignored = None
+        self._correct = self._ignored = 0
         chunks = ordered(self.job, data.info.train_count, self._shuffle, self.at.samples)
         end = self.at.batch + len(chunks)
         live.model.train()
@@ -341,9 +341,8 @@ class _Run:
         live.epoch, live.step, live.batch = epoch, at.step, at.batch
         self._now_at = now = perf_counter()
         if batch.correct is not None:
-            self._correct = batch.correct if self._correct is None else self._correct + batch.correct
-        if batch.ignored is not None:
-            self._ignored = batch.ignored if self._ignored is None else self._ignored + batch.ignored
+            self._correct = self._correct + batch.correct
+        self._ignored = self._ignored + (0 if batch.ignored is None else batch.ignored)
         if observed:
             watcher.after(at.step, batch.updated, now)
         if now >= watcher.flush_due:
@@ -488,11 +487,9 @@ class _Run:
 
     def _count_correct(self) -> None:
         """Fetch the numbers of correct predictions and ignored labels from the device, which synchronises with it."""
-        if self._correct is not None:
-            self.at.correct += int(self._correct)
-        if self._ignored is not None:
-            self.at.ignored += int(self._ignored)
-        self._correct = self._ignored = None
+        self.at.correct += int(self._correct)
+        self.at.ignored += int(self._ignored)
+        self._correct = self._ignored = 0
 
     # --- Surgeries
 
