@@ -72,6 +72,10 @@ def _of_classes(output: Returned, classes: int, ids: bool) -> Layout:
     words = f"{output.name} is {_text(have)}, and the loss expects one value for each of {classes} classes."
     if len(have) == 1:
         words += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
+    if classes == 2 and prod(have) == 1:
+        words += (
+            " Or keep one output, and return the labels of a Dataset as floats: BCEWithLogitsLoss compares the two."
+        )
     return Layout(misfit=words)
 
 

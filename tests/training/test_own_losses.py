@@ -91,6 +91,13 @@ def test_whole_numbers_without_a_target_are_refused(tmp_path: Path, monkeypatch:
     assert not losses and "it is torch.int64 alone: return a pair of input and target" in said
 
 
+def test_one_output_for_two_class_ids_is_refused_with_both_cures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, said = trained(tmp_path, monkeypatch, NET % "nn.Linear(6, 1)", DATASET % "x, i % 2", "--input", "2x6")
+    assert not losses and "out_features=2" in said and "labels of a Dataset as floats" in said
+
+
 def test_settings_that_no_loss_takes_fail_before_the_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
