@@ -26,6 +26,7 @@ from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.subject import ComparedModule
 from app.project.project import Project
 from app.source.generated import InputSpec
+from tests.support.own_code import trust
 
 SHAPE = (2, 4)
 
@@ -203,6 +204,7 @@ def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER)
+    trust("late.py:Net", tmp_path)
     question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
     project = task.answer(question, tmp_path)
     assert project.origin is not None and "equal in eval and train mode" in project.origin.checked
@@ -230,6 +232,7 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
 def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs"))
+    trust("late.py:Net", tmp_path)
     question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
     with pytest.raises(ModelImportError, match=r"would be a different net: .*part \(Late, late.py line 10\)"):
         task.answer(question, tmp_path)

@@ -20,6 +20,7 @@ from app.source.compiled import make_module
 from app.training.setup.initial_weights import initial_weights
 from benchmarks import planted_differences as planted
 from tests.support.export_here import work_here
+from tests.support.own_code import trust
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,7 @@ def test_every_kind_of_planted_difference_fails(nets: list[planted.Net], tmp_pat
 
 def imported(tmp_path: Path, text: str) -> project_file.Project:
     (tmp_path / "own.py").write_text(f"import torch\nfrom torch import nn\n{text}")
+    trust("own.py:Own", tmp_path)
     question = ImportModel(ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),))
     return task.answer(question, tmp_path)
 
@@ -102,6 +104,7 @@ def test_values_that_are_not_finite_in_the_model_itself_are_said(tmp_path: Path)
 
 def test_without_weights_the_class_is_compared_with_the_model_too(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(planted.NETS)
+    trust("own.py:Masked", tmp_path)
     source = ModelSource(str(tmp_path / "own.py"), "Masked")
     question = ImportModel(source, {}, (ModelInput((2, 6, 8)),), keep_weights=False)
     project = task.answer(question, tmp_path)

@@ -207,5 +207,5 @@ def test_the_command_takes_a_folder_with_checkpoints(tmp_path, capsys):
     assert main(["evaluate", project, "--checkpoint", str(tmp_path), "--json", "--device", "cpu"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["loss"], told["accuracy"], told["weights"]) == (last.val_loss, last.val_accuracy, "last.pt")
-    assert main(["evaluate", project, "--checkpoint", str(tmp_path / "nowhere")]) == 1
+    assert main(["evaluate", project, "--checkpoint", str(tmp_path / "nowhere")]) == 2
     assert "nowhere" in capsys.readouterr().err

@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
                 print(line)
             _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
-        of_files = last.kind in ("data", "job")  # a file that cannot be read, or a setting
+        of_files = last.kind == "data" or last.kind == "job" and not last.step  # a file, or a setting of the run
         raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 2 if of_files else 1)
     if problem:
         raise cli.CommandError(problem)

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from app.util import module_tree
-
 
 def transfer(
     before: nn.Module,
@@ -69,7 +67,7 @@ def transfer(
         else:
             rows.append(("", path, *begin(owner, name, *begun.get(path, ("plain", "")))))
     rows += [(path, "", "removed", "") for path, _, _ in others(before, [old for old, _ in layers], ())]
-    for module in module_tree.modules(after):
+    for module in after.modules():
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if id(tensor) in placed:
@@ -83,7 +81,7 @@ def others(net: nn.Module, paths: Collection[str], units: Collection[str]) -> It
     Layers are the modules in `units`, those without modules inside, and parameters and buffers beside modules.
     """
     done = set(paths)
-    for path, module in module_tree.named_modules(net):
+    for path, module in net.named_modules():
         pieces = path.split(".")
         if path and any(".".join(pieces[:end]) in done for end in range(1, len(pieces) + 1)):
             continue
@@ -106,7 +104,7 @@ def tensors_at(net: nn.Module, path: str) -> list[tuple[str, nn.Module, str, Ten
         return [] if found is None else [("", owner, last, found)]
     return [
         (f"{inner}.{name}".lstrip("."), module, name, tensor)
-        for inner, module in module_tree.named_modules(net.get_submodule(path), remove_duplicate=False)
+        for inner, module in net.get_submodule(path).named_modules(remove_duplicate=False)
         for tensors in (module._parameters, module._buffers)
         for name, tensor in tensors.items()
         if tensor is not None
