@@ -71,7 +71,8 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     assert section.balance.text() == "Samples per class: cat: 45, dog: 15."
     roles = {name: field.value() for name, field in section.columns.roles.items()}
     assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
-    assert section.batch_words.text().startswith("The first batch of a run, shuffled: inputs 48×4 float32, standardised, ")
+    said = section.batch_words.text()
+    assert said.startswith("The first batch of a run, shuffled: inputs 48×4 float32, standardised, ")
     assert section.batch.preview.rows[0] == ("length", "kind=a", "kind=b", "kind=c")
 
 
