@@ -95,7 +95,7 @@ def required_shape(target: TargetInfo) -> tuple[int, ...]:
 
 def usual_loss(target: TargetInfo, given: Choice) -> Choice:
     """Return a loss that fits a target: the current one if it does."""
-    fits = takes(given, target) and (target.task == VALUES or LOSSES[given.name] == CLASS_IDS)
+    fits = takes(given, target) and (target.task == VALUES or LOSSES.get(given.name) == CLASS_IDS)
     return given if fits else losses_in_words.usual_loss(target)
 
 

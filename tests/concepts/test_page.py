@@ -44,4 +44,4 @@ def test_every_setting_that_the_page_names_is_one_of_a_project() -> None:
     settings = re.findall(r"--set '?([a-z_.]+=[^ `']+)", PAGE)
     assert len(settings) > 15
     for one in settings:
-        assert with_settings(Project(), Namespace(on=None, set=[one])) is not None, one
+        assert with_settings(Project(), Namespace(on=None, set=[one], loss=None, against=None)) is not None, one

@@ -93,7 +93,7 @@ def test_nothing_that_a_pt2_has_pickled_runs_when_it_is_drawn(
             evil = name.endswith((".pt", "weight_0")) or "/data/weights/weight" in name
             target.writestr(name, pickle.dumps(Runs(marker)) if evil else source.read(name))
     assert run(["draw", str(harmful), "--out", "net.json"]) == 0
-    assert "nothing was run" in capsys.readouterr().out and not marker.exists()
+    assert "nothing was run" in capsys.readouterr().err and not marker.exists()
     plain = json.loads(Path("net.json").read_text())
     assert {"parts.2.norm", "head"} <= {node["path"] for node in plain["nodes"]} and plain["failed"] is None
 
@@ -103,7 +103,7 @@ def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
 ) -> None:
     out = tmp_path / "net.json"
     assert run(["draw", str(files / "net.pt2"), "--trust", "--out", str(out)]) == 0
-    assert "nothing was run" not in capsys.readouterr().out
+    assert "nothing was run" not in capsys.readouterr().err
     assert {"aten.relu.default", "aten.linear.default"} <= {node["op"] for node in json.loads(out.read_text())["nodes"]}
 
 

@@ -20,9 +20,9 @@ def usual_loss(target: TargetInfo) -> Choice:
 
 
 def takes(loss: Choice, target: TargetInfo) -> bool:
-    """Return whether a loss takes the kind of a target: class ids, or numbers."""
+    """Return whether a loss takes the kind of a target, unless there is no such loss: class ids, or numbers."""
     if target.task != VALUES:
-        return loss.name in LOSSES
+        return True
     return LOSSES.get(loss.name) != CLASS_IDS or (loss.name == WITH_PROBABILITIES and target.form == PROBABILITIES)
 
 

@@ -28,12 +28,19 @@ DIGITS = resource_path("examples", "digits.tape")
 def window(what: str, *file: Path) -> Iterator[subprocess.Popen[str]]:
     """A window in a process of its own, in which something has happened."""
     command = [sys.executable, "-m", "tests.support.window_until_signal", what, *map(str, file)]
-    with subprocess.Popen(command, cwd=PATH_ENTRY, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=PATH_ENTRY, stdout=subprocess.PIPE, text=True, preexec_fn=_hears_of_hang_ups
+    ) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             yield process
         finally:
             process.kill()
+
+
+def _hears_of_hang_ups() -> None:
+    """Undo `nohup`, which the suite may run under."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
