@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,25 +16,20 @@ from app.project.weights import files
 from app.source.compiled import make_module
 from app.training.job import Job
 from app.util.frozen import FrozenMap
+from tests.support.script_here import run_script
 from tests.support.training_jobs import SMALL_NET, job
 
 Ended = Callable[..., str]
 
 
 @pytest.fixture
-def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ended:
+def ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ended:
     """Run the script that was written in this process; what it ends with."""
 
     def run(*arguments: str) -> str:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.delitem(sys.modules, "model", raising=False)
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            runpy.run_path("train.py", run_name="__main__")
-        sys.modules.pop("model", None)
-        assert capsys.readouterr().out == ""
-        words = stopped.value.code
+        stopped = run_script(tmp_path, *arguments)
+        assert capsys.readouterr().out == "" and stopped is not None
+        words = stopped.code
         assert isinstance(words, str) and "\n" not in words and words.endswith(".")
         assert "weights_only" not in words and "pickle" not in words, "no advice to read it unsafely"
         return words
