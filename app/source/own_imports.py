@@ -10,10 +10,11 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -104,6 +105,11 @@ class OwnFinder(MetaPathFinder):
         return spec_from_file_location(
             fullname, spec.origin, loader=loader, submodule_search_locations=spec.submodule_search_locations
         )
+
+    @staticmethod
+    def find_distributions(context: DistributionFinder.Context | None = None) -> Iterable[Distribution]:
+        """Find installed packages by name, for `importlib.metadata`, as the finder does whose place this takes."""
+        return PathFinder.find_distributions(context or DistributionFinder.Context())
 
     @staticmethod
     def invalidate_caches() -> None:

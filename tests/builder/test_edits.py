@@ -180,7 +180,8 @@ def check_sound(project: Project) -> None:
     names = [node.name for node in graph.nodes.values()]
     assert len(set(names)) == len(names)
     for edge in graph.edges:
-        port = OPS[graph.nodes[edge.target].op].input(edge.port)
+        target = graph.nodes[edge.target]
+        port = rules.port_of(OPS[target.op], target, edge.port)  # an input, or a parameter that takes a wire
         assert port is not None
         assert OPS[graph.nodes[edge.source].op].outputs[edge.output].kind == port.kind
     places = [(edge.target, edge.port, edge.index) for edge in graph.edges]

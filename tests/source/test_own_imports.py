@@ -6,12 +6,13 @@ import importlib.util
 import json
 import os
 import py_compile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from app.main import main
-from app.source import layer_files, layer_modules, own_files
+from app.source import layer_files, layer_modules, own_files, own_imports
 from app.source.layer_files import LayerFile, LayerFileError
 from app.source.trust import FILE, TrustStore, default_file
 from app.sources.finding import files_of
@@ -211,3 +212,8 @@ def test_nothing_that_was_planted_runs(attack: hostile_folders.Attack) -> None:
 def test_another_user_is_refused_at_every_socket() -> None:
     outcomes = dict(strangers.tried())
     assert len(outcomes) == 6 and all(said.startswith("refused") for said in outcomes.values()), outcomes
+
+
+def test_installed_packages_tell_their_versions_where_own_files_are_restricted() -> None:
+    own_imports.guard()
+    assert metadata.version("torch") and any(metadata.entry_points())
