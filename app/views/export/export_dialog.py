@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QLineEdit, QWidget
+from shiboken6 import isValid
 
 from app.engine.requests.export import NAMES, ExportChoice
 from app.export.onnx_extra import onnx_missing
@@ -120,8 +121,9 @@ class ExportDialog(Dialog):
         self.resize(self.minimumWidth(), 1)  # as high as its content then needs: the hint of wrapped labels is higher
 
     def set_weights(self, weights: str) -> None:
-        """Show which weights would be written, a phrase after "Weights"."""
-        self.weights.setText(f"Weights {weights}.")
+        """Show which weights would be written, a phrase after "Weights"; nothing once the window is gone."""
+        if isValid(self.weights):
+            self.weights.setText(f"Weights {weights}.")
 
     def _add_section(self, title: str) -> None:
         heading = label(title, "section")

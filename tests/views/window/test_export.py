@@ -198,3 +198,10 @@ def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     assert dialog.export_button.isEnabled() and dialog.choice().certify
     dialog.boxes["code"].setChecked(False)
     assert "A certificate needs model.py" in dialog.note.text() and not dialog.export_button.isEnabled()
+
+
+def test_weights_that_are_named_after_their_dialog_is_gone_are_nobodys(qtbot: QtBot, tmp_path: Path) -> None:
+    dialog = ExportDialog(tmp_path, "are looked for", None, opened=False)
+    with qtbot.waitSignal(dialog.destroyed):
+        dialog.deleteLater()
+    dialog.set_weights("of Run 1")
