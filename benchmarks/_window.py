@@ -42,7 +42,9 @@ def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | No
     """Make one run in a window of a new process."""
     command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps)]
     command += [str(project)] if project is not None else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    # Its unsaved edits and runs must not be offered to who measures.
+    homes = {f"XDG_{what}_HOME": str(folder / "home") for what in ("DATA", "CONFIG", "CACHE", "STATE")}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **homes})
     answer: dict[str, Any] = json.loads(done.stdout)
     return WindowRun(tuple(answer["epochs"]), answer["steps"], tuple(answer["idle"]), tuple(answer["training"]))
 
