@@ -161,12 +161,11 @@ class MainWindow(ShowsCutTexts, QMainWindow):
                       menu="view")  # fmt: skip
 
     def _show_page(self, page: Page) -> None:
-        """Show a page; in the centre its home gets a focus that Qt gives to the first button of a page without one."""
-        had_focus = self.pages.widget(page.key).focusWidget() is not None
+        """Show a page; in the centre its home gets a focus that Qt gives to the button that was used there last."""
         self.pages.show(page.key)
         focus = self.focusWidget()
         moved = focus is not None and self.pages.widget(page.key).isAncestorOf(focus)
-        if moved and not had_focus and page.dock == "centre":
+        if moved and page.dock == "centre":
             self._focus.go_home()
 
     def _after_pages(self, each: Feature, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:

@@ -89,3 +89,8 @@ def test_the_pages_in_the_centre_have_their_work_in_focus(qtbot: QtBot, window: 
     qtbot.waitUntil(lambda: focus() is window.code.edit)
     press(KEY.Key_1, CTRL)
     qtbot.waitUntil(lambda: focus() is window.canvas.view)
+    press(KEY.Key_3, CTRL)
+    window.code.copy_button.setFocus()  # as a click on it does
+    press(KEY.Key_1, CTRL)
+    press(KEY.Key_3, CTRL)
+    qtbot.waitUntil(lambda: focus() is window.code.edit)
