@@ -35,3 +35,14 @@ def test_what_fails_on_a_machine_is_named_and_ends_the_command_with_1(
 def test_a_folder_without_tests_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_machines, "OUT", tmp_path / "out")
     assert other_machines.main(["c-locale", "--folders", str(tmp_path), "--jobs", "0"]) == 1
+
+
+def test_a_machine_is_all_that_is_joined_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(other_machines, "OUT", tmp_path / "out")
+    (tmp_path / "test_both.py").write_text(
+        "import os, time\ndef test_both(): assert (time.timezone, os.environ['LC_ALL']) == (-45900, 'C')\n"
+    )
+    assert other_machines.main(["c-locale+zone", "--folders", str(tmp_path / "test_both.py"), "--jobs", "0"]) == 0
+    assert "1 passed" in capsys.readouterr().out

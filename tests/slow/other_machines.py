@@ -1,8 +1,8 @@
 """The suite, or folders of it, on machines that are unlike this one, each made here.
 
-    python -m tests.slow.other_machines [NAME ...] [--folders tests/views tests/util ...] [--jobs 2]
+    python -m tests.slow.other_machines [NAME[+NAME...] ...] [--folders tests/views tests/util ...] [--jobs 2]
 
-Without names all of these are made, one after the other:
+Without names all of these are made, one after the other; `german+blanks` is one machine that is both:
 
 {list}
 
@@ -213,6 +213,22 @@ def newer_python(folder: Path) -> Setup:
     return Setup(python=str(environment / "bin" / "python"))
 
 
+def make_all(machines: Sequence[Machine], folder: Path) -> Setup:
+    """Return how a process is started that finds itself on all of these at once."""
+    whole = Setup()
+    for number, each in enumerate(machines):
+        own = folder / str(number)
+        own.mkdir()
+        setup = each.make(own)
+        whole = Setup(
+            {**whole.environment, **setup.environment},
+            (*whole.before, *setup.before),
+            setup.root if setup.root != ROOT else whole.root,
+            setup.python if setup.python != sys.executable else whole.python,
+        )
+    return whole
+
+
 def seen_from_within(each: Machine, setup: Setup) -> str:
     """Return what a process there prints of the machine, or how it failed."""
     done = setup.run(["-c", each.code])
@@ -250,26 +266,25 @@ def suite(setup: Setup, folders: Sequence[str], jobs: int, log: Path) -> tuple[s
 
 def visit(name: str, folders: Sequence[str], jobs: int) -> tuple[str, bool]:
     """Make a machine and run on it; return its line of the table with what failed, and whether nothing did."""
-    each, log = MACHINES[name], OUT / f"{name}.log"
+    machines, log = [MACHINES[each] for each in name.split("+")], OUT / f"{name}.log"
+    what = "; ".join(each.what for each in machines)
     log.unlink(missing_ok=True)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="other_machine_", ignore_cleanup_errors=True) as temporary:
         try:
-            setup = each.make(Path(temporary))
+            setup = make_all(machines, Path(temporary))
         except MachineError as why:
             return f"{name:<13} not made: {why}", True
-        found = seen_from_within(each, setup)
-        if found != each.expected:
-            return f"{name:<13} is not {each.what}: {found!r} in place of {each.expected!r}", False
-        if each.suite:
+        for each in machines:
+            printed = seen_from_within(each, setup)
+            if printed != each.expected:
+                return f"{name:<13} is not {each.what}: {printed!r} in place of {each.expected!r}", False
+        if all(each.suite for each in machines):
             counts, failed = suite(setup, folders, jobs, log)
         else:
             failed = main_job(setup, Path(temporary), log)
             counts = "main job done" if not failed else "main job failed"
-    lines = [
-        f"{name:<13} {counts:<45} {time.monotonic() - start:>6.0f} s  {each.what}",
-        *(f"    {one}" for one in failed),
-    ]
+    lines = [f"{name:<13} {counts:<45} {time.monotonic() - start:>6.0f} s  {what}", *(f"    {each}" for each in failed)]
     return "\n".join(lines), not failed
 
 
@@ -283,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folders", nargs="+", default=["tests"], help="what of the suite is run (all of it)")
     parser.add_argument("--jobs", type=int, default=2, help="processes beside one another (2)")
     options = parser.parse_args(arguments)
-    if unknown := set(options.names) - MACHINES.keys():
+    if unknown := {each for name in options.names for each in name.split("+")} - MACHINES.keys():
         parser.error(f"no machine is called {', '.join(sorted(unknown))}; there are {', '.join(MACHINES)}")
     OUT.mkdir(parents=True, exist_ok=True)
     fine = True
