@@ -41,6 +41,13 @@ class OwnFile:
     def name(self) -> str:
         return Path(self.path).name
 
+    @property
+    def reviewed_text(self) -> str:
+        """The text that a person reviews: of a compiled module its hash."""
+        if self.text is None:
+            return f"# Compiled code, which cannot be shown.\n# SHA-256 {self.sha256}\n"
+        return self.text
+
 
 @dataclass(frozen=True)
 class OwnFiles:

@@ -73,15 +73,15 @@ class TrustStore:
     def entry(self, sha256: str) -> TrustRecord | None:
         return self._entries.get(sha256)
 
-    def before(self, path: str | Path) -> str:
-        """Return the last trusted text of the file at a path, to show changes; "" without any."""
+    def before(self, path: str | Path) -> str | None:
+        """Return the last trusted text of the file at a path, to show changes; None without any."""
         known = (entry.texts for entry in reversed(self._entries.values()))
-        return next((texts[str(path)] for texts in known if str(path) in texts), "")
+        return next((texts[str(path)] for texts in known if str(path) in texts), None)
 
     def trust(self, file: LayerFile | OwnFiles) -> None:
         """Allow a text, or all files of a model, to run, persistently. Raises OSError if that cannot be saved."""
         if isinstance(file, OwnFiles):
-            sha256, path, texts = file.key, file.entry.path, {one.path: one.text or "" for one in file.files}
+            sha256, path, texts = file.key, file.entry.path, {one.path: one.reviewed_text for one in file.files}
         else:
             sha256, path, texts = file.sha256, file.path, {file.path: file.text}
         layer_files.allow(sha256)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pytestqt.qtbot import QtBot
 
 from app.export.certify.certify import Files, certify
 from app.export.layers import write_model
@@ -17,7 +19,9 @@ from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.source.layer_files import LayerFile
+from app.source.own_files import OwnFile, OwnFiles
 from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
+from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.settings import Settings
 from tests.support import own_layers_nets as own
 from tests.support.export_here import work_in_forks
@@ -67,7 +71,19 @@ def test_the_newest_text_of_a_path_is_kept_for_comparing(tmp_path: Path) -> None
         store.trust(LayerFile.from_text("a", text, "/a.py"))
     assert store.before("/a.py") == "x = 1\n"
     store.trust(LayerFile.from_text("b", "#" * (LONGEST_KEPT + 1), "/b.py"))
-    assert not store.before("/b.py") and not store.before("/c.py")
+    assert store.before("/b.py") is None and store.before("/c.py") is None
+
+
+def test_of_a_model_the_review_knows_empty_and_compiled_files_again(tmp_path: Path, qtbot: QtBot) -> None:
+    entry, empty = OwnFile("/own/net.py", "1", "import pk\n"), OwnFile("/own/pk/__init__.py", "2", "")
+    compiled, added = OwnFile("/own/fast.so", "3"), OwnFile("/own/pk/more.py", "4", "y = 2\n")
+    store = TrustStore(tmp_path / FILE)
+    store.trust(OwnFiles((entry, empty, compiled), ("/own",)))
+    files = OwnFiles((replace(entry, text="import pk.more\n"), empty, replace(compiled, sha256="5"), added), ("/own",))
+    dialog = ModelTrustDialog(files, {one.path: store.before(one.path) for one in files.files})
+    qtbot.addWidget(dialog)
+    labels = [each.label for each in dialog.reviewed()]
+    assert labels == ["net.py, edited", "pk/__init__.py", "fast.so, edited", "pk/more.py, new"]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'[{"path": "/a.py"}]', b"\xff\xfe", b'{"sha256": "x"}'])

@@ -61,16 +61,16 @@ class DiffEdit(QPlainTextEdit):
 
 @dataclass(frozen=True)
 class ReviewedText:
-    """One text to review. `before` is the last one that was trusted at its place, "" without any."""
+    """One text to review. `before` is the last one that was trusted at its place, None without any."""
 
     name: str
     text: str
-    before: str = ""
+    before: str | None = None
     new: bool = False
 
     @property
     def edited(self) -> bool:
-        return bool(self.before) and self.before != self.text
+        return self.before is not None and self.before != self.text
 
     @property
     def label(self) -> str:
@@ -92,7 +92,7 @@ class TrustDialog(Dialog):
     agree = "Trust and load"
     subject = "Custom layers"
 
-    def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, file: CustomFile, before: str | None = None, parent: QWidget | None = None) -> None:
         assert file.file is not None
         self.file, self.before = file, before
         edited = [one.name for one in self.reviewed() if one.edited]
@@ -120,7 +120,7 @@ class TrustDialog(Dialog):
     def reviewed(self) -> tuple[ReviewedText, ...]:
         """Return every text that would run."""
         assert self.file.file is not None
-        before = "" if self.file.trusted else self.before
+        before = None if self.file.trusted else self.before
         return (ReviewedText(self.file.name, self.file.file.text, before),)
 
     def _file_label(self) -> QWidget:
@@ -196,7 +196,7 @@ class TrustDialog(Dialog):
         self.code.setAccessibleName(f"Text of {one.name}")
         self.code.show_text(one.text.rstrip("\n"))
         if self.changes is not None:
-            self.changes.set_lines(difference(one.before, one.text) if one.edited else ())
+            self.changes.set_lines(difference(one.before or "", one.text) if one.edited else ())
             self.choice.setVisible(one.edited)
             self._show("changes" if one.edited else "text")
 

@@ -28,7 +28,7 @@ class ModelTrustDialog(TrustDialog):
     agree = "Trust and import"
     subject = "Your own model"
 
-    def __init__(self, files: OwnFiles, before: Mapping[str, str], parent: QWidget | None = None) -> None:
+    def __init__(self, files: OwnFiles, before: Mapping[str, str | None], parent: QWidget | None = None) -> None:
         self.files, self._before = files, before
         entry = files.entry
         assert entry.text is not None
@@ -39,17 +39,13 @@ class ModelTrustDialog(TrustDialog):
         )
 
     def reviewed(self) -> tuple[ReviewedText, ...]:
-        again = any(self._before.values())
+        again = any(before is not None for before in self._before.values())
         return tuple(self._text(file, again) for file in self.files.files)
 
     def _text(self, file: OwnFile, again: bool) -> ReviewedText:
         name = os.path.relpath(file.path, os.path.dirname(self.files.entry.path))
-        text = (
-            file.text
-            if file.text is not None
-            else f"# Compiled code, which cannot be shown.\n# SHA-256 {file.sha256}\n"
-        )
-        return ReviewedText(name, text, self._before[file.path], new=again and not self._before[file.path])
+        before = self._before[file.path]
+        return ReviewedText(name, file.reviewed_text, before, new=again and before is None)
 
     def contents(self) -> str:
         assert self.file.file is not None
