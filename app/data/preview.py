@@ -19,9 +19,9 @@ from app.data.loaders import load, read_spec
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch
-from app.data.spec import CLASSES, TOKENS, BatchPreview, FieldInfo, SourceSpec
+from app.data.spec import CLASSES, TOKENS, BatchPreview, ColumnScale, FieldInfo, SourceSpec
 from app.data.targets import first
-from app.util.formatting import shape_text, significant
+from app.util.formatting import in_units, shape_text, significant
 
 SHOWN = 16
 COLUMNS = 4
@@ -54,7 +54,7 @@ def preview(
         float(real.max()),
         tuple(labels.shape),
         _name(labels),
-        captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in known),
+        captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in _in_units(data, known)),
         pictures=_pictures(given) if fields else tuple(map(_picture, few)) if _pictured(inputs) else (),
         before=_before(config, data, order) if _pictured(inputs) and not fields else (),
         rows=_rows(spec, data.unscaled("", few)) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
@@ -122,16 +122,25 @@ def _picture(sample: Tensor) -> Any:
     return sample.mul(255).round().to(torch.uint8).permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
 
 
+def _in_units(data: Dataset, labels: Tensor) -> Tensor:
+    """Return labels of the first target (N, ...) in the units of the data, before they were standardised."""
+    units = data.info.units.get(data.info.known_targets[0].name)
+    if units is None:
+        return labels
+    scale = ColumnScale(*(np.array(part) for part in units))
+    return torch.from_numpy(scale.unscaled(labels.numpy()))
+
+
 def _caption(spec: SourceSpec, label: Tensor) -> str:
     if spec.task == CLASSES:
         return spec.classes[int(label)]
-    return ", ".join(significant(value, 4) for value in label.flatten().tolist()[:3])
+    return ", ".join(map(in_units, label.flatten().tolist()[:3]))
 
 
 def _rows(spec: SourceSpec, few: Tensor) -> tuple[tuple[str, ...], ...]:
     names = spec.columns or tuple(str(number) for number in range(few.shape[1]))
     more = ("…",) if few.shape[1] > COLUMNS else ()
-    rows = (tuple(significant(value, 3) for value in row[:COLUMNS].tolist()) for row in few)
+    rows = (tuple(map(in_units, row[:COLUMNS].tolist())) for row in few)
     return ((*names[:COLUMNS], *more), *((*row, *more) for row in rows))
 
 

@@ -211,6 +211,12 @@ class SourceSpec:
         return self.targets or (only,)
 
     @property
+    def target_name(self) -> str:
+        """The name of the first target in its file, "" without one."""
+        named = [one.name for one in self.targets]
+        return next(iter([*named, *self.arguments.get("targets", ()), *self.arguments.get("labels", ())]), "")
+
+    @property
     def is_read(self) -> bool:
         """True once shape and counts are known."""
         return bool(self.per_class) or not self.picks
@@ -267,9 +273,9 @@ class BatchPreview:
     """The samples that a run trains on first, as its step gets them; `shuffled` if their order is drawn.
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
-    before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
-    of a table in the units of its file, their names first, with "…" for further ones, and `standardised` says that the
-    step gets them standardised; `texts` are pieces of a text. `low` and `high` are the
+    before their transforms, if there are any; `captions` are the labels, one a sample, in the units of the data. `rows`
+    are the first columns of a table in the units of its file, their names first, with "…" for further ones, and
+    `standardised` says that the step gets them standardised; `texts` are pieces of a text. `low` and `high` are the
     range of the batch.
     """
 

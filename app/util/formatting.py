@@ -115,14 +115,16 @@ def significant(value: float, digits: int = 6) -> str:
 
 
 def in_units(value: float, digits: int = 4) -> str:
-    """Format a value in its own unit: in full where that is below ten million, else as `significant` does.
+    """Format a value in its own unit: in full where that is below ten million, else as `significant` does. Four digits
+    are not grouped: they may be a year.
 
-    >>> in_units(349512.3), in_units(-137000.0), in_units(2.0), in_units(0.00123456)
-    ('349,512', '−137,000', '2', '0.001235')
+    >>> in_units(349512.3), in_units(-137000.0), in_units(2.0), in_units(0.00123456), in_units(1965.4, 3)
+    ('349,512', '−137,000', '2', '0.001235', '1965')
     """
-    if 10**digits <= abs(value) < 1e7:
-        return f"{round(steady(value)):,}".replace("-", MINUS)
-    return significant(value, digits)
+    if not 10**digits <= abs(value) < 1e7:
+        return significant(value, digits)
+    whole = round(steady(value))
+    return grouped_digits(whole) if abs(whole) >= 10_000 else str(whole).replace("-", MINUS)
 
 
 def typeset(numbers: str) -> str:

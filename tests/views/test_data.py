@@ -76,6 +76,29 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     assert section.batch.preview.rows[0] == ("length", "kind=a", "kind=b", "kind=c")
 
 
+def test_the_first_rows_of_a_table_are_shown_as_in_the_file(qtbot, section, tmp_path):
+    rows = "".join(f"{1900 + number},{number % 3 + 0.5},{250_000 + 1_000 * number}\n" for number in range(40))
+    section.show_config(
+        DataConfig("file.csv", path=file(tmp_path, f"built,rooms,price\n{rows}"), shuffle=False, split_seed=1,
+                   options=FrozenMap(standardise_target=True))
+    )  # fmt: skip
+    settled(qtbot, section)
+    shown = section.batch.preview
+    assert shown.rows[0] == ("built", "rooms") and shown.spec.target_name == "price"
+    assert all(price == f"{250 + int(built) - 1900},000"
+               for (built, _), price in zip(shown.rows[1:], shown.captions, strict=True))  # fmt: skip
+
+
+def test_long_names_of_columns_make_the_section_no_wider(qtbot, section, tmp_path):
+    def needed(name: str) -> int:
+        section.show_config(DataConfig("file.csv", path=file(tmp_path, f"{name},kind,y\n1,a,2\n3,b,4\n5,a,6\n")))
+        settled(qtbot, section)
+        assert section.columns.isVisible()
+        return section.columns.minimumSizeHint().width()
+
+    assert needed("length") == needed("length_of_the_northern_edge_in_metres")
+
+
 def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
     section.show_config(DataConfig("file.csv", path=file(tmp_path)))
     settled(qtbot, section)
@@ -87,7 +110,7 @@ def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
     assert "1 value to predict" in section.state.text() and not section.balance.isVisible()
     read_as = {name: kind.itemText(0) for name, kind in section.columns.kinds.items()}
     assert read_as == {
-        "length": "auto: number", "kind": "auto: one-hot 3", "name": "auto", "species": "auto: one-hot 2"
+        "length": "auto: number", "kind": "auto: 3 kinds", "name": "auto", "species": "auto: 2 kinds"
     }  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
         names = evaluator.data.info.classes
         return "".join(names[int(token)] for token in inputs.flatten().tolist()).replace("\n", "↵")
     names = spec_of(evaluator.job.data).columns
-    values = [significant(value, 3) for value in inputs.flatten().tolist()[:12]]
+    values = list(map(in_units, inputs.flatten().tolist()[:12]))
     if len(names) == inputs.numel():
         values = [f"{name} {value}" for name, value in zip(names, values, strict=False)]
     return ", ".join(values)
@@ -223,15 +223,11 @@ def _surveyed(
 
 def _outputs(evaluator: Evaluator) -> tuple[str, ...]:
     """Return the names of the values to predict, of the first target; empty if it has classes or no name."""
-    info = evaluator.data.info
-    if info.task == CLASSES:
-        return ()
-    arguments = spec_of(evaluator.job.data).arguments
-    named = [one.name for one in info.targets] or [*arguments.get("targets", ()), *arguments.get("labels", ())]
-    if not named or not named[0]:
+    info, name = evaluator.data.info, spec_of(evaluator.job.data).target_name
+    if info.task == CLASSES or not name:
         return ()
     count = max(info.labels_per_sample, 1)
-    return (named[0],) if count == 1 else tuple(f"{named[0]} {number}" for number in range(count))
+    return (name,) if count == 1 else tuple(f"{name} {number}" for number in range(count))
 
 
 def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> tuple[Image, str]:

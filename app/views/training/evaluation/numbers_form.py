@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFormLayout, QLabel, QWidget
 
 from app.training.evaluation.trying import Image, InputSurvey
-from app.util.formatting import significant
+from app.util.formatting import in_units
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label, set_property
@@ -61,6 +61,6 @@ class NumbersForm(QWidget):
         low, high = float(self._survey.low[number]), float(self._survey.high[number])
         room = 1e-4 * (high - low)
         inside = low - room <= self.fields[number].value() <= high + room
-        span = f"{significant(low, 3)} to {significant(high, 3)}"
+        span = f"{in_units(low)} to {in_units(high)}"
         self.ranges[number].setText(span if inside else f"outside {span} of the training samples")
         set_property(self.ranges[number], "tone", "text3" if inside else "warn")

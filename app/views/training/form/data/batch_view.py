@@ -14,6 +14,7 @@ from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import start
 
 CELL, GAP, CAPTION, LINE = 60, 8, 16, 18
+BETWEEN = 12.0  # pixels between two columns of a table
 
 
 class BatchView(QWidget):
@@ -95,14 +96,38 @@ class BatchView(QWidget):
             self._write(painter, preview.captions[number], QRectF(left, top + CELL, CELL, CAPTION))
 
     def _paint_rows(self, painter: QPainter, preview: BatchPreview) -> None:
-        columns = (*preview.rows[0], "label")
-        width = self.width() / len(columns)
-        for line, row in enumerate(preview.rows):
-            painter.setFont(font("caption" if not line else "code"))
+        heads = preview.spec.target_name or "target", *preview.captions
+        rows = [(*row, target) for row, target in zip(preview.rows, heads, strict=True)]
+        fonts = [font("caption"), *[font("code")] * (len(rows) - 1)]
+        texts = [[QFontMetricsF(shown).horizontalAdvance(text) for text in row]
+                 for shown, row in zip(fonts, rows, strict=True)]  # fmt: skip
+        widths = fitted_widths([max(column) + BETWEEN for column in zip(*texts, strict=True)], self.width())
+        for line, row in enumerate(rows):
+            painter.setFont(fonts[line])
             painter.setPen(current().color("text3" if not line else "text"))
-            last = preview.captions[line - 1] if line else "label"
-            for place, text in enumerate((*row, last)):
-                self._write(painter, text, QRectF(place * width, line * LINE, width - 6, LINE), right=True)
+            left = 0.0
+            for text, width in zip(row, widths, strict=True):
+                self._write(painter, text, QRectF(left, line * LINE, width - 6, LINE), right=True)
+                left += width
+
+
+def fitted_widths(wanted: Sequence[float], room: float) -> list[float]:
+    """Return the widths of columns: those that they want with an equal part of what is left of the room, or where it is
+    too narrow the widest ones cut to one width.
+
+    >>> fitted_widths([10, 20], 40), fitted_widths([10, 90, 50], 90)
+    ([15.0, 25.0], [10, 40.0, 40.0])
+    """
+    spare = room - sum(wanted)
+    if spare >= 0:
+        return [width + spare / len(wanted) for width in wanted]
+    left, cut = room, 0.0
+    for number, width in enumerate(sorted(wanted)):
+        cut = left / (len(wanted) - number)
+        if width > cut:
+            break
+        left -= width
+    return [min(width, cut) for width in wanted]
 
 
 def _images(pictures: Sequence[Any]) -> list[QImage]:

@@ -11,11 +11,12 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from app.data.spec import VALUES, SourceSpec
 from app.util.formatting import counted
 from app.views.ui.widgets import ChoiceField
+from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import label
 
 INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "another target", "left out"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 90, 132  # px of the fields' texts
+ROLE, KIND_OF = 76, 116  # px of the fields, so that three columns have room beside one another
 MOST = 60  # rows; for more columns edit the project's file
 
 
@@ -55,7 +56,7 @@ class ColumnsTable(QWidget):
             self.kinds[name].set_value(chosen)
             self.kinds[name].setEnabled(name != target)
             self.kinds[name].setItemText(0, f"auto: {found[name]}" if name in found else AUTO)
-            self.kinds[name].setToolTip(f"Read as {found[name]}" if name in found else "")
+            self.kinds[name].setToolTip(_meaning(found[name]) if name in found else "")
 
     def _fill(self, names: tuple[str, ...]) -> None:
         while (item := self._grid.takeAt(0)) is not None:
@@ -69,14 +70,13 @@ class ColumnsTable(QWidget):
         for line, name in enumerate(names, 1):
             self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
-            self.roles[name].setMinimumWidth(ROLE)  # so that three columns have room beside one another
+            self.roles[name].setMinimumWidth(ROLE)
             self.kinds[name].setMinimumWidth(KIND_OF)
             self.roles[name].setAccessibleName(f"Role of column {name}")
             self.kinds[name].setAccessibleName(f"Type of column {name}")
             self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
             self.kinds[name].edited.connect(lambda _kind: self._emit_edited())
-            words = label(name, "code", "text2")
-            words.setToolTip(name)
+            words = FittingLabel(name, "code", "text2")
             for column, widget in enumerate((words, self.roles[name], self.kinds[name])):
                 self._grid.addWidget(widget, line, column)
 
@@ -105,13 +105,17 @@ class ColumnsTable(QWidget):
         )
 
 
+def _meaning(read_as: str) -> str:
+    return f"Read as {read_as}, one-hot" if "kind" in read_as else f"Read as {read_as}"
+
+
 def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
-    """Return what each column was read as: a number, classes, or one-hot values."""
+    """Return what each column was read as: a number, classes, or kinds of text."""
     found: dict[str, str] = {}
     for column in spec.columns:
         name, is_text, _ = column.partition("=")
         texts = sum(other.startswith(f"{name}=") for other in spec.columns)
-        found[name] = f"one-hot {texts}" if is_text and name in spec.all_columns else "number"
+        found[name] = counted(texts, "kind") if is_text and name in spec.all_columns else "number"
     for one in spec.known_targets:
         found[one.name or target] = "number" if one.task == VALUES else counted(len(one.classes), "class", "classes")
     return found

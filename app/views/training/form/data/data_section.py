@@ -280,6 +280,7 @@ class DataSection(Section):
                 self.options.edited.connect(self._set_option)
                 self.options.reset.connect(lambda name: self._put_options({name: None}, f"Reset {name}", None))
                 self._options_place.addWidget(self.options)
+            self.split.align_with(self.loading, self.bad, *filter(None, [self.options]))
         if self.options is not None:
             self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
             self._show_taken()
