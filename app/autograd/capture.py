@@ -70,13 +70,13 @@ def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool
 
 @dataclass(frozen=True)
 class ReadyLoss:
-    """A loss of what `ready` makes of the output."""
+    """A loss of what `ready` makes of output and target."""
 
     loss: Callable[[Any, Any], Tensor]
-    ready: Callable[[Tensor], Tensor]
+    ready: Callable[[Any, Any], tuple[Any, Any]]
 
     def __call__(self, output: Any, target: Any) -> Tensor:
-        return self.loss(self.ready(output), target)
+        return self.loss(*self.ready(output, target))
 
 
 def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
@@ -90,6 +90,9 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
             output = batch.call()
         answered = torch._C._autograd._get_sequence_nr()
+        if isinstance(loss, ReadyLoss):  # its target is the one that backward may have saved
+            output, target = loss.ready(first_tensor(output), target)
+            loss = loss.loss
         value = None if loss is None else loss_of(loss, output, target)
     ends = special.chosen(tensors_of(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):

@@ -13,10 +13,10 @@ from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, TensorType
-from app.data.spec import VALUES, SourceSpec, TargetInfo
+from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
 from app.project.project import Project
 from app.source.generated import Source
-from app.training.choices import CLASS_IDS, LOSSES
+from app.training.choices import CLASS_IDS, LOSSES, OF_ONE_OUTPUT, takes_one_output
 from app.training.config import INPUT, Choice, OutputLoss
 from app.training.setup import losses_in_words, weighted_losses
 from app.training.setup.losses_in_words import takes
@@ -93,10 +93,18 @@ def required_shape(target: TargetInfo) -> tuple[int, ...]:
     return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
 
 
-def usual_loss(target: TargetInfo, given: Choice) -> Choice:
-    """Return a loss that fits a target: the current one if it does."""
+def compares_one_output(loss: str, target: TargetInfo, output: TensorType) -> bool:
+    """Return whether a loss compares an output of one value a sample with a target of two classes."""
+    return target.task == CLASSES and output.per_sample() == 1 and takes_one_output(loss, len(target.classes))
+
+
+def usual_loss(target: TargetInfo, given: Choice, values: int | None = None) -> Choice:
+    """Return a loss that fits a target and an output of so many `values` a sample: the current one if it does."""
+    usual = losses_in_words.usual_loss(target, values)
+    if target.task != VALUES and usual.name in OF_ONE_OUTPUT:
+        return given if given.name in OF_ONE_OUTPUT else usual
     fits = takes(given, target) and (target.task == VALUES or LOSSES.get(given.name) == CLASS_IDS)
-    return given if fits else losses_in_words.usual_loss(target)
+    return given if fits else usual
 
 
 def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
@@ -113,7 +121,9 @@ def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple
         target = target or next((t for t in fits if t.name not in used), fits[0])
         weight = AUXILIARY if target.name in used else 1.0
         used.add(target.name)
-        rows.append(OutputLoss(output.name, usual_loss(target, project.training.loss), weight, target.name))
+        values = output.type.per_sample() if output.type is not None else None
+        loss = usual_loss(target, project.training.loss, values)
+        rows.append(OutputLoss(output.name, loss, weight, target.name))
     return tuple(rows)
 
 
@@ -180,7 +190,7 @@ def _against(project: Project, row: OutputLoss, output: NetOutput, target: Targe
         return [Problem("error", output.node.id, message, reason, cures=(cure,))]
     shape = required_shape(target)
     more = target.task != VALUES and LOSSES.get(row.loss.name) == CLASS_IDS
-    if output.type is None:
+    if output.type is None or compares_one_output(row.loss.name, target, output.type):
         return []
     have = tuple(output.type.shape[1:])
     enough = more and have[:-1] == shape[:-1] and isinstance(have[-1], int) and have[-1] >= shape[-1]

@@ -155,7 +155,8 @@ def model_source(project: Project) -> Source:
     pairs = zip(names, fields, strict=True)
     inputs = [InputSpec(name, known[field].shape, known[field].dtype) for name, field in pairs]
     layouts = {name: layout.code for name, layout in opened_losses.layouts(project, data).items()}
-    return source_of(opened, inputs, outputs, layouts)
+    conversions = opened_losses.label_conversions(opened, dict(zip(names, fields, strict=True)), data)
+    return source_of(opened, inputs, outputs, layouts, conversions)
 
 
 def _as_called(argument: Argument) -> InputSpec:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
@@ -12,7 +13,7 @@ from app.preflight.output_layout import Layout, layout_of
 from app.project.project import Project
 from app.source.interface import LABELS, Argument, Returned
 from app.sources.opened import OpenedModel
-from app.training.choices import OWN_LOSS
+from app.training.choices import OF_ONE_OUTPUT, OWN_LOSS
 from app.training.config import BY_DATA, BY_MODEL, INPUT, TARGET, Choice, OutputLoss, TrainingConfig
 from app.training.inputs import target_fields
 from app.training.setup.losses_in_words import takes, usual_loss
@@ -50,7 +51,7 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
     target, found = source.known_targets[0], dict[str, Layout]()
     again = _input_target(source)
     for one in (target, *again):
-        loss = training.loss if chosen else usual_loss(one)
+        loss = training.loss if chosen else usual_loss(one, prod(output.shape[1:]))
         found[one.name] = _layout(project, source, output, one, loss) if takes(loss, one) else Layout(misfit=" ")
     if again and found[INPUT].exact and not found[target.name].exact:
         loss = training.loss if chosen else usual_loss(again[0])
@@ -58,7 +59,8 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
         return replace(project, training=replace(training, losses=rows, loss_by="" if chosen else BY_DATA))
     if chosen:
         return project
-    return replace(project, training=replace(training, loss=usual_loss(target), loss_by=BY_DATA))
+    loss = usual_loss(target, prod(output.shape[1:]))
+    return replace(project, training=replace(training, loss=loss, loss_by=BY_DATA))
 
 
 def own_losses(opened: OpenedModel) -> tuple[Returned, ...]:
@@ -95,6 +97,20 @@ def with_target_passed(project: Project, source: SourceSpec | None = None) -> Pr
 def _asks(opened: OpenedModel, label: Argument) -> bool:
     """Return whether the model got a target in the call that showed its loss, or would have needed one."""
     return bool(label.dtype) or not all(one.dtype for one in opened.interface.own_losses)
+
+
+def label_conversions(opened: OpenedModel, fields: Mapping[str, str], source: SourceSpec) -> dict[str, str]:
+    """Return the code that makes floats of labels of two classes, for each argument that got floats in its call; the
+    field of each argument is in `fields`."""
+    targets = {one.name or TARGET: one for one in source.known_targets if one.task == CLASSES}
+    found = {}
+    for argument in opened.given:
+        target = targets.get(fields.get(argument.name, ""))
+        if target is None or len(target.classes) != 2 or not argument.dtype.startswith("float"):
+            continue
+        if prod(argument.shape[1:]) == 1:
+            found[argument.name] = ".float()" + (".reshape(-1, 1)" if argument.shape[1:] else "")
+    return found
 
 
 # --- Layouts
@@ -146,7 +162,7 @@ def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
     own = {row.output for row in rows}
     for one in opened.interface.returns:
         if one.is_float and one.shape and one.name not in own:
-            loss = multi_output.usual_loss(target, project.training.loss)
+            loss = multi_output.usual_loss(target, project.training.loss, prod(one.shape[1:]))
             rows.append(OutputLoss(one.name, loss, 1.0, target.name))
     ranks = {**dict.fromkeys(own, 0), chief.name if chief is not None else "": 1}
     return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
@@ -157,9 +173,12 @@ def measured(project: Project, source: SourceSpec) -> OutputLoss | None:
     value for each class of a target."""
     assert project.opened is not None
     chief, target = project.opened.interface.chief, source.known_targets[0]
-    if chief is None or target.task != CLASSES or chief.shape[1:] != (len(target.classes),):
+    if chief is None or target.task != CLASSES:
         return None
-    return OutputLoss(chief.name, multi_output.usual_loss(target, project.training.loss), 0.0, target.name)
+    loss = multi_output.usual_loss(target, project.training.loss, prod(chief.shape[1:]))
+    if chief.shape[1:] != (len(target.classes),) and loss.name not in OF_ONE_OUTPUT:
+        return None
+    return OutputLoss(chief.name, loss, 0.0, target.name)
 
 
 def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:

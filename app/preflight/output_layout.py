@@ -6,7 +6,7 @@ from math import prod
 
 from app.data.spec import CLASSES, VALUES, TargetInfo
 from app.source.interface import Argument, Returned
-from app.training.choices import CLASS_IDS, LOSSES
+from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, takes_one_output
 from app.training.config import INPUT, Choice
 from app.util.formatting import counted, shape_text
 from app.util.late_dataclass import dataclass
@@ -39,7 +39,7 @@ def layout_of(output: Returned, target: TargetInfo, loss: Choice, called: Argume
             return fits if fits.misfit else Layout(_reshaped(field), exact=True)
         return _of_values(output, target.label_shape, each == field)
     if target.task == CLASSES:
-        return _of_classes(output, len(target.classes), ids)
+        return _of_classes(output, len(target.classes), loss.name)
     return _of_places(output, target, each, field, ids)
 
 
@@ -63,8 +63,10 @@ def _reshaped(label: Shape) -> str:
     return f".reshape(-1, {', '.join(map(str, label))})" if label else ".flatten()"
 
 
-def _of_classes(output: Returned, classes: int, ids: bool) -> Layout:
-    have = output.shape[1:]
+def _of_classes(output: Returned, classes: int, loss: str) -> Layout:
+    have, ids = output.shape[1:], LOSSES.get(loss) == CLASS_IDS
+    if prod(have) == 1 and takes_one_output(loss, classes):
+        return Layout("" if have == (1,) else ".flatten()", exact=True)
     plain = tuple(size for size in have if size != 1) or have[:1]
     enough = len(plain) == 1 and (plain[0] >= classes if ids else plain[0] == classes)
     if enough:
@@ -73,9 +75,7 @@ def _of_classes(output: Returned, classes: int, ids: bool) -> Layout:
     if len(have) == 1:
         words += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
     if classes == 2 and prod(have) == 1:
-        words += (
-            " Or keep one output, and return the labels of a Dataset as floats: BCEWithLogitsLoss compares the two."
-        )
+        words += f" Or choose {OF_LOGITS}, which takes one value of two classes."
     return Layout(misfit=words)
 
 

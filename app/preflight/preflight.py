@@ -23,7 +23,8 @@ from app.preflight.cpu_threads import for_net
 from app.preflight.setting_checks import problems as knob_problems
 from app.project.project import Project
 from app.project.weights.model_buffers import lost_buffers
-from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS, OWN_LOSS
+from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, OPTIMIZERS, OWN_LOSS
+from app.training.config import Choice
 from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
@@ -89,8 +90,15 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         return None
     given = [(one.name, one.shape, one.dtype) for one in source.inputs] or [("", source.shape, source.dtype)]
     gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in given)
-    labels = shape_text(("N", *wanted_output(source)))
-    what = {CLASSES: "one value per class", VALUES: "the values to predict", TOKENS: "one value per token"}
+    kind = analysis.output_type()
+    loss, target = project.training.loss.name, source.known_targets[0]
+    single = kind is not None and multi_output.compares_one_output(loss, target, kind)
+    labels = shape_text(("N", *((1,) if single else wanted_output(source))))
+    what = {
+        CLASSES: "one value for two classes" if single else "one value per class",
+        VALUES: "the values to predict",
+        TOKENS: "one value per token",
+    }
     wants = f"the loss expects {labels}: {what[source.task]}"
     if project.training.losses:
         wants = "each output has its own loss"
@@ -99,7 +107,6 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         f"{node.name if len(inputs) > 1 else ''} {shape_text(('N', *shape))} {dtype.name}".strip()
         for node, shape, dtype in wanted
     )
-    kind = analysis.output_type()
     ends = multi_output.outputs_of(project, analysis)
     returned = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
     return Fit(
@@ -284,6 +291,9 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     wanted = wanted_output(source)
     if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
         return []
+    target = source.known_targets[0]
+    if multi_output.compares_one_output(project.training.loss.name, target, kind):
+        return []
     if source.task == TOKENS and _has_more_tokens(kind, wanted) and LOSSES[project.training.loss.name] == CLASS_IDS:
         return []
     what = {
@@ -299,6 +309,9 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     data = values if source.task == VALUES else classes
     message = f"{outputs[0].name} is {kind}, the data have {data}"
     cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
+    if multi_output.compares_one_output(OF_LOGITS, target, kind):
+        reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
+        cures += (Cure(f"Use {OF_LOGITS}", (SetTraining("", "loss", Choice(OF_LOGITS)),)),)
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]
 
 

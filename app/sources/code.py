@@ -21,16 +21,19 @@ PADDING = -100  # of whole numbers, as torch's losses ignore it
 
 
 def source_of(
-    opened: OpenedModel, inputs: Iterable[InputSpec], outputs: Iterable[str] = (),
+    opened: OpenedModel,
+    inputs: Iterable[InputSpec],
+    outputs: Iterable[str] = (),
     layouts: Mapping[str, str] = FrozenMap(),
-) -> Source:  # fmt: skip
+    conversions: Mapping[str, str] = FrozenMap(),
+) -> Source:
     """Return the source that makes a model whose forward gets these `inputs`, in their order, and returns a dictionary
     of these `outputs`, or its main one alone where none is named. Code of `layouts` follows each output that it names
-    and lays it out for its loss. Raises SourceError."""
+    and lays it out for its loss; that of `conversions` follows each input that it names. Raises SourceError."""
     taken, named = tuple(inputs), tuple(outputs)
     returned = _returned(opened, named)
     hooks, parts = [], []
-    if order := _order(opened, [one.name for one in taken]):
+    if order := _order(opened, [one.name for one in taken], conversions):
         if "present(" in order:
             hooks.append(_PRESENT)
         hooks.append(order)
@@ -102,14 +105,14 @@ def code_folder(opened: OpenedModel) -> str:
 # --- Calls
 
 
-def _order(opened: OpenedModel, names: list[str]) -> str:
+def _order(opened: OpenedModel, names: list[str], conversions: Mapping[str, str]) -> str:
     """Return the hook that passes tensors by name; "" where they are forward's first arguments anyway."""
     takes = opened.interface.takes
     known = {one.name for one in takes}
     if lost := [name for name in names if name not in known]:
         raise SourceError(f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}")
-    if any(one.way for one in takes if one.name in names):
-        return _within(opened, [one for name in names for one in takes if one.name == name])
+    if conversions or any(one.way for one in takes if one.name in names):
+        return _within(opened, [one for name in names for one in takes if one.name == name], conversions)
     if names == [one.name for one in takes][: len(names)]:
         return ""
     places = [one.name for one in takes if one.by_place]
@@ -141,13 +144,15 @@ _ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
     return model'''
 
 
-def _within(opened: OpenedModel, given: list[Argument]) -> str:
-    """Return the hook that puts tensors into the lists, tuples and dictionaries that forward takes."""
+def _within(opened: OpenedModel, given: list[Argument], conversions: Mapping[str, str]) -> str:
+    """Return the hook that puts tensors into the arguments, lists, tuples and dictionaries that forward takes."""
     parts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for number, one in enumerate(given):
         if one.by_place:
             raise SourceError(f"{opened.source} takes {one.name} by position only, which cannot be filled")
-        parts.setdefault(one.of or one.name, []).append((steps_of(one.way), f"tensors[{number}]"))
+        parts.setdefault(one.of or one.name, []).append(
+            (steps_of(one.way), f"tensors[{number}]{conversions.get(one.name, '')}")
+        )
     told = ", ".join(f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items())
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"

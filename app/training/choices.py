@@ -30,6 +30,12 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
     PoissonNLLLoss=ONE_HOT,
 )
 
+# Those that compare one output a sample with labels of two classes, too, and what the scores of both classes add up to.
+OF_ONE_OUTPUT: FrozenMap[str, int] = FrozenMap(
+    BCEWithLogitsLoss=0, BCELoss=1, MSELoss=1, L1Loss=1, SmoothL1Loss=1, HuberLoss=1
+)
+OF_LOGITS = "BCEWithLogitsLoss"
+
 # A loss that the model computes itself: the output is the loss. For one of several outputs of an opened model.
 OWN_LOSS = "OwnLoss"
 WITH_PROBABILITIES = "CrossEntropyLoss"  # of those that take class ids the one that takes their probabilities, too
@@ -52,6 +58,15 @@ CLOSURE = "LBFGS"
 WARMUP_FROM = 0.01  # of the rate
 NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR": ", since it has its own warmup",
              "CyclicLR": ", since it starts with its own increase"}  # fmt: skip
+
+
+def takes_one_output(loss: str, classes: int) -> bool:
+    """Return whether a loss compares one output a sample with the labels of so many classes.
+
+    >>> takes_one_output("BCEWithLogitsLoss", 2), takes_one_output("BCEWithLogitsLoss", 3)
+    (True, False)
+    """
+    return classes == 2 and loss in OF_ONE_OUTPUT
 
 
 class ChoiceError(CodedError, ValueError):

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from app.training.script_recipes import mixed_loss
+from app.training.script_recipes import float_targets, mixed_loss
 
 
 def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
 class SeveralLosses(nn.Module):
     """Weighted sum of the losses of several outputs.
 
-    `rows` are the names of an output and of its target, the loss, its weight, the number of classes for one-hot targets
+    `rows` are the names of an output and of its target, the loss, its weight, the number of classes for float targets
     (0: class ids), and whether the last axis of the output must come second. An output that the net does not return, as
     it may in evaluation, is left out; one of weight 0 is measured alone. `parts` are the losses of the last batch by
     output. For mixup `others` are the partners of the samples, and `share` is the weight of the first. `portions` are
@@ -59,8 +58,8 @@ class SeveralLosses(nn.Module):
         for name, target, loss, weight, classes, turned in self.rows:
             if name in given:
                 known = labels if isinstance(labels, Tensor) else labels[target]
-                known = F.one_hot(known, classes).float() if classes else known
                 out = given[name].movedim(-1, 1) if turned else given[name]
+                known = float_targets(known, classes, out) if classes else known
                 value = loss(out, known) if others is None else mixed_loss(loss, out, known, others, share)
                 if portions is not None and name in portions:
                     value = portions[name] * value

@@ -55,11 +55,8 @@ class SeveralTasks(Task):
     def one(self) -> Task:
         return self.rows[0].task
 
-    def targets(self, labels: Any) -> Any:
-        return labels
-
-    def ready(self, output: Any) -> Any:
-        return output
+    def loss_inputs(self, output: Any, labels: Any) -> tuple[Any, Any]:
+        return output, labels
 
     def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
         """Return output and labels of the first row."""

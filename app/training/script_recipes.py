@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 
@@ -122,6 +123,23 @@ def mixed_loss(loss: Callable[..., Tensor], output: Any, known: Tensor, others: 
     if known.is_floating_point():
         return loss(output, share * known + (1 - share) * known[others])
     return share * loss(output, known) + (1 - share) * loss(output, known[others])
+
+
+def float_targets(labels: Tensor, classes: int, output: Tensor) -> Tensor:
+    """Return class ids (N,) as float32 targets of an output: one-hot rows (N, classes); of two classes the ids
+    themselves, in the shape of the output, if that has one value a sample."""
+    if classes == 2 and output.numel() == labels.numel():
+        return labels.float().view(output.shape)
+    return F.one_hot(labels, classes).float()
+
+
+def class_scores(output: Tensor, total: int) -> Tensor:
+    """Return the scores (N, classes) of an output. One value a sample is the score of the second of two classes: that
+    of the first makes up `total` with it, 0 of logits and 1 of probabilities."""
+    if output.shape[1:].numel() != 1:
+        return output
+    second = output.reshape(-1, 1)
+    return torch.cat((total - second, second), 1)
 
 
 def computed(metric: Any) -> float:

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from app.training.checkpoints.fixed_settings import SETS_RATES
-from app.training.choices import CLOSURE, PLATEAU
+from app.training.choices import CLOSURE, OF_ONE_OUTPUT, PLATEAU
 from app.training.config import Choice, TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
 from app.training.inputs import arguments
 from app.training.learning_rates import LearningRates, Rates
 from app.training.registry import make_loss, make_optimizer, make_schedule, missing_state
-from app.training.task import Task
+from app.training.task import Task, check_weights
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Stepper:
             return self._measured(output, labels, others, share)
 
     def _measured(self, output: Any, labels: Tensor, others: Tensor | None, share: float) -> Tensor:
-        output, known = self.task.ready(output), self.task.targets(labels)
+        output, known = self.task.loss_inputs(output, labels)
         if others is None:
             loss: Tensor = self.loss(output, known)
             return loss
@@ -272,6 +272,8 @@ class Stepper:
         output = self.output(self.forward, inputs)
         if not self._checked:
             self.task.check(output, labels)
+            if type(self.chief_loss).__name__ in OF_ONE_OUTPUT:
+                check_weights(self.chief_loss, self.task.chief(output, labels)[0])
             self._checked = True
             converts = self.config.amp or self.config.channels_last or self.config.mixup or self.fields
             self._direct = not converts and not self._several and self.task.direct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.training.choices import CLASS_IDS, LOSSES
+from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, OF_ONE_OUTPUT, takes_one_output
 from app.training.config import Choice
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -24,7 +24,8 @@ class OutputError(CodedError, ValueError):
 class Task:
     """How a loss interprets the net's output and the labels of the data.
 
-    `kind` "classes": labels are class ids (N,), the output is (N, classes). "values": labels are numbers (N, ...) of
+    `kind` "classes": labels are class ids (N,), the output is (N, classes), or for some losses of two classes one value
+    a sample. "values": labels are numbers (N, ...) of
     the output's shape. "tokens": labels are class ids (N, T) and the output is (N, T, classes).
     """
 
@@ -42,7 +43,7 @@ class Task:
 
     @property
     def direct(self) -> bool:
-        """Return whether the loss takes outputs and labels as they are: `ready` and `targets` change nothing."""
+        """Return whether the loss takes outputs and labels as they are: `loss_inputs` changes nothing."""
         return self.kind == VALUES or (self.kind == CLASSES and LOSSES[self.loss] == CLASS_IDS)
 
     def answer(self, output: Any) -> Any:
@@ -68,19 +69,30 @@ class Task:
         mean, spread = (torch.tensor(one, dtype=torch.float64) for one in self.units)
         return in_units(values, mean, spread)
 
-    def targets(self, labels: Tensor) -> Tensor:
-        """Convert labels to the loss's target."""
-        return labels if self.kind == VALUES else make_targets(self.loss, labels, self.classes)
+    def loss_inputs(self, output: Any, labels: Any) -> tuple[Any, Any]:
+        """Return output and target as the loss takes them: class ids with the classes of the output second, or numbers
+        in the output's shape."""
+        if self.kind == VALUES:
+            return output, labels
+        if LOSSES[self.loss] == CLASS_IDS:
+            return (output.movedim(-1, 1) if self.kind == TOKENS else output), labels
+        from app.training.script_recipes import float_targets
 
-    def ready(self, output: Tensor) -> Tensor:
-        """Transpose the output for the loss, if classes must come second."""
-        return output.movedim(-1, 1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
+        return output, float_targets(labels, self.classes, output)
+
+    def scores(self, output: Tensor) -> Tensor:
+        """Return the scores of classes, (N, classes), also of an output with one value a sample; others as they are."""
+        if self.kind != CLASSES or not takes_one_output(self.loss, self.classes):
+            return output
+        from app.training.script_recipes import class_scores
+
+        return class_scores(output, OF_ONE_OUTPUT[self.loss])
 
     def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
         """Return the number of correct labels, on the device; None without classes."""
         if self.kind == VALUES:
             return None
-        return self.right(output.argmax(-1 if self.kind == TOKENS else 1), labels).sum()
+        return self.right(self.scores(output).argmax(-1 if self.kind == TOKENS else 1), labels).sum()
 
     def right(self, called: Tensor, labels: Tensor) -> Tensor:
         """Return which labels are predicted, bool (...); those that the loss ignores are not."""
@@ -136,13 +148,6 @@ class OwnTask(Task):
         _check_learns(output, self.loss)
 
 
-def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
-    """Return the targets of `loss` for class ids (N,): the ids, or one-hot rows, (N, classes) float32."""
-    from torch.nn import functional as F
-
-    return labels if LOSSES[loss] == CLASS_IDS else F.one_hot(labels, classes).float()
-
-
 def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     """Reject outputs that torch would broadcast or misinterpret silently. Raises OutputError."""
     _check_tensor(output)
@@ -150,14 +155,32 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     shape = tuple(output.shape)
     # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
     enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
-    if not shape or shape[0] != samples or not (enough or shape == (samples, classes)):
+    single = takes_one_output(loss, classes) and output.numel() == samples
+    if not shape or shape[0] != samples or not (enough or single or shape == (samples, classes)):
+        cure = f" Set the last layer's out_features to {classes}." * (len(shape) == 2 and shape[0] == samples)
+        if classes == 2 and output.numel() == samples:
+            cure += f" Or choose {OF_LOGITS}, which takes one value of two classes."
         raise OutputError(
             f"The network returns {shape} for a batch of {samples}, and {loss} expects {wanted}: one value for each "
-            f"of the {classes} classes."
-            + f" Set the last layer's out_features to {classes}."
-            * (len(shape) == 2 and shape[0] == samples)
+            f"of the {classes} classes.{cure}"
         )
     _check_learns(output, loss)
+
+
+def check_weights(loss: nn.Module, output: Any) -> None:
+    """Reject a loss with a weight for each class if the output has one value a sample: torch would broadcast it.
+
+    Raises OutputError.
+    """
+    if output.ndim > 1 and output.shape[1:].numel() != 1:
+        return
+    for name in ("weight", "pos_weight"):
+        weights = getattr(loss, name, None)
+        if weights is not None and weights.numel() > 1:
+            raise OutputError(
+                f"{name} has {weights.numel()} numbers, and the network returns {tuple(output.shape)}, one value a "
+                f"sample. Give {name} one number (Training, Loss)."
+            )
 
 
 def _misfit(have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: str) -> str:

@@ -212,6 +212,19 @@ def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) 
     assert mended(right) == ()
 
 
+def test_one_output_for_two_classes_is_offered_its_loss(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(40)))
+    data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
+    read_spec(data)
+    wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,))
+    (problem,) = said(wrong)
+    cure = next(cure for cure in problem.cures if cure.label == "Use BCEWithLogitsLoss")
+    right = replace(wrong, training=replace(wrong.training, **cure.settings))
+    assert "takes one value of two classes" in problem.reason and said(right) == ()
+    fit = preflight.fit(right, analyse(right.graph))
+    assert fit is not None and "N×1: one value for two classes" in fit.data and not fit.problems
+
+
 def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n1,0\n2\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))

@@ -1,7 +1,8 @@
 """Models of the usual forms, trained by the program, by its script and by a plain loop.
 
 `python -m tests.slow.own_losses` trains all of them, `python -m tests.slow.own_losses Own20 Words19` some.
-40 models return their own loss, 20 are language models, 10 are regressions of odd shapes. Each is trained to the
+40 models return their own loss, 20 are language models, 10 are regressions of odd shapes, 12 have one output for two
+classes. Each is trained to the
 losses of a loop that a person would write, bit for bit, or refused with a cause that is true. Prints a table; exits
 with 1 where one is neither.
 """
@@ -98,6 +99,14 @@ class Column(_Values):
     def target(self, x): return x.sum(1, keepdim=True)
 class Two(_Values):
     def target(self, x): return torch.stack((x.sum(1), x.prod(1)), 1)
+class Sign(_Values):
+    def target(self, x): return (x[:, 0] > 0.3).long()
+class SignColumn(_Values):
+    def target(self, x): return (x[:, :1] > 0.3).long()
+class SignBool(_Values):
+    def target(self, x): return x[:, 0] > 0.3
+class Thirds(_Values):
+    def target(self, x): return torch.arange(48) % 3
 class Grid(_Values):
     def target(self, x): return torch.stack((x, x * x), 2)
 """
@@ -135,6 +144,21 @@ _REGRESSIONS = [
     ("self.l(x)", 2, "Two"), ("self.l(x).unsqueeze(1)", 2, "Two"), ("self.l(x)", 10, "Grid"),
     ("self.l(x)", 3, "Two"),
 ]  # fmt: skip
+_TRAINED = "F.binary_cross_entropy_with_logits(self.l(x), y)"
+_BINARY: list[tuple[str, str, str, tuple[str, ...]]] = [
+    ("x", "self.l(x)", "Sign", ()),
+    ("x", "self.l(x).squeeze(-1)", "Sign", ()),
+    ("x", "self.l(x).squeeze()", "Sign", ()),
+    ("x", "(self.l(x),)", "Sign", ("--loss", "bce_with_logits")),
+    ("x", "self.l(x)", "SignColumn", ()),
+    ("x", "self.l(x).flatten()", "SignBool", ()),
+    ("x", "self.l(x).sigmoid()", "Sign", ("--loss", "bce")),
+    ("x", "self.l(x)", "SignBool", ("--loss", "mse")),
+    ("x, y", _TRAINED, "Sign", ("--input", "y=2x1")),
+    ("x, labels", _TRAINED.replace("y)", "labels[:, None])"), "SignBool", ("--input", "labels=2")),
+    ("x", "self.l(x)", "Thirds", ("--loss", "bce_with_logits")),
+    ("x", "self.l(x)", "Sign", ("--loss", "cross_entropy")),
+]
 
 
 @dataclass(frozen=True)
@@ -153,7 +177,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Yield 40 models with a loss of their own, 20 language models and 10 regressions."""
+    """Yield 40 models with a loss of their own, 20 language models, 10 regressions and 12 of two classes."""
     x = ("--input", "x=2x12")
     for number, code in enumerate(_INPUT_ONLY):
         yield Case(f"Own{number}", _AUTO.format(name=f"Own{number}", code=code), "Vectors", "auto", x)
@@ -178,6 +202,11 @@ def cases() -> Iterator[Case]:
         text += f"    def forward(self, x):\n        return {code}\n"
         refused = "out_features=2" if out == 3 else ""
         yield Case(f"Line{place}", text, data, "values", refused=refused)
+    for number, (args, code, data, options) in enumerate(_BINARY):
+        text = f"class Two{number}(_Line):\n    def forward(self, {args}):\n        return {code}\n"
+        plain = {"bce": "probabilities", "mse": "values"}.get(options[-1] if options else "", "logits")
+        refused = {"Thirds": "3 classes", "Sign": "takes one value"}[data] if number > 9 else ""
+        yield Case(f"Two{number}", text, data, plain, ("--input", "x=2x5", *options), refused)
 
 
 def plain_losses(case: Case, module: object, order: Sequence[Tensor]) -> list[float]:
@@ -205,7 +234,11 @@ def _plain_loss(case: Case, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         ignored = 0 if case.plain == "padded" else -1 if case.data == "IgnoringOne" else -100
         return F.cross_entropy(model.logits(x).transpose(1, 2), y, ignore_index=ignored)
     output = model.l(x)
-    return F.mse_loss(output.reshape(y.shape), y)
+    if case.plain == "logits":
+        return F.binary_cross_entropy_with_logits(output, y.float().reshape(-1, 1))
+    if case.plain == "probabilities":
+        return F.binary_cross_entropy(output.sigmoid(), y.float().reshape(-1, 1))
+    return F.mse_loss(output.reshape(y.shape), y.float())
 
 
 def program_losses(case: Case, folder: Path) -> tuple[list[float], str]:
@@ -265,7 +298,7 @@ def result_of(case: Case, module: object, folder: Path) -> tuple[bool, str]:
     from app.data.splits import stratified_split
 
     labels = getattr(module, case.data)().y
-    ids = labels if case.data == "Vectors" else torch.zeros(len(labels))
+    ids = labels.flatten().long() if case.data.startswith(("Vectors", "Sign")) else torch.zeros(len(labels))
     order = stratified_split(ids, 0.1, 0.0, 0)[0].split(BATCH)
     plain = plain_losses(case, module, order)
     if losses != plain:
@@ -297,7 +330,9 @@ def main(names: Sequence[str]) -> int:
 
     known, wrong = [*cases()], 0
     if unknown := {*names} - {case.name for case in known}:
-        raise SystemExit(f"There is no case {', '.join(sorted(unknown))}. There are Own0-39, Words0-19 and Line0-9.")
+        raise SystemExit(
+            f"There is no case {', '.join(sorted(unknown))}. There are Own0-39, Words0-19, Line0-9, Two0-11."
+        )
     chosen = [case for case in known if case.name in names or not names]
     with tempfile.TemporaryDirectory() as name, in_one_process(name):
         folder = Path(name)

@@ -122,6 +122,11 @@ def kind_of(values: Tensor) -> torch.dtype:
     return torch.float32 if values.is_floating_point() or values.dtype == torch.bool else torch.int64
 
 
+def label_kind(label: Tensor) -> torch.dtype:
+    """Return the dtype of a sample's label as a target: one boolean is a class, several are values."""
+    return torch.int64 if label.dtype == torch.bool and label.numel() == 1 else kind_of(label)
+
+
 def field_of(values: Tensor) -> Tensor:
     """Convert one of several inputs: bytes to floats in [0, 1], others to `kind_of`; masks of booleans stay."""
     if values.dtype == torch.uint8:
@@ -229,7 +234,7 @@ def read_dataset(
         read = {name: field_of(held) for name, held in read.items()}
     else:
         read = {name: one if one.dtype == torch.uint8 else one.to(kind_of(one)) for name, one in read.items()}
-    given = {name: filled([one.to(kind_of(one)) for one in known]) for name, known in labels.items()}
+    given = {name: filled([one.to(label_kind(one)) for one in known]) for name, known in labels.items()}
     given = {name: target_values(known, each) for name, known in given.items()}
     labelled = torch.ones(len(next(iter(given.values()))), dtype=torch.bool)
     for known in given.values():

@@ -25,7 +25,7 @@ from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
 from app.training.checkpoints.fixed_settings import WAITING, fixed_settings
-from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, OWN_LOSS, PLATEAU
+from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, OF_ONE_OUTPUT, OWN_LOSS, PLATEAU, takes_one_output
 from app.training.config import INPUT, Choice
 from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
@@ -82,6 +82,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
     if job.stages:  # its checkpoints would be of several nets
         training = replace(training, save_every=0)
     rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
+    batches = _batches(job, spec, rows)
     return {
         "module": module,
         "class_name": f"{job.source.class_name}1" if job.stages else job.source.class_name,
@@ -112,7 +113,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "loss_in_words": losses_in_words(training, job.source, spec.known_targets[0]),
         "optimizer": optimizer_call(training.optimizer, _parameters(job)),
         "schedule": schedule_call(training.schedule) if training.schedule is not None else "",
-        "carried": _carried(job, spec),
+        "carried": _carried(job, spec, batches["single"]),
         "launching": (launch.on_loopback, launch.launch),
         "keeping": (
             checkpoint.generators,
@@ -126,7 +127,7 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "hash_share": recording.SHARE,
         "checkpoint_version": checkpoint.VERSION,
         **_data(job, spec),
-        **_batches(job, spec, rows),
+        **batches,
         **_losses(job, spec, rows),
         **_metrics(job),
     }
@@ -188,6 +189,10 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
     has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
     one_hot = not rows and chief.task != VALUES and not has_ids
     answer = f"named(output, FORMS)[{quoted(rows[0].given.output)}]" if rows else "output"
+    loss = (training.losses[0].loss if rows else training.loss).name
+    single = chief.task == CLASSES and takes_one_output(loss, len(chief.classes))
+    if single:
+        answer = f"class_scores({answer}, {OF_ONE_OUTPUT[loss]})"
     known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
     ignore = ignored_label(training.losses[0].loss if rows else training.loss, chief.task)
@@ -197,7 +202,9 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
 
     def batch(made: str, mixup: bool = False) -> BatchCode:
         inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
-        if one_hot:
+        if one_hot and single:
+            target = f"float_targets({target}, 2, output)"
+        elif one_hot:
             target = f"F.one_hot({target}, {len(chief.classes)}).float()"
         elif input_is_target(training):
             target = f'with_input({target}, "{INPUT}", {inputs})'
@@ -223,6 +230,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         "chief": chief,
         "tokens": chief.task == TOKENS,
         "one_hot": one_hot,
+        "single": single,
         "learnt": batch(learnt, training.mixup > 0),
         "seen": batch(seen),
         "output": "output.movedim(-1, 1)" if chief.task == TOKENS and has_ids and not rows else "output",
@@ -308,8 +316,9 @@ def _grouped(job: Job) -> bool:
     return bool(job.training.groups) or job.training.no_decay
 
 
-def _carried(job: Job, spec: SourceSpec) -> list[Function]:
-    """List the functions and classes of this program that the script contains verbatim."""
+def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
+    """List the functions and classes of this program that the script contains verbatim; `single` if the main loss may
+    take one output a sample."""
     data, training, own_split = job.data, job.training, spec.own_split and not job.data.test_fraction
     more: list[tuple[Function, Any]] = [
         (splits.split_in_order, _in_order(spec)),
@@ -323,6 +332,8 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (fields.Fields, spec.targets or spec.inputs or input_is_target(training)),
         (targets.with_input, input_is_target(training)),
         (multi_output.named, training.losses),
+        (script_recipes.class_scores, single),
+        (script_recipes.float_targets, single or training.losses),
         (script_recipes.mixed_loss, training.losses),
         (script_recipes.OwnLoss, any(row.loss.name == OWN_LOSS for row in training.losses)),
         (multi_output.SeveralLosses, training.losses),

@@ -137,9 +137,17 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     how = f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
-        file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.filled, file_readers.target_values,
-        file_readers.targets_of, file_readers.parts_of, file_readers.Careful, file_readers.read_dataset,
-    )  # fmt: skip
+        file_readers.kind_of,
+        file_readers.label_kind,
+        file_readers.field_of,
+        tables.alone,
+        file_readers.filled,
+        file_readers.target_values,
+        file_readers.targets_of,
+        file_readers.parts_of,
+        file_readers.Careful,
+        file_readers.read_dataset,
+    )
     if is_streamed(spec, job.data):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
         functions += (streams.SampleLostError, streams.Streamed, streams.InOrder, streams.stream_dataset)

@@ -202,8 +202,9 @@ class _Collected:
                 self.count += len(inputs)
                 return
             output, labels = self.task.chief(output, labels)
-            each = self.each(self.task.one.ready(output.float()), self.task.one.targets(labels))
+            each = self.each(*self.task.one.loss_inputs(output.float(), labels))
             self._keep(loss=self._mean_of_judged(each.float(), labels))
+            output = self.task.scores(output)
             {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
         self.count += len(inputs)
 
@@ -229,7 +230,7 @@ class _Collected:
         rows = probabilities(self.task.loss, output)
         if self.augment:
             given = (self.stepper.output(self.stepper.model, view) for view in views(inputs, self.augment))
-            changed = [self.task.chief(one, labels)[0] for one in given]
+            changed = [self.task.scores(self.task.chief(one, labels)[0]) for one in given]
             self._views = 1 + len(changed)
             rows = sum((probabilities(self.task.loss, one) for one in changed), rows) / self._views
             called = rows.argmax(1)

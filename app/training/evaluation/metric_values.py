@@ -31,11 +31,12 @@ class Gathered:
         self._metrics: tuple[Any, ...] = ()
 
     def add(self, output: Tensor, labels: Tensor) -> None:
-        """Update with a batch: the network's output (N, classes), of tokens (N, L, classes), of values (N, ...), and
-        the labels."""
+        """Update with a batch: the labels, and the network's output (N, classes) or of one value a sample, of tokens
+        (N, L, classes), of values (N, ...)."""
         if not self._scores:
             return
         task = self._task
+        output = task.scores(output)
         columns = output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
         if not self._metrics:
             self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)

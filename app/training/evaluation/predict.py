@@ -293,7 +293,8 @@ def try_input(
     finally:
         for hook in hooks:
             hook.remove()
-    values = probabilities(evaluator.task.loss, output) if info.task == CLASSES else evaluator.task.in_units(output)
+    task = evaluator.task
+    values = probabilities(task.loss, task.scores(output)) if info.task == CLASSES else task.in_units(output)
     only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
     seen = picture(only[0].float().cpu()) if only is not None and is_picture(info.input_shape) else None
     told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])

@@ -39,7 +39,7 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
     with torch.no_grad():
         try:
             given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
-            outputs = given.float().cpu().numpy()
+            outputs = live.stepper.task.scores(given).float().cpu().numpy()
             losses = losses_of(live.stepper, given, labels)
         except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless
             problem = f"{type(error).__name__}: {error}"
@@ -56,7 +56,7 @@ def losses_of(stepper: Stepper, output: Tensor, labels: Tensor) -> Any:
         return None
     loss, task = copy(stepper.chief_loss), stepper.task.one
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
-    each = loss(task.ready(output), task.targets(labels))
+    each = loss(*task.loss_inputs(output, labels))
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
 
 

@@ -60,7 +60,7 @@ class StepState:
             with torch.no_grad(), self._keeping():
                 output, labels = stepper.task.chief(stepper.output(stepper.model, given.inputs), given.labels)
                 if isinstance(output, torch.Tensor):
-                    outputs = output[: snapshots.SAMPLES].float().cpu().numpy()
+                    outputs = stepper.task.scores(output[: snapshots.SAMPLES]).float().cpu().numpy()
                 if given.others is None:  # a mixed sample has two labels
                     losses = snapshots.losses_of(stepper, output, labels)
         except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless

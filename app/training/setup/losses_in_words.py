@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from app.data.spec import BINARY, PROBABILITIES, TOKENS, VALUES, TargetInfo
+from app.data.spec import BINARY, CLASSES, PROBABILITIES, TOKENS, VALUES, TargetInfo
 from app.source.generated import Source
-from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS, WITH_PROBABILITIES
+from app.training.choices import (
+    CLASS_IDS,
+    LOSSES,
+    OF_LOGITS,
+    OF_ONE_OUTPUT,
+    OWN_LOSS,
+    WITH_PROBABILITIES,
+    takes_one_output,
+)
 from app.training.config import BY_DATA, BY_MODEL, INPUT, Choice, OutputLoss, TrainingConfig
 
 
-def usual_loss(target: TargetInfo) -> Choice:
-    """Return the loss that is usual for a target.
+def usual_loss(target: TargetInfo, values: int | None = None) -> Choice:
+    """Return the loss that is usual for a target, and for an output of so many `values` a sample, if they are known.
 
     >>> usual_loss(TargetInfo("", "values", (), (1,))).name, usual_loss(TargetInfo("", "tokens")).name
     ('MSELoss', 'CrossEntropyLoss')
     """
     if target.task == VALUES and target.form != PROBABILITIES:
-        return Choice("BCEWithLogitsLoss" if target.form == BINARY else "MSELoss")
+        return Choice(OF_LOGITS if target.form == BINARY else "MSELoss")
+    if target.task == CLASSES and values == 1 and takes_one_output(OF_LOGITS, len(target.classes)):
+        return Choice(OF_LOGITS)
     return Choice(WITH_PROBABILITIES)
 
 
@@ -53,4 +63,5 @@ def _chooser(training: TrainingConfig, rows: tuple[OutputLoss, ...], target: Tar
         VALUES: {BINARY: "labels of 0 and 1", PROBABILITIES: "probabilities of classes"}.get(target.form, "values"),
         TOKENS: "class labels of places",
     }
-    return f"default for {kinds.get(target.task, 'class labels')}"
+    labels = "labels of two classes" if rows[0].loss.name in OF_ONE_OUTPUT else "class labels"
+    return f"default for {kinds.get(target.task, labels)}"

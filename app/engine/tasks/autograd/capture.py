@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from app.autograd.batch import TrainingBatch
     from app.autograd.playback.kept_graph import LiveGraph
     from app.data.dataset import Dataset
+    from app.training.task import Task
 
 
 @lru_cache(maxsize=1)
@@ -149,15 +150,28 @@ def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
     with rng.borrowed(job.training.seed):  # augmentation draws, and every run of this batch is to see the same one
         given, ids = data.batch(options.batch or job.training.batch_size)
     task = task_of(job, data.info)
-    own, targets = task.loss_module(), task.targets(ids)
     try:
         inputs = arguments(given, fields_of(job.source, job.training.inputs, data.info))
     except InputError as error:
         raise CaptureError(str(error)) from error
     if not options.loss:
         return inputs, None, None
-    loss = own or ReadyLoss(make_loss(job.training.loss), task.ready)
-    return inputs, getattr(targets, "parts", targets), loss
+    loss = task.loss_module() or ReadyLoss(make_loss(job.training.loss), _in_precision_of_output(task))
+    return inputs, getattr(ids, "parts", ids), loss
+
+
+def _in_precision_of_output(task: Task) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Return what makes output and labels the inputs of the loss; one-hot rows have the precision of a float64 net."""
+
+    def ready(output: Any, labels: Any) -> tuple[Any, Any]:
+        import torch
+
+        output, target = task.loss_inputs(output, labels)
+        if not target.is_floating_point():
+            return output, target
+        return output, target.to(torch.promote_types(target.dtype, output.dtype))
+
+    return ready
 
 
 def _random(request: CaptureRequest) -> tuple[Any, Any, Any]:

@@ -104,9 +104,12 @@ def subject_of(source: Evaluator | ModelCapture, part: str, numbers: Sequence[in
     def run(*tensors: Tensor) -> Any:
         return stepper.output(lambda *_given: stepper.model(*tensors), inputs)
 
+    def scores(output: Any) -> Tensor:
+        return task.scores(task.chief(output, labels)[0])
+
     label_ids = labels.flatten().tolist() if isinstance(labels, Tensor) and task.kind == CLASSES else ()
     return Subject(
-        stepper.model, arguments(inputs, stepper.fields), run, lambda output: task.chief(output, labels)[0],
+        stepper.model, arguments(inputs, stepper.fields), run, scores,
         _loss(source, labels), task.kind, source.job.training.loss.name, classes,
         tuple(_label(labels, place, task.kind, classes) for place in range(len(numbers))), tuple(label_ids),
     )  # fmt: skip
@@ -122,7 +125,7 @@ def _loss(evaluator: Evaluator, labels: Any) -> Callable[[Any], tuple[Tensor, Te
             return whole, whole.reshape(1)
         setattr(single, "reduction", "none")  # noqa: B010  a Module's attributes have no types
         given, known = task.chief(output, labels)
-        each = single(task.one.ready(given.float()), task.one.targets(known))
+        each = single(*task.one.loss_inputs(given.float(), known))
         return whole, each.float().reshape(len(given), -1).mean(1)
 
     return losses
