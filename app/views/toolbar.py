@@ -18,7 +18,7 @@ from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.fields import StillComboBox
 from app.views.workspace import Workspace
 
-SCRIPT_ENDED = "The script has ended"
+SCRIPT_ENDED, SCRIPT_FAILED = "The script has ended", "The script failed"
 HEIGHT = 54
 COUNTER = 38  # of it, the height of the tape counter
 DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
@@ -166,8 +166,11 @@ class Toolbar(QFrame):
     def _blocked(self, reason: str) -> None:
         live, session = self._workspace.live, self._workspace.session
         if not session.active:
-            if session.watched_last and self.deck.state != "idle" and _is_empty(self._workspace.document.project):
-                self.deck.set_blocked("" if session.state == "left" else SCRIPT_ENDED)
+            if self.deck.state != "idle" and self._workspace.run_control.shows_script:
+                if session.state == "failed":
+                    self.deck.set_blocked(SCRIPT_FAILED, "error", "error")
+                else:
+                    self.deck.set_blocked("" if session.state == "left" else SCRIPT_ENDED)
                 return
             errors = bool(live.errors) and live.up_to_date and not live.wants
             icon, color = ("error", "error") if errors else ("", "text2")
@@ -199,10 +202,6 @@ class Toolbar(QFrame):
         index = self.device.findData(chosen)
         if index >= 0:
             self.device.setCurrentIndex(index)
-
-
-def _is_empty(project: Project) -> bool:
-    return project.opened is None and not project.graph.nodes
 
 
 def _short(name: str) -> str:

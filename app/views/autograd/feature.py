@@ -172,9 +172,11 @@ class AutogradFeature(Feature):
 
     def _offer_step(self) -> None:
         """Offer a step of the script in place of a batch, where there is no network that could run one."""
-        alone = self.workspace.run_control.script_alone
-        self.room.offer_step(alone)
-        self.tape_control.page.offer_step(alone)
+        control = self.workspace.run_control
+        ended = control.shows_script and not control.script_alone
+        for page in (self.room, self.tape_control.page):
+            page.offer.offer_step(control.script_alone, ended)
+        self.findings_control.show_reason()
 
     def _on_analysis(self) -> None:
         self._offer_step()

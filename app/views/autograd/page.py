@@ -14,6 +14,7 @@ from app.autograd.pictures.diagram import draw, summary
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
 from app.util import gc_pause
+from app.views.autograd.capture_offer import CaptureOffer
 from app.views.autograd.graph.finder import TapeFinder
 from app.views.autograd.graph.path_highlight import PathHighlight
 from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
@@ -38,7 +39,6 @@ LEAST = 80  # pixels of a view that a picture is laid out for
 OTHER = 0.2  # log of the ratio of two proportions that differ
 SETTLED = 120  # milliseconds after the last change of size
 RANDOM = "Capture with random inputs"
-NO_GRAPH = "No graph captured yet"
 BATCH_HINT = "Run one batch forward: each operation records a backward node and the tensors it saves."
 STEP_HINT = "Pause the script before its next backward to see each operation and the tensors it saves."
 BUSY_HINT = "PyTorch builds the graph during the forward pass."
@@ -89,7 +89,7 @@ class AutogradPage(QWidget):
         messages = ToastStack(self, free_place)  # over the graph, which keeps its place
         self.finder = TapeFinder()
         self.way = PathHighlight(self.scene, self.view, self.item_of)
-        self._empty = EmptyState("autograd", NO_GRAPH, BATCH_HINT, "Capture one batch")
+        self.offer = CaptureOffer("No graph captured yet", BATCH_HINT, STEP_HINT)
         self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT, "Cancel")
         self._busy.button.set_kind("secondary")
         self._covered = False  # whether the banner was hidden for a capture under way
@@ -99,7 +99,7 @@ class AutogradPage(QWidget):
             self.head, self.head.below, Divider(), self.finder, self.way, (self.view, 1), on=graph, margins=0, spacing=0
         )
         self._pages = QStackedWidget()
-        for page in (self._empty, self._busy, graph):
+        for page in (self.offer, self._busy, graph):
             self._pages.addWidget(page)
         vbox(self._pages, on=self, margins=0, spacing=0)
         for banner in (self.standing, self.banner):
@@ -107,7 +107,7 @@ class AutogradPage(QWidget):
         self._connect()
 
     def _connect(self) -> None:
-        self._empty.acted.connect(self._request_capture)
+        self.offer.acted.connect(self._request_capture)
         self._busy.acted.connect(self.cancelled)
         self._escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self, self.cancelled.emit)
         self._escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
@@ -208,11 +208,6 @@ class AutogradPage(QWidget):
     def _set_busy(self, busy: bool, words: str = "") -> None:
         self._escape.setEnabled(busy)
         self.head.set_busy(busy, words)
-
-    def offer_step(self, on: bool) -> None:
-        """Offer to capture the next step of a script, in place of a batch, while there is no graph."""
-        self._empty.set_text(NO_GRAPH, STEP_HINT if on else BATCH_HINT)
-        self._empty.button.setText("Capture step" if on else "Capture one batch")
 
     def show_idle(self) -> None:
         """Show that nothing is captured any more: all is as before."""

@@ -91,7 +91,7 @@ def label_text(widget: QWidget) -> str:
 def test_an_empty_tab_asks_for_a_batch(room, qtbot) -> None:
     assert room.drawing() is None
     with qtbot.waitSignal(room.captureRequested) as asked:
-        QTest.mouseClick(room._empty.button, LEFT)
+        QTest.mouseClick(room.offer.button, LEFT)
     assert asked.args == [True]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.sources.spec import AskedModel
 from app.views.observed.open_dialog import OpenModelDialog
 from app.views.training.runs.table_model import KEYS, STATE
-from app.views.ui.widgets.empty import EmptyState
+from tapedeck.frames import Ending
 from tests.support.whole_window import WholeWindow
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
@@ -81,11 +82,9 @@ def test_a_batch_of_a_script_is_its_next_step_and_no_message_about_it_outlives_a
     session, capture, standing = window.session, window.autograd_control, window.room.standing
     script.start()
     qtbot.waitUntil(lambda: session.commands and len(session.history.steps) > 3)
-    offered = {
-        each.button.text()
-        for each in (*window.room.findChildren(EmptyState), *window.tape_control.page.findChildren(EmptyState))
-    }
+    offered = offers(window)
     assert "Capture step" in offered and "Capture one batch" not in offered
+    assert window.findings_control.page.empty.title() == "Steps cannot be diagnosed"
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: capture.script.state == "held" and standing.isVisibleTo(window.room))
     capture.go_on()
@@ -98,6 +97,30 @@ def test_a_batch_of_a_script_is_its_next_step_and_no_message_about_it_outlives_a
     script.ending.set()
     window.run_control.run()
     qtbot.waitUntil(lambda: session.state == "done")
+
+
+def test_of_a_script_that_failed_nothing_can_be_captured_and_its_details_are_in_its_terminal(
+    qtbot: QtBot,
+    window: WholeWindow,
+    script: Script,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin(qtbot, window, str(script.watch.frames))
+    script.start()
+    qtbot.waitUntil(lambda: window.session.commands and len(window.session.history.steps) > 3)
+    stop = partial(script.watch.stop, Ending(error="ValueError: no more samples"))
+    monkeypatch.setattr(script.watch, "stop", stop)
+    script.ending.set()
+    qtbot.waitUntil(lambda: window.session.state == "failed")
+    assert window.toolbar.deck.counter.message() == "The script failed"
+    assert "no more samples" in window.banner.title() and not window.banner.actions_offered()
+    assert not offers(window)
+
+
+def offers(window: WholeWindow) -> set[str]:
+    """The captures that the pages Autograd, Backward tape and Findings offer while they are empty."""
+    pages = window.room.offer, window.tape_control.page.offer, window.findings_control.page.empty
+    return {page.button.text() for page in pages if not page.button.isHidden()}
 
 
 @pytest.mark.parametrize("name", ["Net", "Takes"])

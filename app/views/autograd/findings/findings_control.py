@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 WORK = "findings"  # the key of the question
 OF_RUN = "Diagnostics run the batch again, with the newest weights. A step of a run can only be inspected and played."
-OF_SCRIPT = "Diagnostics run the batch again, so not for a step of a script. Its tape can be inspected and played."
+OF_SCRIPT = (
+    "Diagnostics run the batch again, which a step of a script cannot do. A captured step can be inspected and played."
+)
 
 
 class FindingsControl(QObject):
@@ -103,6 +105,10 @@ class FindingsControl(QObject):
         if (batch := self._batch()) is not None:
             self._begin(FindingsRequest(batch), self._show_findings)
 
+    def show_reason(self) -> None:
+        """Show what can be diagnosed of what the window shows now."""
+        self._batch()
+
     def _batch(self) -> AnyCapture | None:
         """Return the newest batch; None without one, and the page shows what to do."""
         batch = self._capture.diagnosed
@@ -111,6 +117,8 @@ class FindingsControl(QObject):
 
     def _why_not(self) -> str:
         """Say why what is shown cannot be diagnosed, "" if a capture is missing."""
+        if self._workspace.run_control.shows_script:
+            return OF_SCRIPT
         if not self._capture.shows_step or self._room.tape is None:
             return ""
         return OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN
@@ -225,7 +233,7 @@ class FindingsControl(QObject):
 
     def _cleared(self) -> None:
         self._clear()
-        self.page.set_captured(False)
+        self.page.set_captured(False, why=self._why_not())
 
     def _clear(self) -> None:
         self._drop()

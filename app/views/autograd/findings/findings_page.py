@@ -109,7 +109,7 @@ class FindingsPage(QWidget):
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
-            title = "Steps of a script cannot be diagnosed" if self._why else "No graph captured yet"
+            title = "Steps cannot be diagnosed" if self._why else "No graph captured yet"
             self.empty.set_text(title, self._why or HINTS[page])
             self.empty.button.setVisible(not self._why)
 

@@ -11,13 +11,14 @@ from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedWidget, QWidget
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import TapeNode
 from app.util.formatting import bytes_text, figure, plural
+from app.views.autograd.capture_offer import CaptureOffer
 from app.views.autograd.tape.player import EMPTY, LEFT, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import manager
-from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
+from app.views.ui.widgets import BackwardTransport, ChoiceField, NumberField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property
 
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
@@ -25,7 +26,6 @@ SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None,
 NARROW = 1320  # px below which words are short, at the designed text size
 TIGHT = 800  # px: a narrower page does not repeat the held memory beside the controls
 
-NO_TAPE = "No backward tape yet"
 BATCH_HINT = "Run one batch forward. Then play its backward pass step by step, both ways, at any speed."
 STEP_HINT = "Pause the script before its next backward. Then play it step by step, both ways, at any speed."
 
@@ -75,9 +75,9 @@ class TapePage(QWidget):
         row.put(self.speed, self.non_finite, self.above, self.bound, self._divider, self.held)
         tape = QWidget()
         vbox(tools, (self.strip, 1), on=tape, margins=0, spacing=0)
-        self._empty = EmptyState("autograd", NO_TAPE, BATCH_HINT, "Capture one batch")
+        self.offer = CaptureOffer("No backward tape yet", BATCH_HINT, STEP_HINT)
         self._pages = QStackedWidget()
-        self._pages.addWidget(self._empty)
+        self._pages.addWidget(self.offer)
         self._pages.addWidget(tape)
         vbox(self._pages, on=self, margins=0)
         # Narrower than all of it: the least important words are shortened, nothing is cut off.
@@ -97,16 +97,11 @@ class TapePage(QWidget):
         self.non_finite.toggled.connect(self._breaks)
         self.above.toggled.connect(self._breaks)
         self.bound.edited.connect(self._bounded)
-        self._empty.acted.connect(self.captureRequested)
+        self.offer.acted.connect(self.captureRequested)
         player.tape_changed.connect(self._tape_changed)
         player.moved.connect(lambda _before, _now: self._moved())
         player.state_changed.connect(lambda _state: self._moved())
         player.changed.connect(self._changed)
-
-    def offer_step(self, on: bool) -> None:
-        """Offer to capture the next step of a script, in place of a batch, while there is no tape."""
-        self._empty.set_text(NO_TAPE, STEP_HINT if on else BATCH_HINT)
-        self._empty.button.setText("Capture step" if on else "Capture one batch")
 
     def _bounded(self, _value: object) -> None:
         self.above.setChecked(True)

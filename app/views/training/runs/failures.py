@@ -27,7 +27,8 @@ def show_failure(
         else:
             workspace.notifier.show_details(failed.message, failed.cure, failed.traceback)
 
-    where = f"Show {node.name}" if node else "Details"
+    details = "Details" if failed.traceback else ""  # that of a script is in its terminal
+    where = f"Show {node.name}" if node else details
     step, shown = failed.step + 1, workspace.shown_run.figures
     further: dict[str, Callable[[], object]] = {}
     folder = shown.folder if stored and shown is not None else None

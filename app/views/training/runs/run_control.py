@@ -95,9 +95,14 @@ class RunControl(QObject):
         return self._session.watches and self._session.commands
 
     @property
+    def shows_script(self) -> bool:
+        """Return whether the window shows a script, running or not, and no network beside it."""
+        return self._session.watched_last and _is_empty(self._document.project)
+
+    @property
     def script_alone(self) -> bool:
         """Return whether the window shows a script that can be commanded, and no network beside it."""
-        return self.takes_commands and _is_empty(self._document.project)
+        return self.takes_commands and self.shows_script
 
     def show_step(self, state: str) -> None:
         """Report whether a step of a script is waited for or held."""
