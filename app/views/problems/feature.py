@@ -49,6 +49,8 @@ class ProblemsFeature(Feature):
         if live.analysis is not None and live.up_to_date:
             self.problems_panel.set_analysis(live.analysis)
             self._count(*self.problems_panel.counts)
+            if not (live.analysis.graph.nodes or live.analysis.source.opened or any(self.problems_panel.counts)):
+                self.workspace.status.forget_check()  # nothing is there that could be fine
 
     def _forget(self, _project: object) -> None:
         """Another project is open: what was wrong with the last one is shown no more, nor that anything is fine."""

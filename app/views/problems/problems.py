@@ -307,12 +307,9 @@ class ProblemsPanel(QWidget):
             words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
         if analysis.source.opened:
             words = [] if problems else ["Model, data and loss match, as far as one forward call shows."]
-        elif not total:  # then an error is of a model that raised
-            words = (
-                []
-                if any(problem.severity == "error" for problem in problems)
-                else ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
-            )
+        elif not total:
+            hint = "Drag a layer from the Layers panel onto the canvas, or press Tab there to search."
+            words = [] if problems else [hint]
         self._show_ok_line(
             " ".join(filter(None, words)), fine=(fine > 0 or analysis.source.opened) and len(problems) <= MOST
         )

@@ -67,9 +67,6 @@ class ShellFeature(Feature):
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
         live.analysed.connect(self._checked)
-        live.analysed.connect(
-            lambda analysis: status.set_parameters(analysis.total_parameters, analysis.frozen_parameters)
-        )
         live.analysis_failed.connect(self._analysis_failed)
         self.workspace.engine.ended.connect(self._engine_ended)
         self.workspace.engine.started.connect(self._engine_started)
@@ -111,7 +108,11 @@ class ShellFeature(Feature):
         AboutDialog(self.workspace.window).open()
 
     def _checked(self, analysis: Analysis) -> None:
-        self.workspace.status.set_checked(None if analysis.source.opened else analysis.milliseconds)
+        """Show what was measured of a network; of an empty canvas nothing was."""
+        status, measured = self.workspace.status, bool(analysis.graph.nodes)
+        status.set_checked(analysis.milliseconds if measured else None)
+        known = measured or analysis.source.opened
+        status.set_parameters(analysis.total_parameters if known else None, analysis.frozen_parameters)
 
     # -- torch and the engine -----------------------------------------------------------------------------------------
 

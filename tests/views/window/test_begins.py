@@ -56,7 +56,9 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
     script.start()
     qtbot.waitUntil(lambda: session.commands and len(session.history.steps) > 3)
     assert window.windowTitle().startswith("frames.jsonl") and not window.document.project.graph.nodes
-    assert not window.live.analysis.errors
+    assert not window.live.analysis.errors and window.problems_panel.ok_line.text() == ""
+    assert not [key for key in ("errors", "checked", "parameters") if window.status.text(key)]
+    assert window.training_form.running.title() == "A script is running"
     control.stop()
     qtbot.waitUntil(lambda: session.state == "left")
     assert script.is_alive() and deck.counter.message() == "Not watched" and window.banner.title().endswith("watched")

@@ -407,13 +407,13 @@ class _SnippetRoom(AutogradPage):
             widget.hide()
         head._spare = tuple(widget for widget in head._spare if widget is not head.mode)
         head.two_lines = False  # the inspector and the status say the same, and the graph needs the room
-        self._empty.set_text(*NONE)
-        self._empty.button.setText("Run")
+        self.offer.set_text(*NONE)
+        self.offer.button.setText("Run")
         self.setMinimumHeight(ROOM)
 
     def set_runnable(self, runnable: bool) -> None:
         """Offer to run the snippet where no graph is shown, unless it runs."""
-        self._empty.button.setVisible(runnable)
+        self.offer.button.setVisible(runnable)
 
     def set_graph(self, graph: TensorGraph | None) -> None:
         """Show the graph below one tensor; None empties the room."""

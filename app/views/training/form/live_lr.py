@@ -18,7 +18,7 @@ from app.views.ui.widgets.painting import label
 
 WHY = (
     "Only the learning rate can change during a run, since the optimizer reads it at every step. The curves mark the "
-    "step; from that step, results differ from train.py."
+    "step; from that step, results differ from those without the change."
 )
 SCHEDULED = " A schedule continues in proportion to the new rate."
 GROUPS = " Other parameter groups keep their rates."

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from app.training.setup.device import Device
 
 _DEFAULT_DEVICE = "auto"
+# Title and reason of the banner while a run is active, of this window or of a script.
+RUN_KEEPS = "A run is in progress", "It keeps the settings it was started with. Edits here apply to the next run."
+SCRIPT_HAS = "A script is running", "Its settings are in its code. Those below are of the network of this window."
 
 
 class DeviceField(ChoiceField):
@@ -184,8 +187,7 @@ class TrainingForm(QWidget):
                 pass
 
     def _make(self, engine: EngineService) -> Iterator[None]:
-        reason = "It keeps the settings it was started with. Edits here apply to the next run."
-        self.running = Banner("info", "A run is in progress", reason)
+        self.running = Banner()
         self.live_rate = LiveRate()
         self._banner = QWidget()
         self.data = DataSection(engine)
@@ -337,9 +339,10 @@ class TrainingForm(QWidget):
 
     def set_running(self, running: bool, kept: RunSettings | None = None) -> None:
         """Show that a running run keeps its settings, beside each field that is edited meanwhile; edits apply to the
-        next run.
+        next run. Those of a script are not known: it has none to keep.
         """
         if running:
+            self.running.set("info", *(RUN_KEEPS if kept is not None else SCRIPT_HAS))
             self.live_rate.begin()
         self._kept = kept if running else None
         self.running.setVisible(running)

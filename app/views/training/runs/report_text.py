@@ -58,7 +58,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
         case RateSet():
             of = f" of {event.group}" if event.group else ""
             words = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
-            return [ConsoleLine(f"{words} From that step, results differ from train.py.", "warn")]
+            return [ConsoleLine(f"{words} From that step, results differ from those without the change.", "warn")]
         case Skipped():
             return [ConsoleLine(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:
