@@ -65,7 +65,7 @@ def _example(name: str) -> Project:
 
 def _of_module(net: object, name: str, shape: tuple[int, ...]) -> Project:
     from app.engine.requests.import_model import ModelInput
-    from app.engine.tasks.import_model import project_of
+    from app.engine.tasks.import_pipeline import project_of
 
     return project_of(net, (ModelInput((2, *shape), "float32"),), name)
 

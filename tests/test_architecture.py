@@ -177,7 +177,6 @@ WHOLES: dict[str, str] = {
     "app.views.autograd.graph.view": "what a screen reader is told of a view",
     "app.views.canvas.canvas": "what the canvas is put together from acts on it",
     "app.views.canvas.commands": "commands of notes are some of the canvas's",
-    "app.views.canvas.items.unfolded_blocks": "a node holds the insides that it shows",
     "app.views.canvas.scene": "what lies under a point of a scene",
     "app.views.canvas.view": "a gesture moves the view that it began in",
     "app.views.inspector.fields.form": "a row reads the form that it stands in",
@@ -185,17 +184,6 @@ WHOLES: dict[str, str] = {
     "app.views.training.charts.curves": "the controls of the page of curves",
     "tapedeck.actions": "a capture is asked for by an action",
     "tapedeck.watcher": "the actions of a watcher, and its captures",
-}
-# Circles that stand still, by late imports, each by its first module.
-CIRCLES = {
-    "app.builder.dimensions.blocks",
-    "app.cli",
-    "app.cli.autograd",
-    "app.engine.tasks.autograd.capture",
-    "app.engine.tasks.import_model",
-    "app.engine.tasks.past.bisect",
-    "app.views.canvas.items.geometry",
-    "app.views.ui.scaling",
 }
 
 # Modules of one folder, at most.
@@ -709,7 +697,7 @@ def test_modules_form_no_circle() -> None:
     below = arrows([found for found in imports() if not found.typing], modules())
     below |= arrows([found for found in WATCHING.imports if not found.typing], WATCHING.modules)
     assert sum(map(len, below.values())) > 3000
-    assert [circle for circle in circles(below) if circle[0] not in CIRCLES] == []
+    assert circles(below) == []
 
 
 def test_types_close_a_circle_only_where_a_part_is_made_with_its_whole() -> None:
@@ -718,7 +706,7 @@ def test_types_close_a_circle_only_where_a_part_is_made_with_its_whole() -> None
     typed = [found for found in every if found.typing]
     left = [found for found in every if not (found.typing and found.target in WHOLES)]
     assert len(typed) > 500
-    assert [circle for circle in circles(arrows(left, names)) if circle[0] not in CIRCLES] == []
+    assert circles(arrows(left, names)) == []
     closed = {name for circle in circles(arrows(every, names)) for name in circle}
     assert not WHOLES.keys() - closed, "WHOLES names too many"
 

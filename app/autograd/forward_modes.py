@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as with_values
 
+from app.autograd.errors import CaptureCancelledError
 from app.autograd.walk import is_accumulate
 from app.util.late_dataclass import dataclass
 
@@ -147,3 +148,16 @@ class SecondOrder:
 def device_of(tensors: Iterable[Tensor]) -> str:
     """Return the device type of the first tensor, "cpu" without any."""
     return next((tensor.device.type for tensor in tensors), "cpu")
+
+
+def until_cancelled(cancelled: Callable[[], bool], options: CaptureOptions) -> AbstractContextManager[object]:
+    """Return a context in which the next operation of torch raises CaptureCancelledError once `cancelled` is true."""
+    from torch.overrides import TorchFunctionMode
+
+    class UntilCancelled(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if cancelled():
+                raise CaptureCancelledError("The capture was cancelled.")
+            return func(*args, **(kwargs or {}))
+
+    return nullcontext() if options.compile else UntilCancelled()  # nothing is compiled under a mode

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Print problems and parameters; return 1 if there are errors."""
-    from app import cli
 
-    project = cli.read(options)
-    analysis, problems = cli.analysed(project)
+    project = nets.read(options)
+    analysis, problems = nets.analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
         counts = {"parameters": analysis.total_parameters, "frozen_parameters": analysis.frozen_parameters}
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts, "by_layer": layers}))
     else:
         for problem in problems:
-            print(f"{problem.severity}: {cli.sentence(problem, project)}")
+            print(f"{problem.severity}: {console.sentence(problem, project)}")
         kind = analysis.output_type()
         words = parameters_text(analysis.total_parameters, analysis.frozen_parameters) + (
             f", output {kind}" if kind else ""
@@ -55,11 +54,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plain(problem: Problem, project: Project) -> dict[str, Any]:
-    from app import cli
 
     return {
         "severity": problem.severity,
-        "node": cli.name_of(problem, project) if problem.node else None,
+        "node": console.name_of(problem, project) if problem.node else None,
         "message": problem.message,
         "reason": problem.reason,
         "torch": problem.torch_message,

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -23,11 +23,10 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Read the data; return 1 if unreadable samples block a run."""
-    from app import cli
     from app.data import description
     from app.data.preview import preview
 
-    project = cli.read(options)
+    project = nets.read(options)
     training = project.training
     seen = preview(
         project.data, options.data, training.batch_size, lambda done, total, name: None, training.seed,
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         lines = [description.facts(spec, project.data), description.balance(spec), *spec.notes, description.batch(seen)]
         for line in filter(None, lines):
-            print(cli.printable(line))
+            print(console.printable(line))
         for sample in spec.bad:
-            print(cli.printable(f"cannot be read: {sample}"))
+            print(console.printable(f"cannot be read: {sample}"))
     return int(bool(spec.bad) and project.data.bad == "stop")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models, streams
+from app.cli import arguments, console, models, streams
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
@@ -27,15 +27,14 @@ in the window, until one of them changes, in a separate process.
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "draw", help="draw any model from one forward pass", description=WORDS
     )
     add_source(parser)
     models.add_first_batch(parser, "--on", "--data")
-    parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(cli.PICTURES)}")
-    cli.add_paper(parser)
+    parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(console.PICTURES)}")
+    console.add_paper(parser)
     parser.add_argument(
         "--depth", type=arguments.seed, metavar="N", help="open N levels of modules, 0 for the model as one box"
     )
@@ -69,24 +68,23 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
-    from app import cli
     from app.util import gc_pause
 
     with gc_pause.put_off():  # torch makes very many objects that stay
         from app.engine.tasks import observe as task
 
-    cli.can_be_written(options.out, cli.PICTURES, "a picture can end in")
+    console.can_be_written(options.out, console.PICTURES, "a picture can end in")
     request = models.request_of(options, options.source, viewed=True)
     source = request.source
     if options.weights is not None and not (source.kind in ("hf", "diffusers") and Path(source.name).is_dir()):
-        raise cli.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
+        raise console.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
     with streams.StatusLine() as tell:
         found = models.answer(request, request, options.timeout, partial(task.answer, tell=tell))
     lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
     _write(found, options)
     status = _report(found)
     for line in lines:
-        print(cli.printable(line))
+        print(console.printable(line))
     return status
 
 
@@ -105,18 +103,17 @@ def weight_lines(folder: Path, layer: str) -> list[str]:
 def _write(found: Observation, options: argparse.Namespace) -> None:
     import msgspec
 
-    from app import cli
     from app.observe.plain import to_plain
 
     if options.out.suffix.lower() == ".json":
         plain = msgspec.json.format(json.dumps(to_plain(found)).encode(), indent=1)  # json itself indents slowly
-        cli.write_text(options.out, plain.decode() + "\n")
+        console.write_text(options.out, plain.decode() + "\n")
         return
     with streams.StatusLine() as tell:
         tell("Choosing the modules that are open")
         drawing = _drawing(found, options)
         tell(f"Drawing {len(drawing.boxes):,} boxes")
-        words = cli.picture(drawing, options.out, options)
+        words = console.picture(drawing, options.out, options)
     print(words)
 
 
@@ -143,7 +140,6 @@ def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
 
 def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
     """Return what --depth and --unfold open. Raises CommandError for a module that was not called."""
-    from app import cli
 
     opened = tree.depth(1 if options.depth is None else options.depth)
     for path in options.unfold:
@@ -151,7 +147,7 @@ def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
         if not more:
             paths = {call.path for call in tree.observation.calls if call.kind == "module" and call.path}
             near = get_close_matches(path, paths, 4, 0.3) or sorted(paths)[:4]
-            raise cli.CommandError(
+            raise console.CommandError(
                 f"--unfold {path}: no module with parts was called so; near it are {', '.join(near)}"
             )
         opened |= more
@@ -159,15 +155,14 @@ def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
 
 
 def _report(found: Observation) -> int:
-    from app import cli
     from app.observe.picture import summary
 
     print(summary(found))
     for remark in found.remarks:
-        cli.warn(remark)
+        console.warn(remark)
     if found.failed is None:
         return 0
     call = found.calls[found.failed]
     where = f", line {call.line} of {Path(call.file).name}" if call.line else ""
-    cli.warn(f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}")
+    console.warn(f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}")
     return 1

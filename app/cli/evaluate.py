@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 
 if TYPE_CHECKING:
     from app.training.evaluation.result import Evaluation
@@ -45,21 +45,20 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the results."""
     from dataclasses import replace
 
-    from app import cli
     from app.preflight import preflight
     from app.training.evaluation.evaluator import Evaluator
     from app.util import atomic
 
-    project = cli.read(options)
+    project = nets.read(options)
     if options.device is not None:
-        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
+        project = replace(project, training=replace(project.training, device=console.device(options.device)))
     if options.csv is not None:
-        cli.has_place(options.csv)
-    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+        console.has_place(options.csv)
+    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
     weights, name = chosen_weights(options)
     found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
     if options.csv is not None:
-        with cli.writing(options.csv):
+        with console.writing(options.csv):
             atomic.write_text(options.csv, found.to_csv())
     if options.json:
         print(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False))
@@ -71,18 +70,17 @@ def run(options: argparse.Namespace) -> int:
 def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
     """Return the weights of --checkpoint or --weights, else the newest of the project's runs, with their name;
     None for start weights. Raises RunError, WeightsError, CheckpointError."""
-    from app import cli
     from app.project.weights import state_dicts
     from app.runs import store
     from app.runs.resume import find_checkpoint, newest_weights
     from app.training.evaluation.evaluator import checkpoint_weights
 
     if options.checkpoint is not None:
-        path = find_checkpoint(options.checkpoint, cli.warn)
+        path = find_checkpoint(options.checkpoint, console.warn)
         return checkpoint_weights(path), path.name
     if options.weights is not None:
         return state_dicts.read(options.weights).tensors, options.weights.name
-    if (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
+    if (newest := newest_weights(store.runs_beside(options.project), console.warn)) is not None:
         return checkpoint_weights(newest[0]), newest[1]
     return None, "start weights"
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models
+from app.cli import arguments, console, models, nets
 from app.cli.streams import StatusLine
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ NOTHING = (
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "export", help="write a project's code, weights and training script"
@@ -64,7 +63,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     blocks = parser.add_mutually_exclusive_group()
     blocks.add_argument("--folded", action="store_true", help="with --drawing: close all blocks")
     blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
-    cli.add_paper(parser, arranged=True, carries=True)
+    console.add_paper(parser, arranged=True, carries=True)
     parser.add_argument(
         "--dynamic",
         action="append",
@@ -84,30 +83,29 @@ def run(options: argparse.Namespace) -> int:
     """Write the requested files and print their paths."""
     from dataclasses import replace
 
-    from app import cli
     from app.data.config import DataConfig
 
     _check_paths(options)
-    project = cli.read(options)
+    project = nets.read(options)
     if project.opened is not None and options.on is None and not options.script:
         project = replace(project, data=DataConfig(""))  # its inputs are those that it was called with
     if options.drawing and project.opened is not None:
         source = project.opened.source
-        raise cli.CommandError(
+        raise console.CommandError(
             f"the net is defined by its own code and has no drawing; tapedeck draw {source} draws its calls"
         )
     if options.drawing:
         from app.project import file as project_file
 
-        drawing = cli.drawing(project, "none" if options.folded else "all" if options.unfolded else "as drawn")
-        print(cli.picture(drawing, options.drawing, options, project_file.bytes_for(project, options.drawing)))
+        drawing = nets.drawing(project, "none" if options.folded else "all" if options.unfolded else "as drawn")
+        print(console.picture(drawing, options.drawing, options, project_file.bytes_for(project, options.drawing)))
         if not _needs_network(options):
             return 0
-    analysis = cli.sound(project, alone=not options.script)
+    analysis = nets.sound(project, alone=not options.script)
     if options.code:
         from app.export.layers import write_model
 
-        with cli.writing(options.code):
+        with console.writing(options.code):
             print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
     if options.script:
         from app.export.script.script import training_script, write_start
@@ -117,22 +115,21 @@ def run(options: argparse.Namespace) -> int:
         module = options.code.stem if options.code else None
         job = preflight.job(project, analysis)
         job = job.ran_with(newest.threads_of_newest(store.runs_beside(options.project), analysis.source))
-        with cli.writing(options.script):
-            cli.write_text(options.script, training_script(job, module, options.script.name))
+        with console.writing(options.script):
+            console.write_text(options.script, training_script(job, module, options.script.name))
             for path in write_start(job, options.script):
                 print(path)
     if not (options.weights or options.certify or options.pt2 or options.onnx):
         return 0
     chosen = _weights(options, project, analysis)
     if options.weights:
-        cli.save(chosen.state_dict, options.weights)
+        console.save(chosen.state_dict, options.weights)
         print(f"{options.weights}: weights {chosen.words}")
     return _proofs(options, project, analysis, chosen)
 
 
 def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
     """Return the newest weights of a stored run of this network, else the start weights. Raises CommandError."""
-    from app import cli
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
     from app.runs.record import RunError
@@ -144,9 +141,9 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
     try:
         return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
     except RunError as error:
-        raise cli.CommandError(f"--best-weights: {error}", 1) from error
+        raise console.CommandError(f"--best-weights: {error}", 1) from error
     except OSError as error:
-        raise cli.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
+        raise console.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
                           "--start-weights to ignore them", 1) from error  # fmt: skip
 
 
@@ -157,18 +154,17 @@ def _needs_network(options: argparse.Namespace) -> bool:
 
 def _check_paths(options: argparse.Namespace) -> None:
     """Reject impossible output paths before anything is written. Raises CommandError."""
-    from app import cli
 
     if not (_needs_network(options) or options.drawing):
-        raise cli.CommandError(NOTHING)
+        raise console.CommandError(NOTHING)
     taken = {os.path.realpath(options.project): "the project itself"}
-    for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
+    for name, endings in (*ENDINGS.items(), ("drawing", console.PICTURES)):
         path: Path | None = getattr(options, name)
         if path is None:
             continue
-        cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
+        console.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
         if other := taken.get(os.path.realpath(path)):
-            raise cli.CommandError(f"--{name} would write {path}, which is {other}; choose another name")
+            raise console.CommandError(f"--{name} would write {path}, which is {other}; choose another name")
         taken[os.path.realpath(path)] = f"what --{name} writes"
     if options.code and options.script:
         _check_importable(options.code, options.script)
@@ -176,18 +172,17 @@ def _check_paths(options: argparse.Namespace) -> None:
         from app.export.onnx_extra import onnx_missing
 
         if missing := onnx_missing():
-            raise cli.CommandError(missing)
+            raise console.CommandError(missing)
 
 
 def _check_importable(code: Path, script: Path) -> None:
     """Refuse a file of the class that the script could not import. Raises CommandError."""
-    from app import cli
 
     if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
-        raise cli.CommandError(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
+        raise console.CommandError(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
                           "pass --code a name of letters, digits and _")  # fmt: skip
     if code.parent.resolve() != script.parent.resolve():
-        raise cli.CommandError(f"{script} imports {code.name} from its own folder; write both to the same folder")
+        raise console.CommandError(f"{script} imports {code.name} from its own folder; write both to the same folder")
 
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
@@ -206,36 +201,34 @@ def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, c
 def _format(
     options: argparse.Namespace, kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights
 ) -> bool:
-    from app import cli
     from app.export.format_result import FormatError, parse_axis
     from app.export.formats import write_format
 
     try:
-        with cli.writing(path), StatusLine() as tell:
+        with console.writing(path), StatusLine() as tell:
             state, seed = chosen.state_dict, project.training.seed
             axes = tuple(map(parse_axis, options.dynamic))
             written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes)
     except FormatError as error:
         left_open = "".join(f" --dynamic {one}" for one in options.dynamic)
-        raise cli.CommandError(f"{path}{left_open and f' with{left_open}'}: {error}", 1) from error
+        raise console.CommandError(f"{path}{left_open and f' with{left_open}'}: {error}", 1) from error
     print(path)
-    print(f"{'passed' if written.passed else 'failed'}: {cli.printable(written.message)}")
+    print(f"{'passed' if written.passed else 'failed'}: {console.printable(written.message)}")
     if written.fixed and not options.dynamic:
         print(f"sizes other than the batch are fixed; --dynamic {written.fixed[0].partition(' ')[0]} leaves one open")
     return written.passed
 
 
 def _certificate(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
-    from app import cli
     from app.export.certify.certify import certify_export
     from app.project import drawing_digest
 
-    with cli.writing(options.code or options.project), StatusLine() as tell:
+    with console.writing(options.code or options.project), StatusLine() as tell:
         found, path = certify_export(
             analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
             seed=project.training.seed, imported=drawing_digest.imported(project, analysis.source), tell=tell,
         )  # fmt: skip
-    print(*map(cli.printable, found.lines), sep="\n")
+    print(*map(console.printable, found.lines), sep="\n")
     if path is not None:
         print(path)
     kept = [name for name in ("code", "weights") if getattr(options, name) is None]

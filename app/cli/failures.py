@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from app.cli import console
 from app.source import layer_files, raised
 from app.util.errors import CodedError
 
@@ -48,11 +49,10 @@ def describe_failure(failed: Failed, whole: bool, more: str = "") -> str:
 
 def print_traceback(text: str, whole: bool) -> None:
     """Print to stderr the frames of the user's files in a traceback, or the `whole` of it."""
-    from app import cli
 
     lines = (text if whole else layer_files.own_frames(text)).splitlines()
     if lines:
-        print(*map(cli.printable, lines), sep="\n", file=sys.stderr)
+        print(*map(console.printable, lines), sep="\n", file=sys.stderr)
 
 
 def ended(words: str) -> str:

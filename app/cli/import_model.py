@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models
+from app.cli import arguments, console, models, nets
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -67,19 +67,18 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, and print the result."""
-    from app import cli
     from app.cli import weights
     from app.project.weights.state_dict_files import holds_weights
 
     if holds_weights(Path(options.source)):
         return weights.run(options)
     if options.into or options.strict or options.partial or options.suggested:
-        raise cli.CommandError(
+        raise console.CommandError(
             "--into, --strict, --partial and --suggested are for a state_dict, such as a .pt, .ckpt or .safetensors"
         )
     if options.out is None:
-        raise cli.CommandError("pass -o P, the .tape file to create")
-    cli.can_be_written(options.out, (".tape",), "a project is")
+        raise console.CommandError("pass -o P, the .tape file to create")
+    console.can_be_written(options.out, (".tape",), "a project is")
     if options.observe:
         return _observed(options)
     with TemporaryFolder() as folder:
@@ -88,22 +87,20 @@ def run(options: argparse.Namespace) -> int:
 
 def _observed(options: argparse.Namespace) -> int:
     """Write a project that refers to the model's own code."""
-    from app import cli
-    from app.cli import opened
     from app.preflight.opened import analysis_of, project_of
     from app.project import custom_layers, file
     from app.project.project import Project
 
-    known = cli.digest(options.out)
-    model = opened.open_model(options, options.source)
-    project = project_of(model, Project(opened.name(model)))
+    known = console.digest(options.out)
+    model = nets.open_model(options, options.source)
+    project = project_of(model, Project(nets.name(model)))
     if options.synthetic_data:
         project = _on_synthetic_data(project, analysis_of(project))
     if options.trust:
         custom_layers.trust_opened(model)
     backup = file.write(project, options.out, known)
-    cli.note_backup(options.out, backup)
-    cli.note_open(options.out)
+    console.note_backup(options.out, backup)
+    console.note_open(options.out)
     print(f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code")
     if model.refusal:
         print(model.refusal)
@@ -112,7 +109,6 @@ def _observed(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its files are in a folder for the time being."""
-    from app import cli
     from app.builder.analysis import analyse
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
@@ -123,7 +119,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.sources.finding import files_of
 
     out: Path = options.out
-    known = cli.digest(out)
+    known = console.digest(out)
     try:
         source = _source(options)
         arguments = import_model.parse_arguments(options.args)
@@ -149,7 +145,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
     except import_model.ImportTimeoutError as error:
-        raise cli.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
+        raise console.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
         if isinstance(error, import_model.ImportRequestError):
             raise
@@ -159,12 +155,12 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
                 f"{words.removesuffix('.')}. `tapedeck draw {source}` draws it from one forward pass, and --observe "
             )
             words += "keeps it as a project that can be trained"
-        raise cli.CommandError(words, 1) from error
+        raise console.CommandError(words, 1) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
-    cli.note_backup(out, backup)
-    cli.note_open(out)
+    console.note_backup(out, backup)
+    console.note_open(out)
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
     if project.origin is not None and project.origin.checked:
         print(project.origin.checked)
@@ -217,11 +213,10 @@ def _source(options: argparse.Namespace) -> ModelSource:
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
     """Return the project with data of its net's shapes. Raises CommandError."""
-    from app import cli
     from app.preflight import synthetic_data
 
     made = synthetic_data.with_these(project, analysis)
     if made is None:
         words = "they need inputs of known shape whose first dimension is the batch"
-        raise cli.CommandError(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
+        raise console.CommandError(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
     return made

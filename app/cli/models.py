@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.cli import arguments
+from app.cli import arguments, console, settings
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def admit_example(example: str, trust: bool) -> None:
 
 def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
     """Let files run as `admit` does. None are those of a source that has no file to review: it is asked each time."""
-    from app import cli
     from app.project import custom_layers
     from app.source import layer_files
     from app.source.trust import TrustStore, default_file
@@ -92,7 +91,7 @@ def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
         return files.digest
     if not trust:
         others = f", with what it imports: {files.others}" if files is not None and files.others else ""
-        raise cli.CommandError(f"{name} was not run; review it, then pass --trust{others}", 1)
+        raise console.CommandError(f"{name} was not run; review it, then pass --trust{others}", 1)
     custom_layers.trust_file(files)
     return files.digest if files is not None else ""
 
@@ -156,11 +155,10 @@ def _example_of(options: argparse.Namespace) -> str:
 
     Raises CommandError for data that cannot be read.
     """
-    from app import cli
 
     example, data = arguments.value_of(options, "--example") or "", arguments.value_of(options, "--on")
     if example == ON and data is None:
-        raise cli.CommandError("--example on: name the data with --on DATA")
+        raise console.CommandError("--example on: name the data with --on DATA")
     fits = getattr(options, "first_batch", False) and data is not None
     if example == ON or (fits and not example and not arguments.value_of(options, "--input")):
         options.example = _written(options)
@@ -171,15 +169,13 @@ def _written(options: argparse.Namespace) -> str:
     """Write the first batch of the data to a file, print a line about it, and return its path."""
     import torch
 
-    from app import cli
-    from app.cli import opened
     from app.data.loaders import load
     from app.project import custom_layers
     from app.project.project import Project
     from app.sources.spec import BATCH
     from app.training.config import TARGET
 
-    project = opened.with_settings(Project(), options)
+    project = settings.with_settings(Project(), options)
     custom_layers.admit(project, options.trust)
     root = arguments.value_of(options, "--data")
     data = load(project.data, root)
@@ -188,7 +184,7 @@ def _written(options: argparse.Namespace) -> str:
     _folders.append(TemporaryFolder())
     path = Path(_folders[-1].name, f"first{BATCH}")
     torch.save(batch, path)
-    cli.warn(f"inputs: the first batch of {options.on}, {_described(batch['inputs'])}")
+    console.warn(f"inputs: the first batch of {options.on}, {_described(batch['inputs'])}")
     return str(path)
 
 

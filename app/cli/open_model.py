@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from app.cli import startup
+from app.cli import nets, startup
 
 WORDS = """
 SOURCE is what `tapedeck draw` takes, or a project: NET.tape, or a .png or .svg that Tapedeck exported with the project
@@ -30,14 +30,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window; invalid arguments are refused before."""
-    from app import cli
     from app.cli import models
     from app.engine.requests import observe
     from app.project import picture_file
 
     file = Path(options.source)
     if file.suffix == ".tape" or picture_file.is_picture(file):
-        cli.read(argparse.Namespace(project=file, trust=False))
+        nets.read(argparse.Namespace(project=file, trust=False))
         return startup.window(str(file))
     asked = models.asked_model(options, options.source)
     observe.request_of(asked)  # refuses what cannot be parsed before the window opens

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 
 if TYPE_CHECKING:
     from app.runs.list_columns import ListedRun
@@ -85,12 +85,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
     """Change the name, the note or the tags of the requested run."""
-    from app import cli
     from app.runs import store
 
     tags = None if options.tags is None else options.tags.split(",")
     kept = _requested_run(options, found)
-    with cli.writing(kept.folder):
+    with console.writing(kept.folder):
         store.annotate(kept, name=options.new_name, note=options.note, tags=tags)
 
 
@@ -108,7 +107,6 @@ def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
 
 def print_table(shown: list[Kept]) -> None:
     """Print a line per run; columns that no run has a value for are left out."""
-    from app.cli import printable
     from app.runs.list_columns import COLUMNS
 
     runs = [listed(kept) for kept in shown]
@@ -117,7 +115,7 @@ def print_table(shown: list[Kept]) -> None:
         if column.key not in OMITTED and any(column.value(run) is not None for run in runs)
     ]  # fmt: skip
     rows = [[column.title.lower() for column in columns]]
-    rows += [[printable(column.shown(run)) for column in columns] for run in runs]
+    rows += [[console.printable(column.shown(run)) for column in columns] for run in runs]
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
     for at, row in enumerate(rows):
         cells = zip(row, widths, columns, strict=True)
@@ -129,7 +127,7 @@ def print_table(shown: list[Kept]) -> None:
         note, why = kept.record.note, (ending.message or ending.note) if ending is not None else ""
         for line in (*(part for part in note.splitlines() if part.strip()), why, *_surgeries(kept)):
             if line:
-                print(printable(f"    {line}"))
+                print(console.printable(f"    {line}"))
 
 
 def listed(kept: Kept) -> ListedRun:
@@ -145,7 +143,6 @@ def _surgeries(kept: Kept) -> list[str]:
 
 def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     """Export the requested run as event files; return their folder."""
-    from app import cli
     from app.preflight import preflight
     from app.project import custom_layers
     from app.runs import store, tensorboard
@@ -153,8 +150,8 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     kept = _requested_run(options, found)
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
-    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
-    with cli.writing(options.tensorboard):
+    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
+    with console.writing(options.tensorboard):
         return tensorboard.export(kept, job, options.tensorboard)
 
 
@@ -170,7 +167,6 @@ def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
 
 def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     """Print the relative gradient norm of each layer, last layer first: one column per step."""
-    from app import cli
     from app.runs import store
     from app.training.monitoring.gradient_health import lost_over
 
@@ -178,7 +174,7 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     tables = store.history_of(kept).seen.tables
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
     if not steps:
-        raise cli.CommandError(f"{kept.record.title}: no gains were measured in this run", 1)
+        raise console.CommandError(f"{kept.record.title}: no gains were measured in this run", 1)
     lost = lost_over(reach)
     if options.json:
         print(json.dumps({
@@ -192,13 +188,13 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     places = sorted({round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)})
     rows = [["relative gradient norm at step", *(f"{steps[place]}" for place in places)]]
     for layer, values in zip(reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True):
-        rows.append([cli.printable(layer), *(_ratio_text(values[place]) for place in places)])
+        rows.append([console.printable(layer), *(_ratio_text(values[place]) for place in places)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
         told = [f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)]
         print("  ".join([f"{name:<{widths[0]}}", *told]))
     for one in lost:
-        print(cli.printable(one.text))
+        print(console.printable(one.text))
     if not lost:
         at = "the one measured step" if len(steps) == 1 else f"any of {len(steps)} measured steps"
         print(f"No layer vanishes or explodes at {at}.")
@@ -214,14 +210,13 @@ def _plain_number(value: float) -> float | str | None:
 
 def folder_of(project: Path) -> Path:
     """Return the run folder of a project. Raises CommandError if there is no such project."""
-    from app import cli
     from app.runs import store
 
     if project.is_dir():
         inside = project / "runs"
         return inside if inside.is_dir() else project
     if not project.is_file():
-        raise cli.CommandError(f"{project}: no such project or folder")
+        raise console.CommandError(f"{project}: no such project or folder")
     return store.runs_beside(project)
 
 

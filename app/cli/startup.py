@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from app.cli import doctor
+from app.cli import console, doctor
 from app.cli.display import obstacle
 from app.cli.doctor import DoctorCheck
 from app.util.errors import CodedError
@@ -59,9 +59,8 @@ def window(file: str | None, model: AskedModel | None = None) -> int:
 
 def refuse(words: str) -> int:
     """Print why there is no start; return the exit code."""
-    from app import cli
 
-    cli.warn(cli.shortened(words))
+    console.warn(console.shortened(words))
     return 1
 
 

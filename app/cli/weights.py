@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.cli import console, nets
+
 if TYPE_CHECKING:
     from app.project.weights.state_dict_diff import Diff
     from app.project.weights.state_dicts import StateDict
@@ -15,63 +17,60 @@ MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; with --into also the comparison, and load the requested tensors."""
-    from app import cli
     from app.project.weights import state_dict_diff, state_dicts
 
     if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
-        raise cli.CommandError(f"{options.source} contains weights but no network, so no project can be "
+        raise console.CommandError(f"{options.source} contains weights but no network, so no project can be "
                           "created from it; --into P compares them with the project P, and with "
                           "--strict or --partial P starts from them")  # fmt: skip
     if (options.strict or options.partial) and options.into is None:
-        raise cli.CommandError("pass --into P, the project that the weights are for")
+        raise console.CommandError("pass --into P, the project that the weights are for")
     state = state_dicts.read(Path(options.source))
     for note in state.notes:
-        print(cli.printable(note))
+        print(console.printable(note))
     if options.into is None:
-        print(*map(cli.printable, state_dict_diff.table(state.infos).splitlines()), sep="\n")
+        print(*map(console.printable, state_dict_diff.table(state.infos).splitlines()), sep="\n")
         return 0
     return _into(options, state)
 
 
 def _into(options: argparse.Namespace, state: StateDict) -> int:
-    from app import cli
     from app.project import file
     from app.project.weights import start_weights, state_dict_diff, state_dicts
 
     path: Path = options.into
-    known = cli.digest(path)
-    project = cli.read(argparse.Namespace(project=path, trust=options.trust))
-    analysis = cli.sound(file.with_start(project, None), alone=True)
+    known = console.digest(path)
+    project = nets.read(argparse.Namespace(project=path, trust=options.trust))
+    analysis = nets.sound(file.with_start(project, None), alone=True)
     ours = state_dicts.net_infos(analysis.source)
     found = state_dict_diff.diff(state.infos, ours)
     offers = state_dict_diff.suggestions(state.infos, ours)
     if turned := state_dict_diff.transposed(state.infos, ours):
-        print(cli.printable(turned))
+        print(console.printable(turned))
     if options.suggested and offers:
         found = state_dict_diff.diff(state.infos, ours, offers[-1].names)
     _print(found)
     for offer in offers:
         words = "followed" if options.suggested else "a suggestion; apply it with --suggested"
-        print(cli.printable(f"{offer.text} ({words})"))
+        print(console.printable(f"{offer.text} ({words})"))
     print(f"{path}: {found.counts_text()}")
     if not (options.strict or options.partial):
         return 0 if found.strict else 1
     if options.strict and not found.strict:
-        raise cli.CommandError(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
+        raise console.CommandError(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
     if not found.fitting:
-        raise cli.CommandError(f"{path} was not changed: no key of {state.path.name} matches", 1)
+        raise console.CommandError(f"{path} was not changed: no key of {state.path.name} matches", 1)
     start = start_weights.chosen(state, found)
-    with cli.writing(path):
+    with console.writing(path):
         backup = file.write(file.with_start(project, start), path, known)
-    cli.note_backup(path, backup)
-    cli.note_open(path)
+    console.note_backup(path, backup)
+    console.note_open(path)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
     return 0
 
 
 def _print(found: Diff) -> None:
     """Print one line per key: a mark, the key, its tensor in the file and in the net."""
-    from app import cli
     from app.project.weights.state_dict_diff import KINDS
 
     wide = max(len(row.key) for row in found.rows) if found.rows else 0
@@ -79,5 +78,5 @@ def _print(found: Diff) -> None:
         both = f"{row.theirs}  ->  {row.ours}" if row.theirs and row.ours and row.theirs != row.ours else ""
         words = both or str(row.ours or row.theirs)
         other = f"  (as {row.source})" if row.source not in ("", row.key) else ""
-        print(cli.printable(f"{MARKS[row.kind]} {row.key:<{wide}}  {words}{other}"))
+        print(console.printable(f"{MARKS[row.kind]} {row.key:<{wide}}  {words}{other}"))
     print("  ".join(f"{mark} {KINDS[kind]}" for kind, mark in MARKS.items()))

@@ -20,6 +20,7 @@ from app.views.settings import Settings
 from app.views.shell import appearance
 from app.views.ui import icons
 from app.views.ui.scaling import fit
+from app.views.ui.theme import manager
 
 
 class Unexpected(QObject):
@@ -96,7 +97,7 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     terminated = Terminated(window)
     terminated.happened.connect(window.end)
     terminated.install()
-    fit(window)
+    fit(window, manager().scale)
     window.bound_to(window.screen().availableSize())
     window.show()
     window.open_on(file, model)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from app import cli
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import STAGES, find_all
 from app.autograd.diagnostics.report_text import of_findings
 from app.autograd.diagnostics.results import LOOKED_FOR, Finding
 from app.autograd.sparse import parts_of
+from app.cli import console
 from app.observe.observe import observe
 
 Y = torch.tensor([0, 1, 1])
@@ -234,9 +234,12 @@ def test_sparse_layouts_are_looked_into_and_weighed_with_their_indices(layout: t
 
 def test_a_line_to_write_and_a_message_of_several_lines_are_printed_without_replacement_characters() -> None:
     found = Finding("in place", "error", "fc", "Spoiled.", before="    v += 1", after="    v = v.clone()\n    v += 1")
-    lines = [cli.printable(line) for line in of_findings([found])]
+    lines = [console.printable(line) for line in of_findings([found])]
     assert lines == ["error: fc: Spoiled.", "    - v += 1", "    + v = v.clone()", "    + v += 1"]
-    assert cli.printable("Jacobian mismatch\nfor output\x1b") == "Jacobian mismatch for output\N{REPLACEMENT CHARACTER}"
+    assert (
+        console.printable("Jacobian mismatch\nfor output\x1b")
+        == "Jacobian mismatch for output\N{REPLACEMENT CHARACTER}"
+    )
 
 
 class Listed(nn.Module):

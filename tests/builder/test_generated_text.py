@@ -18,7 +18,8 @@ from torch import nn
 from app.builder.analysis import analyse
 from app.builder.codegen.call_code import WIDTH
 from app.engine.requests.import_model import ModelInput
-from app.engine.tasks.import_model import make_torchvision, project_of
+from app.engine.tasks.import_model import make_torchvision
+from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers, file
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source

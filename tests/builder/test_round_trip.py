@@ -17,7 +17,7 @@ from torch import nn
 from app.builder.blocks import Block
 from app.builder.graph import Node
 from app.engine.requests.import_model import ModelImportError, ModelInput
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.project import file
 from app.project.project import Project
 from app.source.compiled import make_module

@@ -33,7 +33,7 @@ def test_weights_are_read_as_they_come_and_one_of_several_by_its_name(
 ) -> None:
     import torch
 
-    from app.cli import read, sound
+    from app.cli.nets import read, sound
     from app.source.compiled import make_module
 
     net = make_module(sound(read(argparse.Namespace(project=Path(DIGITS), trust=False)), alone=True).source)

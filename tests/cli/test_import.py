@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import catalog
 from app.cli import run
 from app.engine.import_process import import_file
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.export.errors import WeightsError
 from app.project.file import read
 from app.project.project import Project

@@ -38,7 +38,7 @@ def test_every_option_that_the_page_names_is_one_of_its_command(capsys: pytest.C
 def test_every_setting_that_the_page_names_is_one_of_a_project() -> None:
     from argparse import Namespace
 
-    from app.cli.opened import with_settings
+    from app.cli.settings import with_settings
     from app.project.project import Project
 
     settings = re.findall(r"--set '?([a-z_.]+=[^ `']+)", PAGE)

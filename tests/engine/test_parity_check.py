@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from app.builder.importer.tracing import grad_regions, refused_calls
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
-from app.engine.tasks import import_model
 from app.engine.tasks import import_model as task
+from app.engine.tasks import import_pipeline
 from app.engine.tasks.import_pipeline import Wish, imported
 from app.engine.tasks.parity import held
 from app.engine.tasks.parity.check import ParityCheck, ParityResult
@@ -213,7 +213,7 @@ def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_pa
 
 
 def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = import_model.project_of
+    right = import_pipeline.project_of
 
     def wrong(*args: Any, **named: Any) -> Project:
         project = right(*args, **named)
@@ -221,7 +221,7 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
         nodes = project.graph.nodes.set(last.id, replace(last, params=last.params.set("in_features", 5)))
         return replace(project, graph=replace(project.graph, nodes=nodes))
 
-    monkeypatch.setattr(import_model, "project_of", wrong)
+    monkeypatch.setattr(import_pipeline, "project_of", wrong)
     wish = Wish("it", "it", (ModelInput((2, 4)),))
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
     with pytest.raises(ModelImportError, match=r"the drawing cannot run: .*expects 5.*The difference is in Sequential"):

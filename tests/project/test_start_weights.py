@@ -21,7 +21,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.edits import head as head_edits
 from app.builder.edits.head import HeadError
 from app.engine.requests.import_model import ModelInput
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.export.script.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
 from app.preflight import preflight

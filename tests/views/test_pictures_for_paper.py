@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
-from app import cli
+from app.cli import nets
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Frame
 from app.graphviz_export import ExportError, GraphvizError, NoGraphvizError, has_dot, render
 from app.project import picture_file
@@ -39,7 +39,7 @@ def chain(count: int = 12) -> Drawing:
 
 @pytest.fixture(scope="module")
 def u_net() -> Drawing:
-    return cli.drawing(read(resource_path("examples", "U-Net.tape")), "as drawn")
+    return nets.drawing(read(resource_path("examples", "U-Net.tape")), "as drawn")
 
 
 @pytest.mark.parametrize("purpose", list(PAPERS))
@@ -109,7 +109,7 @@ def test_boxes_never_overlap_and_keep_their_order(qapp) -> None:
 
 
 def test_open_blocks_are_wrapped_into_rows(qapp) -> None:
-    drawing = cli.drawing(read(resource_path("examples", "Residual net on digits.tape")), "all")
+    drawing = nets.drawing(read(resource_path("examples", "Residual net on digits.tape")), "all")
     assert drawing.groups and printed(drawing, Choice("page", "canvas")).arranged == "rows"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from app.cli import models
+from app.cli import console, models
+from app.cli.autograd import graph_output, project_graph
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import ModelReport, ModelReported
@@ -13,11 +14,8 @@ if TYPE_CHECKING:
 
 def of_model(options: argparse.Namespace) -> int:
     """Capture a model and write the requested files; return 1 if there are findings."""
-    from app import cli
     from app.autograd.errors import CaptureError
     from app.autograd.playback.steps import PassResult
-    from app.cli import autograd
-    from app.cli.autograd import project_graph
     from app.engine.requests.autograd.playback import Steps
 
     request = _request(options)
@@ -31,24 +29,21 @@ def of_model(options: argparse.Namespace) -> int:
         found = models.answer(request, request.batch.model, options.timeout, report)
     except CaptureError as error:
         words = project_graph.rephrased_error(str(error), request.batch.options)
-        raise cli.CommandError(f"{options.project}: {words}", 1) from error
-    cli.warn(project_graph.mode_line(options.project, options.train))
+        raise console.CommandError(f"{options.project}: {words}", 1) from error
+    console.warn(project_graph.mode_line(options.project, options.train))
     if found.remark:
-        cli.warn(found.remark)
+        console.warn(found.remark)
     for line in found.lines:
-        print(cli.printable(line))
+        print(console.printable(line))
     if found.tape is not None:
         played = PassResult(Steps(found.steps).records) if found.steps is not None else None
-        autograd.write(found.tape, options, None, played, found.stopped)
+        graph_output.write(found.tape, options, None, played, found.stopped)
     return int(found.found > 0)
 
 
 def _request(options: argparse.Namespace) -> ModelReport:
     from dataclasses import replace
 
-    from app import cli
-    from app.cli import autograd
-    from app.cli.autograd import project_graph
     from app.engine.requests.observe import ModelCapture, ModelReport
 
     unfit = [
@@ -57,9 +52,9 @@ def _request(options: argparse.Namespace) -> ModelReport:
         if getattr(options, name)
     ]
     if unfit:
-        raise cli.CommandError(f"{', '.join(unfit)}: not for a model; --input describes what it is called with")
+        raise console.CommandError(f"{', '.join(unfit)}: not for a model; --input describes what it is called with")
     chosen = project_graph.capture_options(options)
     model = models.request_of(options, str(options.project))
     weights = str(options.weights.absolute()) if options.weights else ""
     batch = ModelCapture(replace(model, meta=False), options.train, chosen, options.seed, weights)
-    return ModelReport(batch, options.out is not None, autograd.plays(options), options.findings, options.gradcheck)
+    return ModelReport(batch, options.out is not None, graph_output.plays(options), options.findings, options.gradcheck)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console, nets
+from app.cli.autograd import graph_output
+
 if TYPE_CHECKING:
     from app.autograd.batch import TrainingBatch
     from app.autograd.capture_options import CaptureOptions
@@ -45,28 +48,28 @@ def add_options(batch: Any) -> None:
 
 def refuse_options(options: argparse.Namespace) -> None:
     """Reject these options for a Python file."""
-    from app import cli
 
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
              "second_order", "start_weights", "on") if getattr(options, name)]  # fmt: skip
     if given:
-        raise cli.CommandError(f"{', '.join(given)}: for projects and models only; a file's code decides how it runs")
+        raise console.CommandError(
+            f"{', '.join(given)}: for projects and models only; a file's code decides how it runs"
+        )
 
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
     """Parse the options. Raises CommandError for invalid combinations."""
-    from app import cli
     from app.autograd.capture_options import VECTORS, CaptureOptions
 
     kind, _, index = (options.vector or "ones").partition(":")
     if kind not in VECTORS or (index and (kind != "one-hot" or not index.isdecimal())):
-        raise cli.CommandError(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
+        raise console.CommandError(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
     wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
     if not all(part.isdecimal() and int(part) for part in wanted):
-        raise cli.CommandError(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
+        raise console.CommandError(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
     loss = options.outputs is None and options.vector is None
     if options.second_order and not loss:
-        raise cli.CommandError("--second-order uses the gradient of the loss: omit --outputs and --vector")
+        raise console.CommandError("--second-order uses the gradient of the loss: omit --outputs and --vector")
     return CaptureOptions(
         data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
         outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
@@ -82,8 +85,6 @@ def mode_line(source: object, train: bool) -> str:
 
 def of_project(options: argparse.Namespace) -> int:
     """Run one batch of the project's data through its network; return 1 if there are findings."""
-    from app import cli
-    from app.cli import autograd
     from app.engine.requests.autograd.capture import CaptureRequest, node_labels
     from app.engine.tasks.autograd.capture import batch_of
     from app.preflight import preflight
@@ -92,9 +93,9 @@ def of_project(options: argparse.Namespace) -> int:
 
     chosen = capture_options(options)
     if options.on is not None:
-        raise cli.CommandError("--on is for a model; a project has its data, and --random needs none")
-    project = cli.read(options)
-    analysis = cli.sound(project, alone=options.random)
+        raise console.CommandError("--on is for a model; a project has its data, and --random needs none")
+    project = nets.read(options)
+    analysis = nets.sound(project, alone=options.random)
     from app.autograd.errors import CaptureError
     from app.autograd.node_notes import notes_of_tape
     from app.autograd.playback.full_backward import play_through
@@ -102,30 +103,29 @@ def of_project(options: argparse.Namespace) -> int:
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = node_labels(project.graph, custom_layers.ops_of(project))
     request = CaptureRequest(job, labels, not options.eval, _weights(options, analysis.source), chosen)
-    cli.warn(mode_line(options.project, not options.eval))
+    console.warn(mode_line(options.project, not options.eval))
     try:
         if options.out is not None or chosen.outputs:  # a graph is requested, or the outputs have to be checked
             with batch_of(request).hold() as graph:
                 _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
-                played, stopped = play_through(graph) if autograd.plays(options) else (None, "")
+                played, stopped = play_through(graph) if graph_output.plays(options) else (None, "")
                 if options.out is not None:
                     carried = project_file.bytes_for(project, options.out)
-                    autograd.write(graph.tape, options, None, played, stopped, carried)
+                    graph_output.write(graph.tape, options, None, played, stopped, carried)
         if not options.findings and options.gradcheck is None:
             return 0
         batch = batch_of(request.diagnosed)
         if chosen.left_out:
-            print(cli.printable(chosen.left_out))
+            print(console.printable(chosen.left_out))
         return _diagnosed(batch, options)
     except CaptureError as error:
-        raise cli.CommandError(rephrased_error(str(error), chosen), 1) from error
+        raise console.CommandError(rephrased_error(str(error), chosen), 1) from error
 
 
 def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     """Return the newest weights of a stored run of this network, and print which; None without any, or if not
     wanted.
     """
-    from app import cli
     from app.engine.requests.autograd.capture import InitialWeights, WeightsFile
     from app.runs import newest, store
 
@@ -134,12 +134,12 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     try:
         found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
     except OSError as error:
-        raise cli.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
+        raise console.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
                           "--start-weights to ignore them", 1) from error  # fmt: skip
     if found is None:
         return InitialWeights()
     path, words = found
-    cli.warn(f"weights {words}; --start-weights uses the start weights of a run")
+    console.warn(f"weights {words}; --start-weights uses the start weights of a run")
     return WeightsFile(str(path), words)
 
 
@@ -167,7 +167,6 @@ def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
 
 
 def _print(lines: list[str]) -> None:
-    from app import cli
 
     for line in lines:
-        print(cli.printable(line))
+        print(console.printable(line))

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
-from app.cli.run_output import CLEARED
+from app.cli import arguments, console
+from app.cli.train.run_output import CLEARED
 
 if TYPE_CHECKING:
     from app.compare.results import Difference
@@ -58,7 +58,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Compare two sides and print the differences."""
-    from app import cli
     from app.compare.report import to_plain, to_text
 
     request = request_of(options)
@@ -67,13 +66,12 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False))
     else:
         for line in to_text(found):
-            print(cli.printable(line))
+            print(console.printable(line))
     return int(found.differs)
 
 
 def request_of(options: argparse.Namespace) -> Diff:
     """Return the request that the arguments describe. Raises CommandError."""
-    from app import cli
     from app.cli.diff import sides
     from app.compare.modes import ModeError, parse_modes
     from app.engine.requests.diff import Diff, interpreter
@@ -82,33 +80,32 @@ def request_of(options: argparse.Namespace) -> Diff:
     trains = (True,) if options.train else (False,) if options.eval else (False, True)
     ways = [options.b is not None, options.modes is not None, options.python is not None]
     if sum(ways) != 1:
-        raise cli.CommandError("pass A and B, or A and --modes MODE MODE, or A and --python FILE")
+        raise console.CommandError("pass A and B, or A and --modes MODE MODE, or A and --python FILE")
     a = sides.side_of(options.a, options, options.args, options.weights_a)
     if options.b is not None:
         args_b = options.args if options.args_b is None else options.args_b
         b = sides.side_of(options.b, options, args_b, options.weights_b)
         return Diff(a, b, None, trains, options.batch, options.seed, not options.structure, options.data)
     if options.weights_b or options.args_b is not None or options.structure:
-        raise cli.CommandError("--weights-b, --args-b and --structure are for a second model")
+        raise console.CommandError("--weights-b, --args-b and --structure are for a second model")
     if options.python is not None:
         try:
             python = interpreter(options.python)
         except SourceError as error:
-            raise cli.CommandError(f"--python: {error}") from error
+            raise console.CommandError(f"--python: {error}") from error
         here = replace(a, name=f"{a.name} here")
         there = replace(a, name=f"{a.name} in {python}")
         return Diff(here, there, None, trains, options.batch, options.seed, True, options.data, python)
     try:
         modes = parse_modes(*options.modes)
     except ModeError as error:
-        raise cli.CommandError(f"--modes: {error}") from error
+        raise console.CommandError(f"--modes: {error}") from error
     one, other = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
     return Diff(one, other, modes, trains, options.batch, options.seed, data_root=options.data)
 
 
 def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
     """Compare in this process, or in a separate one where code of the user's own runs. Raises CommandError."""
-    from app import cli
     from app.engine import observe_process
     from app.engine.requests.observe import Observe
     from app.util import gc_pause
@@ -124,7 +121,7 @@ def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
         with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
             return task.answer(request, _progress(options))
     except (CodedError, OSError) as error:
-        raise cli.CommandError(str(error)) from error
+        raise console.CommandError(str(error)) from error
     finally:
         if not options.json and sys.stderr.isatty():
             print(CLEARED, end="", file=sys.stderr, flush=True)

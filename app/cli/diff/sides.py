@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import models
+from app.cli import console, models, nets
 
 if TYPE_CHECKING:
     from app.engine.requests.diff import DiffSide
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str | None) -> DiffSide:
     """Parse one side. Raises CommandError."""
-    from app import cli
     from app.engine.requests.diff import DiffSide, side_of_project
     from app.engine.requests.diff.reading import WEIGHTS
     from app.engine.requests.observe import Observe
@@ -24,25 +23,25 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
     if not Path(text).exists() and "@" in text:
         text, _, of = text.rpartition("@")
         if weights is not None:
-            raise cli.CommandError(f"{text}@{of}: the weights are given twice")
+            raise console.CommandError(f"{text}@{of}: the weights are given twice")
         weights = of
     path = Path(text)
     run = named.named_run(path, weights or "")
     if run is None and weights is not None and not Path(weights).is_file():
-        raise cli.CommandError(f"there is no file {weights}")
+        raise console.CommandError(f"there is no file {weights}")
     if run is None and path.is_file() and path.suffix in WEIGHTS:
         if weights is not None:
-            raise cli.CommandError(f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}")
+            raise console.CommandError(f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}")
         return DiffSide(text, None, str(path.absolute()))
     file = "" if weights is None else str(Path(weights).absolute())
     if run is None and path.suffix != named.PROJECT:
         return _model(text, text if weights is None else f"{text}@{Path(weights).name}", options, arguments, file)
     if arguments != "{}" or options.input:
-        raise cli.CommandError(f"--args and --input are for a model, and {path} is a project")
+        raise console.CommandError(f"--args and --input are for a model, and {path} is a project")
     read_from = path if run is None else run.kept.folder / store.PROJECT
-    project = cli.read(argparse.Namespace(project=read_from, trust=options.trust))
+    project = nets.read(argparse.Namespace(project=read_from, trust=options.trust))
     name = text if run is None else run.kept.record.title
-    side = side_of_project(project, name, lambda: cli.sound(project, alone=True).source,
+    side = side_of_project(project, name, lambda: nets.sound(project, alone=True).source,
                                file if run is None else "", run)  # fmt: skip
     if project.opened is not None:
         assert isinstance(side.model, Observe)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console
 from app.cli.interpret import common
 
 if TYPE_CHECKING:
@@ -37,10 +38,9 @@ Exits with 1 if they do not, or if there is no attention.
 
 def run(options: argparse.Namespace) -> int:
     """Print a table of the attentions, and write their maps; return 1 if weights do not explain an output."""
-    from app import cli
 
     if options.out is not None:
-        cli.can_be_written(options.out, common.ENDINGS, "maps can end in")
+        console.can_be_written(options.out, common.ENDINGS, "maps can end in")
     net = common.read_source(options)
     from app.engine.requests.interpret.reading import ReadAttention
     from app.engine.tasks.interpret import reading
@@ -50,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     known = {one.path for one in found.attentions}
     if unknown := [path for path in layers or () if path not in known]:
         there = ", ".join(known) or "none"
-        raise cli.CommandError(f"{unknown[0]} computes no attention itself; modules that do: {there}", 1)
+        raise console.CommandError(f"{unknown[0]} computes no attention itself; modules that do: {there}", 1)
     if options.json:
         summary = {"sample": found.sample.number, "label": found.sample.label, "prediction": found.sample.prediction,
                    "attentions": [{name: value for name, value in common.plain(one).items() if name != "maps"}
                                   for one in found.attentions], "remarks": list(found.remarks)}  # fmt: skip
         print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
-        print(*map(cli.printable, lines(found)), sep="\n")
+        print(*map(console.printable, lines(found)), sep="\n")
     if options.out is not None and found.attentions:
         _write(options.out, found)
     return int(not found.attentions or not all(one.checked for one in found.attentions))
@@ -80,12 +80,11 @@ def lines(found: AttentionFound) -> list[str]:
 
 
 def _write(path: Path, found: AttentionFound) -> None:
-    from app import cli
     from app.cli.interpret import pictures
 
     shown = [one for one in found.attentions if one.maps is not None]
     if path.suffix == ".png" and len(shown) > MOST:
-        cli.warn(f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer")
+        console.warn(f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer")
     common.write(
         path, found, lambda: {one.name: one.maps for one in shown}, lambda: pictures.of_attention(shown[:MOST])
     )

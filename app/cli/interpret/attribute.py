@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console
 from app.cli.interpret import common
 from app.interpret.results import INTEGRATED_GRADIENTS, METHODS
 
@@ -43,14 +44,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line for each sample, and write the attributions; return 1 if one is incomplete."""
-    from app import cli
     from app.interpret.captum_extra import captum_missing
 
     samples = common.samples(options)
     if missing := captum_missing():
-        raise cli.CommandError(missing, 1)
+        raise console.CommandError(missing, 1)
     if options.out is not None:
-        cli.can_be_written(options.out, common.ENDINGS, "attributions can end in")
+        console.can_be_written(options.out, common.ENDINGS, "attributions can end in")
     net = common.read_source(options)
     from app.engine.requests.interpret.reading import ReadAttributions
     from app.engine.tasks.interpret import reading
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             row["sample"].pop("picture")
         print(json.dumps({"attributions": plain}, ensure_ascii=False, allow_nan=False))
     else:
-        print(*(cli.printable(line(one)) for one in found), sep="\n")
+        print(*(console.printable(line(one)) for one in found), sep="\n")
     if options.out is not None:
         from app.cli.interpret import pictures
 

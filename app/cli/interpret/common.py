@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.cli import arguments, models
+from app.cli import arguments, console, models, nets
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -83,12 +83,11 @@ def read_source(options: argparse.Namespace) -> InterpretedNet:
 def _model(options: argparse.Namespace) -> InterpretedNet:
     from dataclasses import replace
 
-    from app import cli
     from app.engine.requests.observe import ModelCapture
 
     unfit = [f"--{name}" for name in ("checkpoint", "data", "set", "device") if getattr(options, name)]
     if unfit:
-        raise cli.CommandError(f"{', '.join(unfit)}: for a project, or a model with --on DATA")
+        raise console.CommandError(f"{', '.join(unfit)}: for a project, or a model with --on DATA")
     model = replace(models.request_of(options, str(options.project)), meta=False)
     weights = str(options.weights.absolute()) if options.weights else ""
     return InterpretedNet(ModelCapture(model, seed=options.seed, weights=weights), options.timeout)
@@ -97,15 +96,14 @@ def _model(options: argparse.Namespace) -> InterpretedNet:
 def _evaluator(options: argparse.Namespace) -> Evaluator:
     from dataclasses import replace
 
-    from app import cli
     from app.cli import evaluate
     from app.preflight import preflight
     from app.training.evaluation.evaluator import Evaluator
 
-    project = cli.read(options)
+    project = nets.read(options)
     if options.device is not None:
-        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
-    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+        project = replace(project, training=replace(project.training, device=console.device(options.device)))
+    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
     weights, _ = evaluate.chosen_weights(options)
     return Evaluator(job, weights)
 
@@ -116,9 +114,7 @@ def samples(options: argparse.Namespace) -> Any:
 
     worst = getattr(options, "worst", None) or 0
     if worst and options.sample:
-        from app import cli
-
-        raise cli.CommandError("choose --sample or --worst")
+        raise console.CommandError("choose --sample or --worst")
     numbers = options.sample if isinstance(options.sample, list) else [options.sample]
     return Samples(tuple(numbers or [0]), options.part, worst)
 
@@ -139,10 +135,9 @@ def plain(value: Any) -> Any:
 
 def write(path: Path, found: Any, arrays: Callable[[], dict[str, Any]], picture: Callable[[], Any]) -> None:
     """Write a result as .json, its arrays as .npz, or its picture as .png. Raises CommandError."""
-    from app import cli
 
     if path.suffix == ".json":
-        cli.write_text(path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n")
+        console.write_text(path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n")
         return
     import io
 
@@ -155,7 +150,7 @@ def write(path: Path, found: Any, arrays: Callable[[], dict[str, Any]], picture:
         np.savez_compressed(held, **arrays())
     else:
         picture().save(held, "PNG")
-    with cli.writing(path):
+    with console.writing(path):
         atomic.write_bytes(path, held.getvalue())
     print(path)
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console
 from app.cli.interpret import common
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Print the loss without and with the changes."""
-    from app import cli
 
     changes = _changes(options)
     net = common.read_source(options)
@@ -52,18 +52,17 @@ def run(options: argparse.Namespace) -> int:
         plain = {**common.plain(found), "change": found.change, "changes": list(map(str, changes))}
         print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
     else:
-        print(*map(cli.printable, lines(found)), sep="\n")
+        print(*map(console.printable, lines(found)), sep="\n")
     return 0
 
 
 def _changes(options: argparse.Namespace) -> tuple[Intervention, ...]:
-    from app import cli
     from app.interpret.results import parse_part
 
     if not options.mute and not options.take:
-        raise cli.CommandError("pass --mute PART, or --take PART with --from N")
+        raise console.CommandError("pass --mute PART, or --take PART with --from N")
     if bool(options.take) != (options.source is not None):
-        raise cli.CommandError("--take PART and --from N require each other")
+        raise console.CommandError("--take PART and --from N require each other")
     changes = [*map(parse_part, options.mute), *(parse_part(one, options.source) for one in options.take)]
     return tuple(replace(one, axis=options.axis) if one.channel is not None else one for one in changes)
 

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
+from app.cli.autograd import graph_output
 from app.cli.revisit.report import parted_text, plain_parted, plain_step, print_step
-from app.cli.run_output import CLEARED
+from app.cli.train.run_output import CLEARED
 
 if TYPE_CHECKING:
     from app.engine.tasks.past.revisit import HeldRevisit
@@ -29,7 +30,6 @@ step, or from its start; every step on the way is verified by the recorded hashe
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app import cli
 
     words = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
     parser: argparse.ArgumentParser = commands.add_parser("revisit", help=words, description=WORDS)
@@ -47,13 +47,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--out",
         type=Path,
-        help=f"write the graph of the step: a file ending in {', '.join(cli.PICTURES)}, or in .html for a page that "
-        "plays the backward pass",
+        help=f"write the graph of the step: a file ending in {', '.join(console.PICTURES)}, or in .html for a page "
+        "that plays the backward pass",
     )
     parser.add_argument("--play", action="store_true", help="add the played backward pass to the JSON file")
     parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
     parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
-    cli.add_paper(parser)
+    console.add_paper(parser)
     arguments.add(parser, "--data", "--trust")
     parser.set_defaults(command=run)
     return parser
@@ -61,7 +61,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Recompute the step, print it and write its graph; return 1 where the hashes part."""
-    from app import cli
     from app.engine.tasks.past.revisit import revisited
 
     _check_out(options)
@@ -74,18 +73,17 @@ def run(options: argparse.Namespace) -> int:
     finally:
         _clear()
     for note in found.notes:
-        cli.warn(note)
+        console.warn(note)
     print(json.dumps(plain_step(kept, found), ensure_ascii=False)) if options.json else print_step(found)
     if held is not None and options.out is not None:
         _write(held, options)
     elif options.out is not None and found.parted is None:
-        raise cli.CommandError(f"{options.out} was not written: there is no graph of this step")
+        raise console.CommandError(f"{options.out} was not written: there is no graph of this step")
     return int(found.parted is not None or found.captured is False)
 
 
 def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     """Print the first step at which a condition held; return 1 if the recomputed run differed before."""
-    from app import cli
     from app.engine.tasks.past.bisect import first_step
     from app.training.revisit.conditions import parse_condition
 
@@ -101,37 +99,35 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     how = "as recorded" if found.recorded else "found by recomputing every step"
     if found.step is not None:
         layer = f" in {found.layer}" if found.layer else ""
-        print(cli.printable(f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"))
+        print(console.printable(f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"))
     elif found.parted is None:
-        print(cli.printable(f"{options.first}: at no step ({how})"))
+        print(console.printable(f"{options.first}: at no step ({how})"))
     if found.parted is not None:
-        print(cli.printable(parted_text(found.parted)))
+        print(console.printable(parted_text(found.parted)))
     return int(found.parted is not None)
 
 
 def _check_out(options: argparse.Namespace) -> None:
-    from app import cli
 
     if options.out is None:
         return
-    if options.out.suffix not in (*cli.PICTURES, ".html"):
+    if options.out.suffix not in (*console.PICTURES, ".html"):
         ends = options.out.suffix or "nothing"
-        raise cli.CommandError(f"{options.out} ends in {ends}; it can be {', '.join(cli.PICTURES)} or .html")
+        raise console.CommandError(f"{options.out} ends in {ends}; it can be {', '.join(console.PICTURES)} or .html")
     if options.first is not None:
-        raise cli.CommandError("--out writes the graph of one step: pass --step")
-    cli.has_place(options.out)
+        raise console.CommandError("--out writes the graph of one step: pass --step")
+    console.has_place(options.out)
 
 
 def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
     """Return the job of a run, and the labels of its nodes. Raises RunError and CommandError."""
-    from app import cli
     from app.engine.tasks.past.revisit import labels_of
     from app.preflight import preflight
     from app.project import custom_layers
     from app.runs import stages, store
 
     def job_of(each: Project) -> Job:
-        return preflight.job(each, cli.sound(each), str(options.data) if options.data else None)
+        return preflight.job(each, nets.sound(each), str(options.data) if options.data else None)
 
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
@@ -191,9 +187,8 @@ def _clear() -> None:
 
 def _write(held: HeldRevisit, options: argparse.Namespace) -> None:
     from app.autograd.playback.full_backward import play_through
-    from app.cli import autograd
 
     played, stopped = None, ""
-    if autograd.plays(options):
+    if graph_output.plays(options):
         played, stopped = play_through(held.hold())
-    autograd.write(held.tape, options, None, played, stopped)
+    graph_output.write(held.tape, options, None, played, stopped)

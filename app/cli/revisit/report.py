@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console
+
 if TYPE_CHECKING:
     from app.engine.requests.past.revisit import Parted, Revisited
     from app.runs.store import Kept
@@ -12,10 +14,9 @@ if TYPE_CHECKING:
 
 def print_step(found: Revisited) -> None:
     """Print a recomputed step: its losses, and each layer's hashes and norm."""
-    from app import cli
 
     start = f"step {found.started_at:,} ({found.checkpoint})" if found.checkpoint else "the start of the run"
-    print(f"{cli.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, "
+    print(f"{console.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, "
     f"recomputed "
           f"from {start}; {found.verified:,} steps verified by their hashes, all by their losses")  # fmt: skip
     same = {None: "not recorded", True: "equal", False: "not equal"}
@@ -25,14 +26,14 @@ def print_step(found: Revisited) -> None:
     for one in found.layers:
         norm = "-" if one.norm is None else f"{one.norm:.6g}"
         mark = "" if one.is_equal else "  differs"
-        rows.append((cli.printable(one.layer), one.recorded or "-", one.recomputed, norm + mark))
+        rows.append((console.printable(one.layer), one.recorded or "-", one.recomputed, norm + mark))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]))
     if found.captured:
         print("The gradients of the captured graph are those of the step, bit for bit.")
     if found.parted is not None:
-        print(cli.printable(parted_text(found.parted)))
+        print(console.printable(parted_text(found.parted)))
 
 
 def parted_text(parted: Parted) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import tapedeck
-from app.cli import arguments
+from app.cli import arguments, console
+from app.cli.autograd import graph_output
 from app.util.resources import PROGRAM
 from tapedeck import frames
 
@@ -26,7 +27,6 @@ waits until the file is written, then continues unchanged. Of several ranks, ran
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app.cli import autograd
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "run", help="run a training script of your own, and watch it", description=WORDS,
@@ -41,7 +41,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "--capture", type=arguments.positive, metavar="STEP", help="write the graph of this step, from 1"
     )
     graph.add_argument("--rank", type=int, default=0, metavar="R", help="of several ranks, the one to capture (0)")
-    autograd.add_output(graph)
+    graph_output.add_output(graph)
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
@@ -51,28 +51,27 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
-    from app import cli
-    from app.cli import autograd, startup
+    from app.cli import startup
     from app.cli.scripts import script_capture
 
     name = options.script
     if (options.capture is None) != (options.out is None):
-        raise cli.CommandError("--capture STEP and --out FILE require each other")
+        raise console.CommandError("--capture STEP and --out FILE require each other")
     world_size = os.environ.get("WORLD_SIZE", "")
     world = int(world_size) if world_size.isdecimal() else 1
     if not 0 <= options.rank < world:
         ranks = f"the ranks are 0 to {world - 1}" if world > 1 else "this is the only process; torchrun starts several"
-        raise cli.CommandError(f"--rank {options.rank}: {ranks}")
-    autograd.check_output(options)
+        raise console.CommandError(f"--rank {options.rank}: {ranks}")
+    graph_output.check_output(options)
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
-        raise cli.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
+        raise console.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
     if options.window and (why := startup.hindrance(window=True)):
-        raise cli.CommandError(f"{why}; or leave out --window", 1)
+        raise console.CommandError(f"{why}; or leave out --window", 1)
     try:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:
-        raise cli.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
+        raise console.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
     rank = os.environ.get("RANK", "0")
     first = rank == "0"
     if not options.quiet and first:
@@ -92,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         os.execvp(words[0], words)
     except OSError as error:
-        raise cli.CommandError(f"{words[0]} cannot be run: {error.strerror or error}") from error
+        raise console.CommandError(f"{words[0]} cannot be run: {error.strerror or error}") from error
 
 
 def open_window(path: Path) -> None:

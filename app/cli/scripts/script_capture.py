@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from app.cli import console
+from app.cli.autograd import graph_output
 from app.util.resources import PROGRAM, python_path
 
 NO_STEP = "no step was captured"
@@ -36,7 +38,6 @@ def begin(options: argparse.Namespace, frames: Path) -> None:
 
 def main() -> int:
     """Wait for the step, and write it while the script is paused."""
-    from app import cli
     from app.engine.protocol import EngineDiedError
     from app.engine.remote_control import RemoteRunError
 
@@ -45,24 +46,22 @@ def main() -> int:
     try:
         _write(options, Path(frames), int(step))
     except (RemoteRunError, EngineDiedError, OSError) as error:
-        cli.warn(f"{NO_STEP}: {error}")
+        console.warn(f"{NO_STEP}: {error}")
         return 1
-    except cli.CommandError as error:
-        cli.warn(str(error))
+    except console.CommandError as error:
+        console.warn(str(error))
         return error.exit_code
     return 0
 
 
 def _write(options: argparse.Namespace, frames: Path, number: int) -> None:
-    from app import cli
-    from app.cli import autograd
     from app.engine.watched.script_capture import held_step
 
-    with held_step(frames, number, autograd.plays(options)) as step:
+    with held_step(frames, number, graph_output.plays(options)) as step:
         for note in step.captured.notes:
-            cli.warn(f"step {step.step}: {note}")
+            console.warn(f"step {step.step}: {note}")
         options.project = Path(f"{step.script}, step {step.step}")
-        autograd.write(step.captured.tape, options, None, step.played, step.stopped)
+        graph_output.write(step.captured.tape, options, None, step.played, step.stopped)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -47,7 +47,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
-    from app import cli
     from app.preflight import preflight
     from app.runs import store
     from app.training.trials.sweep import next_tag
@@ -59,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     done, failed, stopped = list[Path](), 0, False
     for number, (name, each, analysis) in enumerate(planned, 1):
         if not options.json:
-            print(cli.printable(f"{tag}, run {number} of {len(planned)}: {name}"))
-        with cli.writing(folder):
+            print(console.printable(f"{tag}, run {number} of {len(planned)}: {name}"))
+        with console.writing(folder):
             kept = store.begin(folder, each, name=name[: store.MOST_NAME], tags=(tag,))
         last, stopped = _train(preflight.job(each, analysis, root), each, kept, options)
         done.append(kept.folder)
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             break
     _print_best(options, [kept for kept in store.listed(folder) if kept.folder in done])
     if len(done) < len(planned):
-        cli.warn(f"the sweep was stopped after {len(done)} of {len(planned)} runs")
+        console.warn(f"the sweep was stopped after {len(done)} of {len(planned)} runs")
     return int(failed > 0)
 
 
@@ -77,45 +76,43 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
     """Return the name and the project of each run, and the net's analysis. Raises CommandError."""
     from dataclasses import replace
 
-    from app import cli
     from app.preflight import sweep_runs
     from app.training.trials.sweep import SweepError
 
     given = [_setting(text, options.random is not None) for text in options.settings]
-    project = cli.read(options)
+    project = nets.read(options)
     if options.device is not None:
-        cli.device(options.device)
+        console.device(options.device)
         project = replace(project, training=replace(project.training, device=options.device))
-    cli.read_data(project)
-    analysis = cli.sound(project, alone=True)
+    console.read_data(project)
+    analysis = nets.sound(project, alone=True)
     try:
         runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
     except SweepError as error:
-        raise cli.CommandError(f"--set {error}") from error
+        raise console.CommandError(f"--set {error}") from error
     return [(run.name, replace(project, training=run.training), analysis) for run in runs]
 
 
 def _setting(text: str, draws: bool) -> SweepSetting:
     """Parse an argument of --set. Raises CommandError."""
-    from app import cli
     from app.training.trials.sweep import SweepError, parse_values
 
     name, is_set, given = (part.strip() for part in text.partition("="))
     if not (name and is_set and given):
-        raise cli.CommandError(f"--set {text}: write a setting and its values, as lr=0.1,0.01")
+        raise console.CommandError(f"--set {text}: write a setting and its values, as lr=0.1,0.01")
     try:
         found = parse_values(name, given)
     except SweepError as error:
-        raise cli.CommandError(f"--set {error}") from error
+        raise console.CommandError(f"--set {error}") from error
     if found.bounds is not None and not draws:
-        raise cli.CommandError(f"--set {name} gives bounds, which only --random N draws between; list its values")
+        raise console.CommandError(f"--set {name} gives bounds, which only --random N draws between; list its values")
     return found
 
 
 def _train(job: Job, project: Project, kept: Kept, options: argparse.Namespace) -> tuple[Event, bool]:
     """Train one run into its folder; return its last event, and whether the user stopped it."""
     from app.cli import train
-    from app.cli.run_output import ProgressBar, RunOutput
+    from app.cli.train.run_output import ProgressBar, RunOutput
     from app.engine.dispatch import control_for
     from app.engine.placement import RunPlacement
     from app.runs.recorder import Recorder
@@ -141,11 +138,10 @@ class _Silent:
 
 def _tell_failure(last: Event, name: str) -> bool:
     """Report a run that failed; the sweep continues with the next."""
-    from app import cli
     from app.training.events import Failed
 
     if isinstance(last, Failed):
-        cli.warn(f"{name}: {last.message}")
+        console.warn(f"{name}: {last.message}")
     return isinstance(last, Failed)
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments
-from app.cli.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
+from app.cli import arguments, console, nets
+from app.cli.train.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
 from app.engine.placement import RunPlacement
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
-    from app import cli
     from app.cli import failures
     from app.cli.train import resumed, run_results, surgeries
     from app.engine.dispatch import control_for
@@ -90,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
 
     place = _execution_target(options)
     resume = resumed.find(options)
-    project = cli.read(options)
+    project = nets.read(options)
     if resume is not None:
         project = resumed.with_settings_of(resume, project, options)
     project = _with_options(project, options)
-    analysis = cli.sound(project)
+    analysis = nets.sound(project)
     _warn_of_scale(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if job.training.start is not None and not options.json:
@@ -103,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         print(summary(job.training.start, job.source))
     folder: Path = options.out
     if options.surgery and place is not None and place.processes > 1:
-        raise cli.CommandError("--surgery is not supported with --processes; omit one of them")
+        raise console.CommandError("--surgery is not supported with --processes; omit one of them")
     recorder, checkpoint, job = _open_store(resume, project, job, options)
     if not options.json:
         _say_disk(job, analysis.total_parameters)
@@ -137,9 +136,9 @@ def run(options: argparse.Namespace) -> int:
             _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
         of_files = last.kind == "data" or last.kind == "job" and not last.step  # a file, or a setting of the run
-        raise cli.CommandError(failures.describe_failure(last, options.traceback, problem), 2 if of_files else 1)
+        raise console.CommandError(failures.describe_failure(last, options.traceback, problem), 2 if of_files else 1)
     if problem:
-        raise cli.CommandError(problem)
+        raise console.CommandError(problem)
     if unread is not None:
         raise unread
     return 0
@@ -152,14 +151,13 @@ def _execution_target(options: argparse.Namespace) -> RunPlacement | None:
 
 
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
-    from app import cli
 
     chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every", "revisit_seconds")}
     training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
     left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
     training = replace(training, leave_out=left_out)
     if options.device is not None:
-        cli.device(options.device)
+        console.device(options.device)
     return replace(project, training=training)
 
 
@@ -196,7 +194,6 @@ def _open_store(
     resume: Resumed | None, project: Project, job: Job, options: argparse.Namespace
 ) -> tuple[Recorder, Path | None, Job]:
     """Return the store of the run, the checkpoint to resume from, and the job with the surgeries of the command."""
-    from app import cli
     from app.cli.train import resumed, surgeries
     from app.runs import store
     from app.runs.recorder import Recorder
@@ -204,7 +201,7 @@ def _open_store(
     if resume is not None:
         return resumed.open_store(resume, project, job, options)
     projects, job = surgeries.planned(options, (project,), job)
-    with cli.writing(options.out):
+    with console.writing(options.out):
         recorder = Recorder(store.begin(options.out / "runs", project), project, job.source.text)
     surgeries.plan(recorder, projects, job.stages, 1)
     return recorder, None, job
@@ -212,9 +209,8 @@ def _open_store(
 
 def _warn(words: str) -> None:
     """Print a line to stderr, over a progress bar if necessary."""
-    from app import cli
 
-    print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {cli.printable(words)}", file=sys.stderr)
+    print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(words)}", file=sys.stderr)
 
 
 def _tell_saved(saves: SaveReport, event: Event | None) -> None:

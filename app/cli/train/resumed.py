@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.cli import console, settings
 from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ class Resumed:
 
 def find(options: argparse.Namespace) -> Resumed | None:
     """Return what --resume names, with --leave-out from before the first of these steps. Raises CommandError."""
-    from app import cli
     from app.runs import resume
     from app.runs.record import RunError
     from app.training.checkpoints.checkpoint import CheckpointError
@@ -38,14 +38,14 @@ def find(options: argparse.Namespace) -> Resumed | None:
     if options.resume is None:
         return None
     try:
-        path = resume.find_checkpoint(options.resume, cli.warn)
+        path = resume.find_checkpoint(options.resume, console.warn)
         run = resume.run_of(path)
         if run is not None and run.goes_on:
             raise RunError(f"{run.folder} is in use by a running run. Stop it first.")
         if options.leave_out:
             return Resumed(run, _before(options.resume, path, run, min(options.leave_out)))
     except (RunError, CheckpointError) as error:
-        raise cli.CommandError(str(error)) from error
+        raise console.CommandError(str(error)) from error
     return Resumed(run, path)
 
 
@@ -54,17 +54,16 @@ def _before(named: Path, path: Path, run: Kept | None, step: int) -> Path | None
 
     Raises CheckpointError and CommandError.
     """
-    from app import cli
     from app.runs import resume
     from app.training.checkpoints.checkpoint import step_of
 
     if named.is_file():
         if (at := step_of(path)[0]) >= step:
-            raise cli.CommandError(f"{path} is of step {at:,}; to leave out step {step:,} pass one before it")
+            raise console.CommandError(f"{path} is of step {at:,}; to leave out step {step:,} pass one before it")
         return path
-    nearest = resume.nearest(run, step - 1, cli.warn) if run is not None else path
+    nearest = resume.nearest(run, step - 1, console.warn) if run is not None else path
     if nearest is None and run is not None and run.record.changed is not None:
-        raise cli.CommandError(
+        raise console.CommandError(
             f"{run.record.title} has its settings since step {run.record.changed.step:,}; to leave out step {step:,} "
             f"resume {run.record.parent.run if run.record.parent is not None else 'the run before it'}"
         )
@@ -73,30 +72,29 @@ def _before(named: Path, path: Path, run: Kept | None, step: int) -> Path | None
 
 def with_settings_of(resumed: Resumed, project: Project, options: argparse.Namespace) -> Project:
     """Return the project with the settings of the run, and on top those of --on and --set. Raises CommandError."""
-    from app import cli
-    from app.cli import opened
     from app.runs import compare, store
     from app.runs.record import RunError
 
     if resumed.run is None:
-        cli.warn(f"{resumed.path} is of no stored run: the settings are those of {options.project}")
+        console.warn(f"{resumed.path} is of no stored run: the settings are those of {options.project}")
         return project
     record = resumed.run.record
     try:
         stored = store.project_of(resumed.run)
     except RunError as error:
-        raise cli.CommandError(str(error)) from error
+        raise console.CommandError(str(error)) from error
     training = stored.training
     if record.beginning is not None:  # its first steps are recomputed with this seed
         training = replace(training, seed=record.beginning.seed)
     before = replace(project, training=training, data=stored.data)
-    now = opened.with_settings(before, options)
-    now = opened.with_loss(now, options) if options.loss is not None else now
+    now = settings.with_settings(before, options)
+    now = settings.with_loss(now, options) if options.loss is not None else now
     own = compare.differences(now, project)
     named = {"epochs", "device", "seed", "save_every", "revisit_seconds", "leave_out"}
     if texts := [f"{name} {ours}, not {theirs}" for name, (ours, theirs) in own.items() if name not in named]:
-        cli.warn(f"the settings are those of {record.title}: {'; '.join(texts)} as in {options.project}; --set takes "
-                 "others")  # fmt: skip
+        console.warn(
+            f"the settings are those of {record.title}: {'; '.join(texts)} as in {options.project}; --set takes others"
+        )
     return now
 
 
@@ -108,7 +106,6 @@ def open_store(
     It is that of the run itself if it lies in the output folder and nothing is changed, else a new one with this run as
     its parent. Raises CommandError.
     """
-    from app import cli
     from app.cli.train import surgeries
     from app.runs import resume, store
     from app.runs.record import RunError
@@ -126,7 +123,7 @@ def open_store(
         changed = _changed(resumed, project)
         resume.check(job, path)
         stage = stage_of(path)
-        with cli.writing(options.out):
+        with console.writing(options.out):
             same = run is not None and run.folder.parent.resolve() == runs.resolve()
             if run is not None and same and changed is None and not options.leave_out:
                 kept = run
@@ -138,10 +135,12 @@ def open_store(
                     store.keep_begin(path, kept)
             position = resume.going_on(kept, path)
     except (RunError, CheckpointError) as error:
-        raise cli.CommandError(str(error)) from error
+        raise console.CommandError(str(error)) from error
     if position.epochs >= job.training.epochs:
-        cli.warn(f"{path.name} is at epoch {position.epochs} of {job.training.epochs}: nothing is left to train; pass "
-                 "--epochs with more")  # fmt: skip
+        console.warn(
+            f"{path.name} is at epoch {position.epochs} of {job.training.epochs}: nothing is left to train; "
+            "pass --epochs with more"
+        )
     recorder = Recorder(kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: position)
     surgeries.plan(recorder, projects, job.stages, stage)
     return recorder, path, resume.with_begin(job, kept)
@@ -151,16 +150,17 @@ def _from_the_start(resumed: Resumed, project: Project, job: Job, options: argpa
     """Return the store of a run that repeats another one from its start, as it leaves out a batch before the first
     checkpoint.
     """
-    from app import cli
     from app.runs import store
     from app.runs.recorder import Recorder
 
     run = resumed.run
-    with cli.writing(options.out):
+    with console.writing(options.out):
         kept = store.begin(options.out / "runs", project, _parent(run, None))
     if run is not None:
-        cli.warn(f"{run.record.title} has no checkpoint before step {min(options.leave_out):,}: a new run repeats it "
-                 "from its start")  # fmt: skip
+        console.warn(
+            f"{run.record.title} has no checkpoint before step {min(options.leave_out):,}: a new run repeats "
+            "it from its start"
+        )
     return Recorder(kept, project, job.source.text), job
 
 
@@ -175,7 +175,6 @@ def _parent(run: Kept | None, path: Path | None) -> Parent:
 
 def _changed(resumed: Resumed, project: Project) -> Changed | None:
     """Return the settings that the command changes, and say so; None without any. Raises RunError."""
-    from app import cli
     from app.runs import resume, store
     from app.runs.record import Changed
     from app.training.checkpoints.checkpoint import step_of
@@ -190,5 +189,5 @@ def _changed(resumed: Resumed, project: Project) -> Changed | None:
         return None
     step = step_of(path)[0]
     texts = "; ".join(f"{name} is {now} (before: {old})" for name, (old, now) in changes.items())
-    cli.warn(f"since step {step:,}: {texts}; this is a new run, with {run.record.title} as its parent")
+    console.warn(f"since step {step:,}: {texts}; this is a new run, with {run.record.title} as its parent")
     return Changed(step, changes)

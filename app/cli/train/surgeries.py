@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli import console, nets
+
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.runs.store import Kept
@@ -44,7 +46,6 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
     """Return the project of every stage and the whole job, with the surgeries of the command after those that a stored
     run has. Raises CommandError.
     """
-    from app import cli
     from app.builder.analysis import analyse
     from app.project import custom_layers
     from app.project.surgery import surgery_between
@@ -53,11 +54,11 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
 
     for step, path in sorted(options.surgery, key=lambda one: one[0]):
         edited = _edited(path, projects[-1], options)
-        analysis = cli.sound(edited)
+        analysis = nets.sound(edited)
         if any(one.step == step and one.surgery.source.text == analysis.source.text for one in job.stages):
             continue  # a resumed run has made it
         if job.stages and step < job.stages[-1].step:
-            raise cli.CommandError(
+            raise console.CommandError(
                 f"--surgery {step}:{path}: the run has a surgery after step {job.stages[-1].step:,}; another one comes "
                 "after it"
             )
@@ -65,22 +66,21 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
         if analysis.source.same_net(net.source) and (edited.training.groups, edited.training.recompute) == (
             net.training.groups, net.training.recompute
         ):  # fmt: skip
-            raise cli.CommandError(f"--surgery {step}:{path}: its net equals that of the run at this step")
+            raise console.CommandError(f"--surgery {step}:{path}: its net equals that of the run at this step")
         try:
             known = analyse(before.graph, custom_layers.ops_of(before))
             surgery = surgery_between(before, edited, known, analysis)
         except SurgeryError as error:
-            raise cli.CommandError(f"--surgery {step}:{path}: {error}") from error
+            raise console.CommandError(f"--surgery {step}:{path}: {error}") from error
         projects, job = (*projects, edited), replace(job, stages=(*job.stages, Stage(step, surgery)))
     return projects, job
 
 
 def _edited(path: Path, before: Project, options: argparse.Namespace) -> Project:
     """Read an edited copy of a project; it takes the settings of the run. Raises CommandError."""
-    from app import cli
 
     given: dict[str, Any] = {**vars(options), "project": path, "args": "{}", "input": []}
-    found = cli.read(argparse.Namespace(**given))
+    found = nets.read(argparse.Namespace(**given))
     training = replace(before.training, groups=found.training.groups, recompute=found.training.recompute)
     return replace(found, data=before.data, training=training)
 
@@ -89,7 +89,6 @@ def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> t
     """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
     `project`, whose net is one of them; without a run, those of `project` alone. Raises RunError.
     """
-    from app import cli
     from app.preflight import preflight
     from app.runs import stages
     from app.runs.record import RunError
@@ -98,7 +97,7 @@ def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> t
         return (project,), job
 
     def job_of(each: Project) -> Job:
-        return preflight.job(each, cli.sound(each), data)
+        return preflight.job(each, nets.sound(each), data)
 
     projects = stages.projects_of(kept, project)
     whole = stages.whole_job(kept, projects, job_of)
@@ -113,10 +112,9 @@ def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> t
 
 def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
     """Warn of surgeries after the end of a run."""
-    from app import cli
 
     for stage in stages:
-        cli.warn(f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then")
+        console.warn(f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then")
 
 
 def plan(recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int) -> None:

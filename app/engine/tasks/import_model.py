@@ -10,15 +10,12 @@ import gc
 import inspect
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.builder.blocks import with_blocks
-from app.builder.catalog.catalog import Catalog, catalog
 from app.engine.requests.import_model import (
     CHECKING,
     EarlyDrawing,
@@ -33,25 +30,23 @@ from app.engine.requests.import_model import (
     names_in,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.import_errors import code_of, fitting, line_in
+from app.engine.tasks.parity.blank_tensors import blank
 from app.export.errors import WeightsError
 from app.project.project import Project
 from app.source import layer_files, own_imports
 from app.sources.finding import files_of
 from app.util import module_tree, tensor_files
-from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from app.builder.importer.lowering.ir import DraftError
     from app.builder.importer.lowering.opaque import OwnClasses
-    from app.builder.importer.tracing.frames import TraceError
     from app.sources.loading import Loaded
     from app.sources.spec import SourceSpec
 
 # Sizes of torchvision's images and clips, for models without weights that state them.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
-_NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
 BESIDE = 5  # niceness of a comparison that runs while the window shows its drawing
 
@@ -102,7 +97,7 @@ def answer(
 ) -> Project:  # fmt: skip
     """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
-    from app.engine.tasks.import_pipeline import Wish, imported
+    from app.engine.tasks.import_pipeline import Wish, complete, imported
     from app.engine.tasks.parity.initial import recording_inits
     from app.sources.examples import dtype_of
 
@@ -305,27 +300,6 @@ def make_torchvision(
         raise ModelImportError(f"{name} has no part {part}; its own are {there}", "unknown_part") from error
 
 
-@contextlib.contextmanager
-def blank() -> Iterator[None]:
-    """Skip random initialisation in this thread: new tensors stay zero, without touching their pages."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    init = torch.nn.init
-    drawing = {torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.erfinv_, init.uniform_, init.normal_,
-               init.kaiming_uniform_, init.kaiming_normal_}  # fmt: skip
-
-    class Zeros(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in drawing:
-                return args[0] if args else (kwargs or {})["tensor"]
-            made = torch.zeros if func is torch.empty and "memory_format" not in (kwargs or {}) else func
-            return made(*args, **(kwargs or {}))
-
-    with Zeros():
-        yield
-
-
 def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) -> nn.Module:
     import torch
 
@@ -415,149 +389,7 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         raise
     except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ModelImportError(f"{path.name}{line_in(error, path)}: {words}", _code_of(error)) from error
+        raise ModelImportError(f"{path.name}{line_in(error, path)}: {words}", code_of(error)) from error
     if not isinstance(model, nn.Module):
         raise ModelImportError(f"{source} returns a {type(model).__name__}, not an nn.Module", "no_module")
     return model
-
-
-def _code_of(error: BaseException) -> str:
-    """Return the code of a failure in the user's code; some kinds differ only by the text of the exception."""
-    words = str(error)
-    if isinstance(error, ModuleNotFoundError):
-        return "module_not_found"
-    if isinstance(error, ImportError) and "attempted relative import" in words:
-        return "relative_import"
-    if isinstance(error, EOFError):
-        return "asks_for_input"
-    if isinstance(error, AssertionError) and "not compiled with CUDA" in words:
-        return "no_cuda"
-    if isinstance(error, TypeError):
-        if "forward() " in words:
-            return "inputs"
-        if "__init__() " in words or "unexpected keyword argument" in words:
-            return "constructor"
-        if "required positional argument" in words:
-            return "arguments"
-    return "own_code"
-
-
-def _code_of_trace(error: TraceError | DraftError) -> str:
-    """Return the code of a failure to trace a model, or of the error that its own code raised."""
-    cause = error.__cause__ if error.code == "not_followed" else None
-    while cause is not None:
-        if (code := _code_of(cause)) != "own_code":
-            return code
-        cause = cause.__cause__
-    return error.code
-
-
-def fitting(called: Callable[..., Any], name: str, code: str, *args: Any, **named: Any) -> None:
-    """Raise ModelImportError of this code for arguments that do not match the signature, with the signature."""
-    try:
-        signature = inspect.signature(called)
-    except (TypeError, ValueError):
-        return  # calling it raises
-    try:
-        signature.bind(*args, **named)
-    except TypeError as error:
-        if code == "arguments" and named.keys() - signature.parameters.keys():
-            code = "constructor"
-        wanted = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values())
-        raise ModelImportError(f"{name}({wanted}): {error}", code) from error
-
-
-def line_in(error: BaseException | None, path: Path) -> str:
-    """`, line 12`, where an error or its cause arose in a file; nothing where it did elsewhere."""
-    found = ""
-    while error is not None:
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename == str(path):
-                found = f", line {frame.lineno}"
-        error = error.__cause__ or error.__context__
-    return found
-
-
-def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
-    """Initialise lazy layers by one forward pass. Raises ModelImportError."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
-    if not any(map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))):
-        return
-    try:
-        with torch.no_grad():
-            model(*(torch.zeros(one.shape, dtype=getattr(torch, one.dtype)) for one in inputs))
-    except Exception as error:  # the model's own words
-        words = f"{type(error).__name__}: {error}"
-        raise ModelImportError(
-            f"{type(model).__name__} does not accept its input: {words}", "input_not_accepted"
-        ) from error
-
-
-# --- Projects
-
-
-def project_of(
-    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
-    own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
-) -> Project:  # fmt: skip
-    """Convert a live model to a project. `own` are the classes of its file, and allow the batch at any dimension; each
-    submodule in `apart` becomes one node. Raises ModelImportError.
-
-    The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
-    """
-    import torch
-
-    from app.builder.importer.building import import_module
-    from app.builder.importer.lowering.ir import DraftError
-    from app.builder.importer.tracing.frames import TraceError
-
-    fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
-    complete(model, inputs)
-    examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
-    try:
-        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)
-    except (TraceError, DraftError) as error:
-        if _NO_STATISTICS in str(error) and all(one.shape[:1] == (1,) for one in inputs):
-            two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
-            return project_of(model, two, name, cancelled, own, apart)
-        where = line_in(error, own.file.path) if own is not None else ""
-        words = f"{error} ({own.file.path.name}{where})" if own and where else str(error)
-        raise ModelImportError(words, _code_of_trace(error)) from error
-    shapes = ", ".join(shape_text(one.shape) for one in inputs)
-    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
-    graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
-    files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()
-    project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
-                      blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
-    return project if own is None else with_batch(project, inputs, own.with_these(catalog()))
-
-
-def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -> Project:
-    """Return the project with the batch dimension of its inputs where the shapes fit: first, second, or none.
-
-    Unchanged if nothing fits, or if it has no problem.
-    """
-    from app.builder.analysis import analyse
-
-    ops = with_blocks(ops, project.blocks)
-    if not analyse(project.graph, ops).errors:
-        return project
-    nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
-    for place in (1, None):
-        changed = project.graph.nodes
-        for node, one in zip(nodes, inputs, strict=True):
-            sizes = one.shape if place is None else (one.shape[:place] + one.shape[place + 1 :])
-            changed = changed.set(node.id, replace(node, params=node.params.update({"shape": sizes, "batch": place})))
-        where = (
-            "The inputs have no batch dimension: all sizes are those"
-            if place is None
-            else f"The batch dimension is {place}"
-        )
-        notes = f"{project.notes}\n{where} of the example inputs."
-        other = replace(project, graph=replace(project.graph, nodes=changed), notes=notes)
-        found = analyse(other.graph, ops)
-        if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again
-            return other
-    return project

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.builder.analysis import analyse
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.importer.origin import KeptFile, Origin
 from app.engine.requests.import_model import UNCHECKED, ModelImportError, ModelInput
-from app.engine.tasks import import_model
+from app.engine.tasks.import_errors import code_of_trace, fitting, line_in
+from app.engine.tasks.parity.blank_tensors import blank
 from app.export.certify import against_source
 from app.export.certify.against_source import Probe
 from app.export.weights import save_safetensors
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
 
 Tell = Callable[[str], None]
+_NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 LARGE = 4_000_000  # parameters above which the drawing is reported before the comparison
 
 
@@ -72,7 +76,7 @@ def imported(
     while True:
         tell(f"Tracing {wish.name} from its input to its output")
         try:
-            project = import_model.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
+            project = project_of(model, wish.inputs, wish.name, own=own, apart=apart)
             _check_sizes(project)
         except ModelImportError as error:
             if not apart:
@@ -197,7 +201,7 @@ def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> 
     """List buffers that the net's code initialises to other values than the model's."""
     import torch
 
-    with borrowed(0), import_model.blank():
+    with borrowed(0), blank():
         made = dict(module_tree.named_buffers(make_module(source), remove_duplicate=False))
     buffers = {name for name, _ in module_tree.named_buffers(model, remove_duplicate=False)} | made.keys()
 
@@ -205,3 +209,86 @@ def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> 
         return key in made and made[key].dtype == value.dtype and torch.equal(made[key], value)
 
     return tuple(key for key, value in state.items() if key in buffers and not filled(key, value))
+
+
+# --- The drawing
+
+
+def project_of(
+    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
+    own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
+) -> Project:  # fmt: skip
+    """Convert a live model to a project. `own` are the classes of its file, and allow the batch at any dimension; each
+    submodule in `apart` becomes one node. Raises ModelImportError.
+
+    The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
+    """
+    import torch
+
+    from app.builder.importer.building import import_module
+    from app.builder.importer.lowering.ir import DraftError
+    from app.builder.importer.tracing.frames import TraceError
+
+    fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
+    complete(model, inputs)
+    examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
+    try:
+        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)
+    except (TraceError, DraftError) as error:
+        if _NO_STATISTICS in str(error) and all(one.shape[:1] == (1,) for one in inputs):
+            two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
+            return project_of(model, two, name, cancelled, own, apart)
+        where = line_in(error, own.file.path) if own is not None else ""
+        words = f"{error} ({own.file.path.name}{where})" if own and where else str(error)
+        raise ModelImportError(words, code_of_trace(error)) from error
+    shapes = ", ".join(shape_text(one.shape) for one in inputs)
+    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
+    graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
+    files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()
+    project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
+                      blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
+    return project if own is None else with_batch(project, inputs, own.with_these(catalog()))
+
+
+def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -> Project:
+    """Return the project with the batch dimension of its inputs where the shapes fit: first, second, or none.
+
+    Unchanged if nothing fits, or if it has no problem.
+    """
+    ops = with_blocks(ops, project.blocks)
+    if not analyse(project.graph, ops).errors:
+        return project
+    nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
+    for place in (1, None):
+        changed = project.graph.nodes
+        for node, one in zip(nodes, inputs, strict=True):
+            sizes = one.shape if place is None else (one.shape[:place] + one.shape[place + 1 :])
+            changed = changed.set(node.id, replace(node, params=node.params.update({"shape": sizes, "batch": place})))
+        where = (
+            "The inputs have no batch dimension: all sizes are those"
+            if place is None
+            else f"The batch dimension is {place}"
+        )
+        notes = f"{project.notes}\n{where} of the example inputs."
+        other = replace(project, graph=replace(project.graph, nodes=changed), notes=notes)
+        found = analyse(other.graph, ops)
+        if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again
+            return other
+    return project
+
+
+def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
+    """Initialise lazy layers by one forward pass. Raises ModelImportError."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    if not any(map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))):
+        return
+    try:
+        with torch.no_grad():
+            model(*(torch.zeros(one.shape, dtype=getattr(torch, one.dtype)) for one in inputs))
+    except Exception as error:  # the model's own words
+        words = f"{type(error).__name__}: {error}"
+        raise ModelImportError(
+            f"{type(model).__name__} does not accept its input: {words}", "input_not_accepted"
+        ) from error

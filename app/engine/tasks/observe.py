@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.capture import OwnLoss, tensors_of
 from app.autograd.errors import CaptureError
-from app.autograd.forward_modes import Special
+from app.autograd.forward_modes import Special, until_cancelled
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
@@ -25,7 +25,6 @@ from app.autograd.tape import Tape
 from app.engine.requests.autograd.playback import Steps
 from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
 from app.engine.server import Context, handles
-from app.engine.tasks.autograd.capture import until_cancelled
 from app.engine.tasks.weights import fit_weights, state_of
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
@@ -156,7 +155,7 @@ def capture_model(request: ModelCapture, context: Context) -> CapturedModel:
     context.progress(f"Running {request.model.source}")
     outputs: dict[str, Any] = {}
     # Hooks would break a compiled graph into pieces.
-    cancel = until_cancelled(context, request.options)
+    cancel = until_cancelled(context.cancelled, request.options)
     measured = _outputs_measured(batch.model, outputs if not request.options.compile else None)
     with measured, batch.hold(around=cancel) as graph:
         tape = graph.tape

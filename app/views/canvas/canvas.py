@@ -21,7 +21,7 @@ from app.views.canvas.folding import Folding
 from app.views.canvas.gestures.autoscroll import AutoScroll
 from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.growth import Growth
-from app.views.canvas.items import unfolded_blocks
+from app.views.canvas.items import node_item, node_shapes
 from app.views.canvas.items.animation import Glide
 from app.views.canvas.items.deferred_show import DeferredShow
 from app.views.canvas.items.painter import forget_fonts
@@ -351,7 +351,8 @@ class Canvas(QWidget):
 
     def _retheme(self) -> None:
         forget_fonts()
-        unfolded_blocks.forget()
+        node_shapes.forget()
+        node_item.forget()
         self.scene.retheme()
         self.legend.refont()
         self.word.restyle()

@@ -13,7 +13,7 @@ from app.builder.layout.arrange import Size
 from app.project.document import Document
 from app.project.project import Project
 from app.views.canvas.items.faces import face_of
-from app.views.canvas.items.geometry import shape_of
+from app.views.canvas.items.node_shapes import shape_of
 from app.views.navigation import SheetDocument
 from app.views.ui.widgets.painting import announce
 

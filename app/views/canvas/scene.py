@@ -18,9 +18,9 @@ from app.views.canvas.difference import differing, moved
 from app.views.canvas.gestures.hit import Hit, hit_in
 from app.views.canvas.items.clearing import Clearing
 from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
-from app.views.canvas.items.geometry import shape_of
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.node_shapes import shape_of
 from app.views.canvas.items.overview_item import CanvasOverview
 from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals

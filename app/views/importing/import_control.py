@@ -18,7 +18,7 @@ from app.project.project import Project
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.canvas.items.faces import face_of
-from app.views.canvas.items.geometry import shape_of
+from app.views.canvas.items.node_shapes import shape_of
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -75,12 +75,12 @@ class TabbedPane(QWidget):
         self.stack.removeWidget(placeholder)
         placeholder.deleteLater()
         self.stack.setCurrentIndex(shown)
-        fit(page)
+        fit(page, manager().scale)
 
     def add_controls(self, key: str, widget: QWidget) -> None:
         """Put a widget at the right end of the row of tabs, shown while the page `key` is in front."""
         self._extras_row.addWidget(widget)
-        fit(widget)
+        fit(widget, manager().scale)
         self._controls[key] = widget
         widget.setVisible(self.page == key)
         self._fit()

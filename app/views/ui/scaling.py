@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
@@ -18,8 +18,6 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
-from app.views.ui import theme
-
 FRAME = 48  # of the window manager and its panels, px
 TEXT_HEIGHTS = range(18, 61)  # fixed heights of what has one line of text in it; the others are of pictures
 TEXT_WIDTHS = range(44, 261)
@@ -28,22 +26,21 @@ RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget wh
 FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
-def scaling_fonts(widgets: Sequence[QWidget], before: float) -> Iterator[None]:
-    """Set every explicit font of these widgets at the text size in force, a widget a step; `before` was the one until
-    now."""
-    now = theme.manager().scale
-    roles = {theme.font_at(role, before).key(): role for role in theme.ROLES}
+def scaling_fonts(widgets: Sequence[QWidget], fonts: Mapping[str, QFont], share: float) -> Iterator[None]:
+    """Set every explicit font of these widgets at another text size, a widget a step.
+
+    `fonts` are those that the theme has for fonts of the size before, by their keys; others become `share` as large.
+    """
     for widget in widgets:
         if not isValid(widget):  # deleted since the first step
             continue
         if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont):
-            role = roles.get(widget.font().key())
-            font = theme.font(role) if role is not None else _scaled(widget.font(), now / before)
+            font = fonts.get(widget.font().key()) or _scaled(widget.font(), share)
             widget.setFont(font)
             if widget.property(RESTORED) is not None:
                 widget.setProperty(RESTORED, font)
         if isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
-            _scale_columns(widget, now / before)
+            _scale_columns(widget, share)
         yield
 
 
@@ -64,21 +61,20 @@ def _scaled(font: QFont, share: float) -> QFont:
     return result
 
 
-def fitting_all() -> Iterator[None]:
-    """Fit all windows to the text size, a widget a step."""
+def fitting_all(scale: float) -> Iterator[None]:
+    """Fit all windows to a text size, a widget a step."""
     for window in QApplication.topLevelWidgets():
         if isValid(window):
-            yield from _fitting(window)
+            yield from _fitting(window, scale)
 
 
-def fit(root: QWidget) -> None:
+def fit(root: QWidget, scale: float) -> None:
     """Give controls in a widget the size that their text needs, and their containers; at the design's size its own."""
-    for _ in _fitting(root):
+    for _ in _fitting(root, scale):
         pass
 
 
-def _fitting(root: QWidget) -> Iterator[None]:
-    scale = theme.manager().scale
+def _fitting(root: QWidget, scale: float) -> Iterator[None]:
     if scale != 1.0:
         _grew.add(True)
     elif not _grew:

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
+from app.views.ui import scaling
 from app.views.ui.restyling import Restyling
 from app.views.ui.turns import Steps
 
@@ -423,22 +424,21 @@ class ThemeManager(QObject):
         self, app: QApplication, restyling: Restyling, before: float, widgets: list[QWidget]
     ) -> Iterator[bool | None]:
         """Bring the current theme and text size to the widgets, step by step; `before` was the text size."""
-        from app.views.ui import scaling  # which imports this module
-
         grows = self._scale / before
         try:
             yield from restyling.setting(self._coming, widgets)
             self._coming = ""
             yield from self._setting_fonts(app)
             if grows != 1.0:  # after the stylesheet, which resets widgets to their previous fonts
-                yield from scaling.scaling_fonts(widgets, before)
+                roles = {font_at(role, before).key(): role for role in ROLES}
+                yield from scaling.scaling_fonts(widgets, {key: font(role) for key, role in roles.items()}, grows)
             if grows != 1.0:
                 self.scaled.emit(grows)
                 yield True
             self.changed.emit()
             yield True
             if grows != 1.0:
-                yield from scaling.fitting_all()
+                yield from scaling.fitting_all(self._scale)
                 self._growing = None
             yield from restyling.styling_shown()  # after the sizes, as in a window that is made: a style may alter them
             yield True  # layout is complete

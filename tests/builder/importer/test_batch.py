@@ -9,7 +9,7 @@ from torch import nn
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.engine.requests.import_model import ModelInput
-from app.engine.tasks.import_model import project_of, with_batch
+from app.engine.tasks.import_pipeline import project_of, with_batch
 from app.project import custom_layers, file
 from app.source.compiled import make_module, random_inputs
 

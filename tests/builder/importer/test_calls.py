@@ -16,7 +16,7 @@ from app.builder.catalog.introspect import find
 from app.builder.expressions import Expr
 from app.builder.params import ParamError, format_param, parse_expression, parse_param
 from app.engine.requests.import_model import ModelImportError, ModelInput
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.project import file
 from app.source.compiled import make_module
 

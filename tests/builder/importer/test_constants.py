@@ -11,7 +11,7 @@ from torch import nn
 from app.builder.codegen import tensor_literals, tensor_values
 from app.builder.importer.lowering.constants import LONGEST
 from app.engine.requests.import_model import ModelImportError, ModelInput
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from tests.builder.importer.test_models import code_of, drawn, same
 
 

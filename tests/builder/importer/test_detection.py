@@ -7,7 +7,8 @@ import torch
 
 from app.builder.analysis import analyse
 from app.engine.requests.import_model import ModelImportError, ModelInput, parse_source
-from app.engine.tasks.import_model import known_models, make_torchvision, project_of
+from app.engine.tasks.import_model import known_models, make_torchvision
+from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers
 from app.source.compiled import make_module
 

@@ -16,7 +16,7 @@ from app.builder.analysis import analyse
 from app.cli import run
 from app.engine.import_process import import_file
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, parse_input, parse_source
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project

@@ -17,7 +17,7 @@ from app.builder.edits.expand_block import expand
 from app.builder.edits.make_block import make_block
 from app.engine.requests.import_model import ModelInput
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.project.project import Project
 from app.source.compiled import make_module
 from tests.support.silent_nets import FrozenInPart, OrderOfUse

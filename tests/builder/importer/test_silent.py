@@ -20,7 +20,7 @@ from app.builder.analysis import analyse
 from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import project_of
+from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project

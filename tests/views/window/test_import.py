@@ -21,7 +21,8 @@ from torch import nn
 
 from app.engine.import_process import import_file
 from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
-from app.engine.tasks.import_model import make_torchvision, project_of
+from app.engine.tasks.import_model import make_torchvision
+from app.engine.tasks.import_pipeline import project_of
 from app.project.weights import state_dicts
 from app.source import layer_files
 from app.source.compiled import make_module

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.autograd.capture_options import CaptureOptions
-from app.autograd.errors import CaptureCancelledError, CaptureError
+from app.autograd.errors import CaptureError
+from app.autograd.forward_modes import Special, until_cancelled
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
 from app.engine.requests.autograd.capture import (
@@ -51,21 +50,8 @@ def capture(request: CaptureRequest, context: Context) -> Captured:
     found = with_weights_found(request)
     job, weights = found.job, found.weights
     words = weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
-    with batch_of(found).hold(around=until_cancelled(context, found.options)) as graph:
+    with batch_of(found).hold(around=until_cancelled(context.cancelled, found.options)) as graph:
         return Captured(graph.tape, found, f"weights {words}")
-
-
-def until_cancelled(context: Context, options: CaptureOptions) -> AbstractContextManager[object]:
-    """Return a context in which the next operation of torch raises once the request is cancelled."""
-    from torch.overrides import TorchFunctionMode
-
-    class UntilCancelled(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if context.cancelled():
-                raise CaptureCancelledError("The capture was cancelled.")
-            return func(*args, **(kwargs or {}))
-
-    return nullcontext() if options.compile else UntilCancelled()  # nothing is compiled under a mode
 
 
 @handles(HeldStep)
@@ -110,7 +96,6 @@ def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
 
         return batch_of_model(request)
     from app.autograd.batch import compile_batch
-    from app.autograd.forward_modes import Special
     from app.autograd.playback.root_gradients import chosen_vectors
 
     job, options = request.job, request.options

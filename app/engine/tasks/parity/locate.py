@@ -21,7 +21,7 @@ from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.tracing.frames import TraceError
 from app.engine.requests.import_model import CHECKING
-from app.engine.tasks.import_model import blank
+from app.engine.tasks.parity.blank_tensors import blank
 from app.engine.tasks.parity.check import SEED, ParityCheck, ParityResult, precision
 from app.engine.tasks.parity.inputs import GivenInputs
 from app.engine.tasks.parity.subject import ComparedModule, detached_copy

@@ -25,16 +25,14 @@ from app.engine.requests.past.revisit import (
     digits,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.past.recomputable import as_recorded, check, parted_at
 from app.project import custom_layers
 from app.project.project import Project
 from app.runs import record, resume, stages, step_hashes, store
-from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import Job
 from app.training.monitoring.looks import BatchPeek, StepLayer
-from app.training.revisit.nondeterminism import find_operation
 from app.training.revisit.recompute_steps import (
-    Parting,
     Recomputed,
     RecomputeWatcher,
     StepFigures,
@@ -207,39 +205,6 @@ def _stage_text(job: Job, step: int) -> str:
     return f"Step {step:,} is of stage {number} of {len(job.stages) + 1}{since}."
 
 
-def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
-    """Raise RunError for a step that the run has not, and for a network whose code is another one now."""
-    if not 1 <= step <= recorded.reach:
-        has = f"it has steps 1 to {recorded.reach:,}" if recorded.reach else "it recorded none"
-        raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
-    if kept.record.changed is not None and step <= kept.record.changed.step:
-        parent = kept.record.parent
-        raise RunError(
-            f"{kept.record.title} has its settings since step {kept.record.changed.step:,}: step {step:,} is of "
-            f"{parent.run if parent is not None else 'another run'}. Recompute it there."
-        )
-    number = kept.record.stage
-    path = kept.folder / store.SOURCE
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
-    if text != job.at_stage(number).source.text:
-        raise RunError(
-            f"The code of {kept.record.title} differs from what this version of Tapedeck writes for its project, or a "
-            f"file of its model has changed: it cannot be recomputed. Its code is {path}."
-        )
-
-
-def as_recorded(kept: Kept, job: Job) -> Job:
-    """Return the job with the CPU threads and the device that the run had."""
-    where = kept.record.environment
-    if where is None:
-        return job
-    threads = job.training.threads or where.threads
-    return replace(job, training=replace(job.training, threads=threads, device=where.device or job.training.device))
-
-
 class StepLoss:
     """The loss of a step, as the run computes it."""
 
@@ -269,21 +234,6 @@ def _unequal(job: Job) -> str:
         return "The run compiles its forward pass, and the captured graph is not compiled: its gradients are rounded "\
             "differently."  # fmt: skip
     return "The gradients of the captured graph are not those of the step bit for bit."
-
-
-def parted_at(parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job: Job) -> Parted:
-    """Return where re-living parted, with the operation that is not deterministic if it can be found."""
-    assert watcher.snapshot is not None
-    first = parting.layers[-1] if parting.layers else ""  # backward begins with the last
-    found = find_operation(stepper, watcher.snapshot, job.source)
-    parted = Parted(parting.step, parting.what, first, parting.layers)
-    if found is None:
-        reason = "the step gives the same gradients each time it is run from this state, so it is not the network that "
-        return replace(parted, reason=f"{reason}differs: look for data, files or an environment that changed")
-    where = found.place
-    name = f"{found.name} (backward)" if found.backward else found.name
-    return replace(parted, layer=where.layer or first, operation=name, node=where.node, line=where.line,
-                   reason=found.reason)  # fmt: skip
 
 
 def _answer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 from PySide6.QtCore import QPointF, QRectF
@@ -62,21 +61,6 @@ class Shape:
         return QPointF(self.width, self.outputs[number])
 
 
-def shape_of(face: Face, strip: bool = False) -> Shape:
-    """Return the shape of a node with this face."""
-    if face.inside is not None:
-        from app.views.canvas.items.unfolded_blocks import frame_shape
-
-        return frame_shape(face, strip)
-    name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
-    line = INSET + text_width(face.line, "label") + INSET
-    detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
-    width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
-    most = max(len(face.inputs), len(face.outputs))
-    base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
-    return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
-
-
 def beside_name(face: Face) -> float:
     """Return the width of icon, count and block sign right of the name."""
     badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
@@ -89,15 +73,6 @@ def fold_area(face: Face, shape: Shape) -> QRectF:
         return QRectF()
     right = shape.width - INSET + 3 - (20.0 if face.signed else 0.0)
     return QRectF(right - 16, 4, 20, 20)
-
-
-def _spread(count: int, height: float) -> tuple[float, ...]:
-    """Distribute ports vertically around the middle."""
-    if count < 2:
-        return (height / 2,) * count
-    step = min(PORT_SPREAD, (height - 2 * PORT_MARGIN) / (count - 1))
-    first = height / 2 - step * (count - 1) / 2
-    return tuple(first + step * i for i in range(count))
 
 
 @lru_cache(maxsize=8192)

@@ -23,7 +23,7 @@ from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
-    from app.views.canvas.items.unfolded_blocks import InnerLook
+    from app.views.canvas.items.node_item import InnerLook
 
 LABELS = 1.0  # z value of labels and nodes; bends are between it and the wires
 

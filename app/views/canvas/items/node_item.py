@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Sequence
 
-from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QPainter, QPixmap
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
 
+from app.builder.graph import Edge
 from app.util.formatting import figure
-from app.views.canvas.items.faces import Face, Pin
-from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
-from app.views.canvas.items.painter import NodeLook, heat_cells, paint_ports
+from app.util.lru import LruCache, Same
+from app.views.canvas.items.faces import Face, Inner, Pin
+from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area
+from app.views.canvas.items.node_shapes import plan_of, shape_of
+from app.views.canvas.items.painter import NodeLook, heat_cells, paint_note, paint_ports
 from app.views.canvas.items.repaint import RepaintTarget
+from app.views.canvas.wires.wire_item import NORMAL, WireItem
+from app.views.ui import theme
+from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import Theme
-
-if TYPE_CHECKING:
-    from app.views.canvas.items.unfolded_blocks import InnerLook
 
 MOST_CELLS, FEWEST_CELLS = 40, 24
 
@@ -104,8 +106,6 @@ class NodeItem:
     def inner(self) -> InnerLook | None:
         """Return the visible inside of an unfolded block."""
         if self._inner is None and self._face.inside is not None:
-            from app.views.canvas.items.unfolded_blocks import rendering_of
-
             self._inner = rendering_of(self._face.inside)
         return self._inner
 
@@ -339,3 +339,74 @@ def cells_of(norms: Sequence[float]) -> list[float | None]:
         edges = [round(i * count / MOST_CELLS) for i in range(MOST_CELLS + 1)]
         return [sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
     return [*(float(norm) for norm in norms), *([None] * max(0, FEWEST_CELLS - count))]
+
+
+# --- Insides of unfolded blocks --------------------------------------------------------------------------------------
+
+
+class _Still:
+    """Repaint interface of an inside, which never changes."""
+
+    def touch(self, item: object, area: QRectF) -> None:
+        return
+
+
+class InnerLook:
+    """The nodes and wires of an inside, in the frame's own pixels, found by area."""
+
+    def __init__(self, inner: Inner) -> None:
+        self.plan = plan = plan_of(inner.drawn)
+        self.inner = inner
+        ground = _Still()
+        self.nodes: dict[str, NodeItem] = {}
+        self.node_index: RectIndex[str] = RectIndex()
+        for rank, (node, place) in enumerate(plan.places.items()):
+            item = self.nodes[node] = NodeItem(node, inner.faces[node], ground, plan.shapes[node])
+            item.rank = rank
+            item.set_pos(place)
+            self.node_index.put(node, item.body)
+        self.wires: dict[Edge, WireItem] = {}
+        self.wire_index: RectIndex[Edge] = RectIndex()
+        for rank, (edge, way) in enumerate(plan.ways.items()):
+            wire = self.wires[edge] = WireItem(edge, way, ground, self.wire_index)
+            wire.rank = rank
+            wire.set_label(inner.carried.get((edge.source, edge.output), ""), NORMAL)
+
+    def wires_in(self, area: QRectF) -> Iterator[WireItem]:
+        """Yield the wires that touch an area of the frame; their routes are relative to `plan.shift`."""
+        for edge in self.wire_index.inside(area.translated(-self.plan.shift)):
+            yield self.wires[edge]
+
+    def paint_wires(self, painter: QPainter, area: QRectF, shape: Shape) -> None:
+        """Paint frames of notes and the wires that an area touches, those to the outputs on to the frame's side."""
+        for place, text, color in self.plan.frames:
+            if place.intersects(area):
+                paint_note(painter, place, text, color)
+        shift = self.plan.shift
+        painter.translate(shift)
+        for wire in self.wires_in(area):
+            wire.paint(painter)
+        painter.translate(-shift)
+        if shape.width > self.plan.width:
+            painter.setPen(
+                QPen(theme.current().wire, 2 * theme.manager().strokes, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
+            )
+            for y in self.plan.outputs:
+                painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
+
+    def nodes_in(self, area: QRectF) -> list[NodeItem]:
+        """Return the nodes that touch an area of the frame, in order."""
+        return sorted((self.nodes[node] for node in self.node_index.inside(area)), key=lambda item: item.rank)
+
+
+_looks: LruCache[InnerLook] = LruCache(512)
+
+
+def rendering_of(inner: Inner) -> InnerLook:
+    """Return the rendering of an instance's inside; instances that look the same share it."""
+    return _looks.get_or_compute(Same(inner), lambda: InnerLook(inner))
+
+
+def forget() -> None:
+    """Forget renderings after a change of fonts or colours."""
+    _looks.clear()

@@ -19,8 +19,7 @@ from app.views.ui.graphview.spatial import bounds
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
-    from app.views.canvas.items.node_item import NodeItem
-    from app.views.canvas.items.unfolded_blocks import InnerLook
+    from app.views.canvas.items.node_item import InnerLook, NodeItem
     from app.views.canvas.wires.wire_item import WireItem
     from app.views.ui.theme import Theme
 

@@ -84,7 +84,7 @@ class Dialog(ShowsCutTexts, QDialog):
 
     def _fit_text(self) -> None:
         """Make the dialog wider for larger text."""
-        fit(self)
+        fit(self, manager().scale)
         if not self._widened:
             self._widened = True
             most = self.screen().availableSize().width() - FRAME

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.cli import arguments
+from app.cli import arguments, console, nets
 from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:
@@ -51,13 +51,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Run the trial and print its measurements; return 1 if it fails."""
-    from app import cli
     from app.preflight import preflight
 
-    project = cli.read(options)
+    project = nets.read(options)
     if options.device:
-        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
-    analysis = cli.sound(project)
+        project = replace(project, training=replace(project.training, device=console.device(options.device)))
+    analysis = nets.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if options.memory or options.profile is not None:
         return _measure(job, options)
@@ -67,14 +66,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _try(job: Job, as_json: bool, whole: bool) -> int:
-    from app import cli
     from app.cli import failures
     from app.training.events import Failed
     from app.training.trials.dry_run import dry_run
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        raise cli.CommandError(failures.describe_failure(tried, whole), 1)
+        raise console.CommandError(failures.describe_failure(tried, whole), 1)
     if as_json:
         print(json.dumps(asdict(tried)))
         return 0
@@ -105,7 +103,6 @@ def _measure(job: Job, options: argparse.Namespace) -> int:
 
 def _answered(job: Job, request: RunRequest[T], options: argparse.Namespace) -> T:
     """Return what a run answers after its first step, when its optimizer has its state."""
-    from app import cli
     from app.cli import failures
     from app.training.control import Control
     from app.training.events import Failed, StepDone
@@ -114,14 +111,14 @@ def _answered(job: Job, request: RunRequest[T], options: argparse.Namespace) -> 
     control, answer = Control(), None
     for event in train(replace(job, training=replace(job.training, epochs=2, max_steps=2)), control):
         if isinstance(event, Failed):
-            raise cli.CommandError(failures.describe_failure(event, options.traceback), 1)
+            raise console.CommandError(failures.describe_failure(event, options.traceback), 1)
         if isinstance(event, StepDone) and answer is None:
             answer = control.call(request)
     assert answer is not None
     try:
         return answer.result(0)
     except OSError as error:
-        raise cli.CommandError(f"{options.profile}: {error.strerror or error}") from error
+        raise console.CommandError(f"{options.profile}: {error.strerror or error}") from error
 
 
 def _memory_lines(report: MemoryReport) -> list[str]:

@@ -1,13 +1,12 @@
-"""The inside of an unfolded block: positions of its nodes and wires in the frame, computed once per drawing."""
+"""Sizes of nodes and places of their ports; of an unfolded block also where everything in its frame is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen
+from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.blocks import Block
 from app.builder.graph import Edge
@@ -15,25 +14,26 @@ from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
 from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache, Same
-from app.views.canvas.items.faces import Drawn, Face, Inner
+from app.views.canvas.items.faces import Drawn, Face
 from app.views.canvas.items.geometry import (
     HEADER,
     INSET,
     NAME_LEFT,
+    NARROWEST,
     PORT_CLOSEST,
+    PORT_MARGIN,
+    PORT_SPREAD,
+    SHORT,
+    TALL,
     WIDEST,
     Shape,
     beside_name,
-    shape_of,
     text_width,
 )
-from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.painter import paint_note
 from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import Route, nothing, route, runs_back
-from app.views.canvas.wires.wire_item import LABEL_HEIGHT, NORMAL, WireItem
-from app.views.ui import theme
+from app.views.canvas.wires.wire_item import LABEL_HEIGHT
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
 BESIDE = 56.0  # between the frame's sides and its contents: room for a wire to turn
@@ -57,13 +57,11 @@ class FrameLayout:
 
 
 _plans: LruCache[FrameLayout] = LruCache(512)
-_looks: LruCache[InnerLook] = LruCache(512)
 
 
 def forget() -> None:
-    """Clear caches after a change of fonts or colours."""
+    """Forget layouts after a change of fonts."""
     _plans.clear()
-    _looks.clear()
 
 
 def frame_shape(face: Face, strip: bool) -> Shape:
@@ -84,9 +82,26 @@ def plan_of(drawn: Drawn) -> FrameLayout:
     return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
 
-def rendering_of(inner: Inner) -> InnerLook:
-    """Return the rendering of an instance's inside; instances that look the same share it."""
-    return _looks.get_or_compute(Same(inner), lambda: InnerLook(inner))
+def shape_of(face: Face, strip: bool = False) -> Shape:
+    """Return the shape of a node with this face."""
+    if face.inside is not None:
+        return frame_shape(face, strip)
+    name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
+    line = INSET + text_width(face.line, "label") + INSET
+    detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
+    width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
+    most = max(len(face.inputs), len(face.outputs))
+    base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
+    return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
+
+
+def _spread(count: int, height: float) -> tuple[float, ...]:
+    """Distribute ports vertically around the middle."""
+    if count < 2:
+        return (height / 2,) * count
+    step = min(PORT_SPREAD, (height - 2 * PORT_MARGIN) / (count - 1))
+    first = height / 2 - step * (count - 1) / 2
+    return tuple(first + step * i for i in range(count))
 
 
 # --- Where things are ---------------------------------------------------------------------------------------------
@@ -229,61 +244,3 @@ class _Routes:
 
         way = route(start, end, source, target, others, lanes_in)
         return around(way, start, end, source, target, others, lanes_in if way.backward else nothing)
-
-
-# --- Painting -----------------------------------------------------------------------------------------------------
-
-
-class _Still:
-    """Repaint interface of an inside, which never changes."""
-
-    def touch(self, item: object, area: QRectF) -> None:
-        return
-
-
-class InnerLook:
-    """The nodes and wires of an inside, in the frame's own pixels, found by area."""
-
-    def __init__(self, inner: Inner) -> None:
-        self.plan = plan = plan_of(inner.drawn)
-        self.inner = inner
-        ground = _Still()
-        self.nodes: dict[str, NodeItem] = {}
-        self.node_index: RectIndex[str] = RectIndex()
-        for rank, (node, place) in enumerate(plan.places.items()):
-            item = self.nodes[node] = NodeItem(node, inner.faces[node], ground, plan.shapes[node])
-            item.rank = rank
-            item.set_pos(place)
-            self.node_index.put(node, item.body)
-        self.wires: dict[Edge, WireItem] = {}
-        self.wire_index: RectIndex[Edge] = RectIndex()
-        for rank, (edge, way) in enumerate(plan.ways.items()):
-            wire = self.wires[edge] = WireItem(edge, way, ground, self.wire_index)
-            wire.rank = rank
-            wire.set_label(inner.carried.get((edge.source, edge.output), ""), NORMAL)
-
-    def wires_in(self, area: QRectF) -> Iterator[WireItem]:
-        """Yield the wires that touch an area of the frame; their routes are relative to `plan.shift`."""
-        for edge in self.wire_index.inside(area.translated(-self.plan.shift)):
-            yield self.wires[edge]
-
-    def paint_wires(self, painter: QPainter, area: QRectF, shape: Shape) -> None:
-        """Paint frames of notes and the wires that an area touches, those to the outputs on to the frame's side."""
-        for place, text, color in self.plan.frames:
-            if place.intersects(area):
-                paint_note(painter, place, text, color)
-        shift = self.plan.shift
-        painter.translate(shift)
-        for wire in self.wires_in(area):
-            wire.paint(painter)
-        painter.translate(-shift)
-        if shape.width > self.plan.width:
-            painter.setPen(
-                QPen(theme.current().wire, 2 * theme.manager().strokes, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
-            )
-            for y in self.plan.outputs:
-                painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
-
-    def nodes_in(self, area: QRectF) -> list[NodeItem]:
-        """Return the nodes that touch an area of the frame, in order."""
-        return sorted((self.nodes[node] for node in self.node_index.inside(area)), key=lambda item: item.rank)

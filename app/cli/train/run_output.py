@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from app.cli import console
+
 if TYPE_CHECKING:
     from app.training.events import Cut, EpochDone, Event, Finished, StepDone
 
@@ -42,7 +44,6 @@ class ProgressBar:
         self._full, self._empty = "━─" if _takes("━─") else "#-"
 
     def show(self, event: Event) -> None:
-        from app.cli import printable
         from app.training import events
         from app.util.formatting import counted, parameters_text
 
@@ -53,7 +54,7 @@ class ProgressBar:
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
                 print(f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}")
                 if event.loss:
-                    print(printable(event.loss))
+                    print(console.printable(event.loss))
                 if event.stand_in:
                     print(event.stand_in)
             case events.StepDone() if self._terminal:
@@ -67,25 +68,23 @@ class ProgressBar:
                 self._finished(event)
 
     def _finished(self, event: Finished) -> None:
-        from app.cli import printable
         from app.util.formatting import counted
 
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         word = "stopped" if event.reason == "stopped" else "ended early" if event.epoch < self._epochs else "done"
         why = f": {event.reason_text}" if event.reason_text else ""
-        print(printable(f"{word} after {counted(event.steps, 'step')}{why}"))
+        print(console.printable(f"{word} after {counted(event.steps, 'step')}{why}"))
 
     def _cut(self, event: Cut) -> None:
-        from app.cli import printable
         from app.training.surgery.outcome_text import outcome_text
 
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         output, *layers = outcome_text(event.outcome)
-        print(printable(f"after step {event.step}: {event.description.rstrip('.')}. {output}"))
+        print(console.printable(f"after step {event.step}: {event.description.rstrip('.')}. {output}"))
         for line in layers:
-            print(printable(f"    {line}"))
+            print(console.printable(f"    {line}"))
         sys.stdout.flush()
 
     def _bar(self, event: StepDone) -> None:

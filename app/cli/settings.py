@@ -1,4 +1,4 @@
-"""A model with its own code as a project, on the command line: its source, data and settings."""
+"""Data, loss and settings of a project from --on, --loss, --against and --set."""
 
 from __future__ import annotations
 
@@ -8,42 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, models
+from app.cli import arguments, console
 
 if TYPE_CHECKING:
     from app.data.config import DataConfig
     from app.project.project import Project
-    from app.sources.opened import OpenedModel
 
 # Sources of data by the ending of a path.
 _BY_ENDING = {".csv": "file.csv", ".tsv": "file.csv", ".npz": "file.tensors", ".npy": "file.tensors",
               ".pt": "file.tensors", ".txt": "file.text", ".py": "file.dataset"}  # fmt: skip
 
 
-def project_of(options: argparse.Namespace) -> Project:
-    """Open the model that SOURCE names, as a project with the settings of the command. Raises CommandError."""
-    from app.preflight import opened as opened_nets
-    from app.project.project import Project
-
-    project = with_settings(Project(), options)  # first, so that invalid settings are reported before any code runs
-    opened = open_model(options, str(options.project))
-    return opened_nets.project_of(opened, replace(project, name=name(opened)), own=not _sets_loss(options))
-
-
 def with_loss(project: Project, options: argparse.Namespace) -> Project:
     """Return the project with the rows of --loss and --against, of a model that is opened now else with the loss that
     fits its data. Raises CommandError."""
-    from app import cli
     from app.data.sources import DataError, spec_of
     from app.preflight import opened_losses
     from app.training.choices import OWN_LOSS
     from app.training.config import INPUT, OutputLoss
 
     if options.loss is not None and project.training.loss.name == OWN_LOSS and project.opened is None:
-        raise cli.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
+        raise console.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
     if project.opened is None:
         if options.against is not None:
-            raise cli.CommandError("--against is for a model, and this is a project: its outputs have their targets")
+            raise console.CommandError(
+                "--against is for a model, and this is a project: its outputs have their targets"
+            )
         return project
     output = project.opened.interface.chief
     project = opened_losses.with_own_losses(project) if options.loss == "own" else project
@@ -51,7 +41,7 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
         target = INPUT if options.against in ("input", INPUT) else options.against
         row = OutputLoss(output.name, project.training.loss, 1.0, target)
         project = replace(project, training=project.training.changed(losses=(row,)))
-    cli.read_data(project)
+    console.read_data(project)
     try:
         source = spec_of(project.data)
     except DataError:  # the checks report it
@@ -59,32 +49,15 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
     if not source.is_read:
         return project
     if not str(options.project).endswith(".tape") or options.loss is not None:
-        project = opened_losses.with_fitting_loss(project, source, chosen=_sets_loss(options))
+        project = opened_losses.with_fitting_loss(project, source, chosen=sets_loss(options))
     return opened_losses.with_target_passed(project, source)
 
 
-def _sets_loss(options: argparse.Namespace) -> bool:
+def sets_loss(options: argparse.Namespace) -> bool:
     """Return whether the command names a loss or a target."""
     settings = arguments.value_of(options, "--set")
     named = any(not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2]) for text in settings)
     return named or options.loss is not None or options.against is not None
-
-
-def name(opened: OpenedModel) -> str:
-    """Return the name of a project with an opened model."""
-    return opened.source.name.rpartition(".")[2].rpartition("/")[2] or Path(opened.source.where).stem
-
-
-def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
-    """Construct a model and run one forward pass; user code runs in a separate process. Raises SourceError."""
-    from app.engine.requests.observe import opened_model
-    from app.engine.tasks import observe as task
-    from app.sources import finding
-
-    request = models.request_of(options, source)
-    sha256 = finding.digest_of(request.source, request.folder)
-    seconds = arguments.value_of(options, "--timeout")
-    return opened_model(request, models.answer(request, request, seconds, task.answer), sha256)
 
 
 def with_settings(project: Project, options: argparse.Namespace) -> Project:
@@ -92,7 +65,6 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
     loss. Raises CommandError."""
     import msgspec
 
-    from app import cli
     from app.project import run_records
     from app.project.sheet_records import ProjectFileError
 
@@ -113,16 +85,15 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
         data = run_records.data_from(msgspec.convert(raw["data"], run_records.DataRecord))
     except (msgspec.ValidationError, ProjectFileError) as error:
         given = " ".join(f"--set {text:.80}" for text in settings)
-        raise cli.CommandError(f"{given}: {error}") from error
+        raise console.CommandError(f"{given}: {error}") from error
     training = replace(training, start=project.training.start if start is not None else None)
-    training = training.changed(losses=training.losses) if _sets_loss(options) else training
+    training = training.changed(losses=training.losses) if sets_loss(options) else training
     return replace(project, training=training, data=data)
 
 
 def _with_named_loss(project: Project, name: str | None) -> Project:
     """Return the project with the loss of --loss, with its parameters if it has this loss already, in place of those of
     its outputs. Raises CommandError."""
-    from app import cli
     from app.training.choices import ChoiceError, loss_named
     from app.training.config import Choice
 
@@ -131,7 +102,7 @@ def _with_named_loss(project: Project, name: str | None) -> Project:
     try:
         chosen = Choice(loss_named(name))
     except ChoiceError as error:
-        raise cli.CommandError(f"--loss {name}: {error}") from error
+        raise console.CommandError(f"--loss {name}: {error}") from error
     training = project.training
     loss = training.loss if training.loss.name == chosen.name else chosen
     return replace(project, training=training.changed(loss=loss, losses=()))
@@ -139,13 +110,12 @@ def _with_named_loss(project: Project, name: str | None) -> Project:
 
 def _put(raw: dict[str, Any], text: str) -> None:
     """Set the value at a dotted name; a plain name stands for a class without parameters."""
-    from app import cli
     from app.project.sheet_records import encoded
 
     name, equals, value = text.partition("=")
     way = name.split(".")
     if not equals or not all(way):
-        raise cli.CommandError(f"--set {text}: write NAME=VALUE, such as batch_size=32")
+        raise console.CommandError(f"--set {text}: write NAME=VALUE, such as batch_size=32")
     try:
         given = json.loads(value)
     except ValueError:
@@ -160,7 +130,7 @@ def _put(raw: dict[str, Any], text: str) -> None:
     for step in way[:-1]:
         at = at.setdefault(step, {})
         if not isinstance(at, dict):
-            raise cli.CommandError(f"--set {text}: {step} has no parts")
+            raise console.CommandError(f"--set {text}: {step} has no parts")
     at[way[-1]] = given
 
 
@@ -171,7 +141,6 @@ def _frozen(value: Any) -> Any:
 
 def _data_of(text: str) -> DataConfig:
     """Return the data settings for a name, a folder or a file. Raises CommandError."""
-    from app import cli
     from app.data.config import DataConfig
     from app.data.own_files import dataset_class
     from app.data.sources import SOURCES
@@ -182,12 +151,12 @@ def _data_of(text: str) -> DataConfig:
         text = f"{file}.py"
     path = Path(text)
     if colon and not path.is_file():
-        raise cli.CommandError(f"--on {text}: there is no file {text}")
+        raise console.CommandError(f"--on {text}: there is no file {text}")
     if path.is_dir():
         return DataConfig("file.pictures", path=str(path.absolute()))
     if path.is_file():
         if (key := _BY_ENDING.get(path.suffix.lower())) is None:
-            raise cli.CommandError(
+            raise console.CommandError(
                 f"--on {text}: expected a folder of images, or a file ending in {', '.join(_BY_ENDING)}"
             )
         options = {"dataset": str(dataset_class.parse_call(call))} if colon else {}
@@ -195,5 +164,5 @@ def _data_of(text: str) -> DataConfig:
     found = [key for key, spec in SOURCES.items() if not spec.picks and text in (key, key.rpartition(".")[2])]
     if not found:
         known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
-        raise cli.CommandError(f"--on {text}: unknown data; expected one of {known}, or a file or folder")
+        raise console.CommandError(f"--on {text}: unknown data; expected one of {known}, or a file or folder")
     return DataConfig(found[0])

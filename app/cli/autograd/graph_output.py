@@ -1,0 +1,108 @@
+"""The file that a graph is written to: a picture, a page that plays the backward pass, or data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli import console
+
+if TYPE_CHECKING:
+    from app.autograd.playback.steps import PassResult
+    from app.autograd.tape import Tape
+
+STOPPED = "the steps before that"
+
+
+def add_output(parser: Any) -> None:
+    """Add the options of the file that a graph is written to."""
+
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"output file ending in {', '.join(console.PICTURES)}, or in .html for a page that plays the backward "
+        "pass",
+    )
+    console.add_paper(parser, carries=True)
+    parser.add_argument(
+        "--play",
+        action="store_true",
+        help="play the backward pass, and add its order, norms and bytes to the JSON file",
+    )
+    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
+    parser.add_argument(
+        "--group",
+        choices=("layer", "block", "none"),
+        default="layer",
+        help="one box per layer, nested blocks, or no grouping",
+    )
+
+
+def check_output(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written. Raises CommandError."""
+
+    path: Path | None = options.out
+    if path is not None and path.suffix not in (*console.PICTURES, ".html"):
+        raise console.CommandError(
+            f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(console.PICTURES)} or .html"
+        )
+    if path is not None:
+        console.has_place(path)
+    if options.play and (path is None or path.suffix not in (".json", ".html")):
+        raise console.CommandError("--play writes the playback into a JSON or HTML file: pass --out F.json")
+
+
+def plays(options: argparse.Namespace) -> bool:
+    """Return whether the requested output needs playback."""
+    return options.out is not None and (options.play or options.out.suffix == ".html")
+
+
+def write(
+    tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = "",
+    project: bytes = b"",
+) -> None:  # fmt: skip
+    """Write the picture, the page or the data, and print the path. Raises CommandError for a backward pass that cannot
+    be played, or that was `stopped` by what it raised, after the file is written.
+
+    `extra` are additional entries of a JSON file, `project` the bytes of the project that a picture carries.
+    """
+    from app.autograd.pictures.replay_html import played_json, replay_html
+    from app.autograd.tape import to_json
+
+    path: Path = options.out
+    missing = stopped if plays(options) else ""
+    if plays(options) and played is None and not stopped:
+        missing = "The backward pass cannot be played."
+    if path.suffix == ".json":
+        more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
+        if missing:
+            more = {**({"played": None} if played is None else more), "not_played": missing}
+        console.write_text(path, json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n")
+        if missing:
+            raise console.CommandError(
+                f"{missing} {path} contains {'the graph only' if played is None else STOPPED}", 1
+            )
+        return
+    if missing and (played is None or path.suffix != ".html"):
+        raise console.CommandError(missing, 1)
+    from app.autograd.blocks import group_by_block
+    from app.autograd.grouping import fold, group_by_layer, opened
+    from app.autograd.pictures.diagram import draw
+
+    groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
+    everything = frozenset(group.key for group in groups)
+    # Snippets have few lines, and one box per line would hide autograd's nodes.
+    unfolded = everything if options.unfolded else frozenset() if extra is None else opened(groups)
+    grouped = options.group != "none"
+    folded = fold(tape, groups, unfolded if grouped else everything)
+    drawing = draw(tape, folded, grouped=grouped)
+    if path.suffix == ".html":
+        assert played is not None
+        title = f"{options.project.name.removesuffix('.tape')}: backward"
+        console.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
+        if missing:
+            raise console.CommandError(f"{missing} {path} contains {STOPPED}", 1)
+        return
+    print(console.picture(drawing, path, options, project))
