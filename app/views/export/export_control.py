@@ -32,6 +32,7 @@ class ExportControl(QObject):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
         self._document, self._live, self._newest = workspace.document, workspace.live, workspace.newest_weights
+        self._session = workspace.session
         self._background, self._engine = workspace.background, workspace.engine
         self._settings, self._window, self._notifier = workspace.settings, workspace.window, workspace.notifier
         self._copies: dict[str, TemporaryFolder] = {}  # of weights of a run, until the next are asked for
@@ -69,6 +70,7 @@ class ExportControl(QObject):
             self._with_weights(LOOK, source, best, name, failed)
 
         dialog.weights_chosen.connect(look)
+        self._session.runEnded.connect(dialog.on_run_ended)
         look()
         dialog.open()
 

@@ -120,6 +120,11 @@ class ExportDialog(Dialog):
         self._validate()
         self.resize(self.minimumWidth(), 1)  # as high as its content then needs: the hint of wrapped labels is higher
 
+    def on_run_ended(self) -> None:
+        """Have the weights named again, as long as they are shown: a run that had them has ended."""
+        if self.isVisible():
+            self.weights_chosen.emit(self.which.value() == BEST)
+
     def set_weights(self, weights: str) -> None:
         """Show which weights would be written, a phrase after "Weights"; nothing once the window is gone."""
         if isValid(self.weights):

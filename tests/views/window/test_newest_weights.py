@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from app.main import main
 from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
 from app.views.export.export_dialog import ExportDialog
+from app.views.training.runs import newest_weights
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, opened, small
@@ -119,6 +121,34 @@ def test_export_and_save_weights_write_them_and_name_them(
     qtbot.waitUntil((tmp_path / "saved.pt").is_file)
     saved = torch.load(tmp_path / "saved.pt", weights_only=True)
     assert all(torch.equal(value, saved[key]) for key, value in learnt(path).items())
+
+
+def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(qtbot: QtBot, path: Path) -> None:
+    window = opened(qtbot, path)
+    window.start_run()
+    qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
+    window.run_control.pause()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    window.export_control.ask()
+    (dialog,) = window.findChildren(ExportDialog)
+    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2, under way.", timeout=60_000)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2 at step 46.", timeout=60_000)
+    closed(window)
+
+
+def test_weights_of_a_run_that_ends_while_they_are_written_are_its_last(tmp_path: Path) -> None:
+    step = SimpleNamespace(step=7)
+    thread = SimpleNamespace(result=None, written=0)
+
+    def write(path: Path) -> None:
+        thread.written = 6 if thread.result is None else 7
+        thread.result = step
+
+    thread.write_weights = write
+    run = SimpleNamespace(recorder=None, active=True, display_number=3)
+    weights = newest_weights._written(run, thread, tmp_path, tmp_path)
+    assert weights.words == "of Run 3 at step 7" and thread.written == 7
 
 
 def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net(

@@ -41,7 +41,8 @@ class ReplayControl(QObject):
         """Ask where to, then write it."""
         workspace = self._workspace
         if self._room.drawing() is None:
-            workspace.notifier.say("No graph to replay yet", "Capture one batch first.")
+            subject = "a step of the script" if workspace.run_control.shows_script else "one batch"
+            workspace.notifier.say("No graph to replay yet", f"Capture {subject} first.")
             return
         start = workspace.settings.export_folder / f"{self._capture.name}-backward.html"
         name, _ = QFileDialog.getSaveFileName(workspace.window, "Export an HTML replay", str(start), FILTER)

@@ -65,13 +65,16 @@ def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> Weig
     """Have the run write its current weights to a new file in `folder`."""
     from app.training.control import NoWeightsError
 
-    result, recorder = thread.result, run.recorder
+    before, recorder = thread.result, run.recorder
     gone = recorder is not None and not run.active and not recorder.kept.folder.exists()
     path = folder / f"{uuid4().hex}.pt"
     try:
         if gone:
             raise NoWeightsError
         thread.write_weights(path)
+        result = thread.result
+        if before is None and result is not None:  # it ended meanwhile, a step later perhaps
+            thread.write_weights(path)
     except NoWeightsError:
         return NewestWeights(str(kept))
     words = "under way" if result is None else f"at step {result.step:,}"
