@@ -2,6 +2,7 @@
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
 #   make TORCH_INDEX=URL ...                take torch from that index (see the README)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
+#   make test-slow ARGS="damaged_data"      some of the long checks
 #   make test JOBS=0                        the suite in one process; two work side by side, and take from each other
 
 VENV ?= .venv
@@ -15,10 +16,10 @@ export PYTHON TORCH_INDEX
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench screenshots doctor wheel clean
+.PHONY: help run test test-slow lint bench screenshots doctor wheel clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 $(READY): pyproject.toml constraints.txt constraints-torch.txt scripts/environment.sh
 	scripts/environment.sh $(VENV)
@@ -28,6 +29,9 @@ run: $(READY) ## open the window with the bundled example; without a display, do
 
 test: $(READY) ## the whole suite, without a display
 	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(BESIDE) $(ARGS)
+
+test-slow: $(READY) ## long checks (kills, planted bugs, hostile files): all, or ARGS="NAME ..."; hours
+	$(PY) -m tests.slow $(ARGS)
 
 lint: $(READY) ## ruff on everything, its format too, mypy on all of app
 	$(PY) -m ruff check .

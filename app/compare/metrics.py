@@ -11,7 +11,7 @@ from app.compare.results import Apart
 from app.util import module_tree
 
 # Of a layer's few operations and of the terms that cancel in them: equal models in float32 and bfloat16, and in float32
-# and float64, stay below it (python -m benchmarks.planted_bugs --equal).
+# and float64, stay below it (python -m tests.slow.planted_bugs --equal).
 FACTOR = 16.0
 # In double precision the bound may be generous: what a bug adds is millions of times larger than rounding.
 FACTOR_DOUBLE = 2.0**20

@@ -1,11 +1,11 @@
-"""The Autograd room over samples of torch's own operator tests; `benchmarks/op_samples.py` runs all of them."""
+"""The Autograd room over samples of torch's own operator tests; `tests/slow/op_samples.py` runs all of them."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from benchmarks import op_samples
+from tests.slow import op_samples
 
 # Each has an Inf or a NaN inside and none outside, sparse tensors, empty ones, complex numbers, outputs that have no
 # derivative or a wrong one alone, or a gradient so small that rounding is most of it.

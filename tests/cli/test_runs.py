@@ -20,7 +20,7 @@ from app.runs import layer_tables, store
 from app.training.checkpoints import checkpoint
 from app.training.events import GainFigures
 from app.util.resources import path as resource_path
-from benchmarks import kill_checkpoints
+from tests.slow import kill_checkpoints
 from tests.support.forked_python import start_command, start_forked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

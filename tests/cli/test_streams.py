@@ -19,8 +19,8 @@ from app.project.file import read
 from app.runs import store
 from app.util import interrupts, user_frames
 from app.util.resources import path as resource_path
-from benchmarks import wrong_invocations
-from benchmarks.wrong_invocation_cases import CASES
+from tests.slow import wrong_invocations
+from tests.slow.material.wrong_invocation_cases import CASES
 from tests.support.forked_python import run_forked, start_command
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -39,7 +39,7 @@ def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 @posix
 def test_wrong_invocations_are_refused_with_one_sentence() -> None:
-    """A few of `benchmarks.wrong_invocations`, by the same code: one of each kind of file and stream."""
+    """A few of `tests.slow.wrong_invocations`, by the same code: one of each kind of file and stream."""
     wanted = {
         "train on a device that is not here", "train into an empty name", "check of ''", "data of pipe.tape",
         "train with text.pt as weights, --resume", "train with pipe.pt as weights, --resume",
@@ -84,7 +84,7 @@ def test_so_it_is_where_the_language_is_that_of_c(tmp_path: Path) -> None:
 
 @posix
 def test_a_stream_that_takes_nothing_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capfd) -> None:
-    """What `--help` is told of as a process of its own, in `benchmarks.wrong_invocations`."""
+    """What `--help` is told of as a process of its own, in `tests.slow.wrong_invocations`."""
     reads, writes = os.pipe()
     os.close(reads)
     for stream, status, words in ((open("/dev/full", "w"), 2, "No space left"), (open(writes, "w"), 141, "was closed")):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from app.compare.compare import Batch, compare_models, compare_modes
 from app.compare.modes import Modes, parse_modes
 from app.compare.report import to_plain, to_text
-from benchmarks import planted_bugs
+from tests.slow import planted_bugs
 
 # One of each sort: a value, a mask, a gradient alone, a buffer, a shape, weights, what is written in place.
 KINDS = {

@@ -377,7 +377,7 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
 
 @pytest.mark.parametrize("keep", ["memory", "disk"])
 def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_names(tmp_path, keep):
-    from benchmarks.damaged_data import _png
+    from tests.slow.damaged_data import _png
 
     config = pictures(tmp_path, keep=keep)
     (tmp_path / "p" / "cats" / "huge.png").write_bytes(_png(50_000, 50_000))

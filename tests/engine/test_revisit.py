@@ -22,8 +22,8 @@ from app.training.revisit import recording
 from app.training.revisit.conditions import Condition, parse_condition
 from app.training.revisit.recorded import RateChange
 from app.training.run_requests import SetRate
-from benchmarks import revisited_steps
 from tests.runs.test_store import kept_run
+from tests.slow import revisited_steps
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, run
 
 NAMES = ("dropout", "augmentation with workers", "AMP bf16", "accumulation", "LBFGS", "EMA")

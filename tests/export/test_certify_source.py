@@ -18,7 +18,7 @@ from app.project import custom_layers, drawing_digest
 from app.project import file as project_file
 from app.source.compiled import make_module
 from app.training.setup.initial_weights import initial_weights
-from benchmarks import planted_differences as planted
+from tests.slow import planted_differences as planted
 from tests.support.export_here import work_here
 from tests.support.own_code import trust
 

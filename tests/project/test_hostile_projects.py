@@ -34,7 +34,7 @@ from app.training.choices import ChoiceError
 from app.training.config import Choice, TrainingConfig
 from app.training.job import Job, JobError
 from app.util.frozen import FrozenMap
-from benchmarks import mutated_projects
+from tests.slow import mutated_projects
 from tests.support.builder_nets import skeleton
 from tests.support.builder_sheets import Row, sheet
 
@@ -218,7 +218,7 @@ def test_texts_in_the_place_of_a_name(number: int) -> None:
 
 
 def test_mutated_files_are_refused_in_a_sentence_or_can_be_checked_and_written(tmp_path: Path) -> None:
-    """A tiny run of `benchmarks.mutated_projects`, which does thousands."""
+    """A tiny run of `tests.slow.mutated_projects`, which does thousands."""
     outcome = mutated_projects.campaign(30, 11, tmp_path)
     assert not outcome.wrong, outcome.wrong[0]
     assert outcome.files == 30 and outcome.refused > 5 and outcome.opened > 2

@@ -20,7 +20,7 @@ from app.project import file
 from app.project.limits import LARGEST_FILE, MOST_VALUES
 from app.project.module_paths import Layers
 from app.views.files import reading
-from benchmarks.monsters import MONSTERS, ends, layers, nested, project
+from tests.slow.material.monsters import MONSTERS, ends, layers, nested, project
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 

@@ -1,4 +1,4 @@
-"""Edits of a project as a person makes them on the canvas, for tests and benchmarks of surgeries."""
+"""Edits of a project as a person makes them on the canvas, for tests of surgeries, short and slow."""
 
 from __future__ import annotations
 

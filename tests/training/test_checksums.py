@@ -16,7 +16,7 @@ from app.training.checkpoints import checkpoint, checksums
 from app.training.events import Failed, Finished, Started
 from app.training.loop import train
 from app.util.resources import path as resource_path
-from benchmarks.flipped_checkpoints import damaged
+from tests.slow.flipped_checkpoints import damaged
 from tests.support.training_jobs import SMALL_NET, job
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -20,7 +20,7 @@ from app.views.files import recovery_control
 from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.ui.widgets import ShapeChip
-from benchmarks.monsters import MONSTERS
+from tests.slow.material.monsters import MONSTERS
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 from tests.views.window.test_window import ready

@@ -1,4 +1,4 @@
-"""The calls of `benchmarks.wrong_invocations`: a name, the arguments, and how it may end."""
+"""The calls of `tests.slow.wrong_invocations`: a name, the arguments, and how it may end."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """kill -9 of the real window at random moments of editing: what is lost, what is offered, what is left lying about?
 
-A window is edited by mouse and keys (see `_driven_window`), killed with signal 9, and started again; that start has to
-offer what was not saved, and the person takes it. Some are killed in the midst of a save, some while the journal is
-written, some have a project without a file, some train meanwhile.
+A window is edited by mouse and keys (see `material.driven_window`), killed with signal 9, and started again; that start
+has to offer what was not saved, and the person takes it. Some are killed in the midst of a save, some while the journal
+is written, some have a project without a file, some train meanwhile.
 
-    python -m benchmarks.kill_window --kills 100
+    python -m tests.slow.kill_window --kills 100
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.util.resources import path as resource_path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MOMENTS = ("editing", "editing", "editing", "saving", "saving", "journal", "untitled", "untitled", "journal", "run")
 LONGEST = 6.0  # seconds of editing
 PATIENCE = 120.0  # seconds that a start may take on a busy machine
@@ -98,7 +98,7 @@ class Window:
         for name in ("CONFIG", "DATA", "CACHE", "STATE"):
             environment[f"XDG_{name}_HOME"] = str(home / name.lower())
         environment.setdefault("QT_QPA_PLATFORM", "offscreen")
-        command = [sys.executable, "-m", "benchmarks._driven_window", mode, str(seed), str(file)]
+        command = [sys.executable, "-m", "tests.slow.material.driven_window", mode, str(seed), str(file)]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=home / "work",
             start_new_session=True,

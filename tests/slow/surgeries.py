@@ -1,6 +1,6 @@
 """Surgeries of many kinds on running runs: is the function preserved, do moments stay, and does everything repeat?
 
-    python -m benchmarks.surgeries [NUMBER ...]
+    python -m tests.slow.surgeries [NUMBER ...]
 
 Each run is paused and operated on as the window does. Then: are the parameters that stay the same objects with the same
 moments; does the exported `train.py` give the same losses in a separate process; is the run the same when resumed
@@ -42,7 +42,7 @@ from app.util.frozen import FrozenMap
 from tests.support.edited_nets import changed, example, frozen, inserted, removed, renewed, surgery
 
 PRESERVED = 1e-6
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COSINE = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=50)), "step", 5)
 CYCLE = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.01, total_steps=12)), "step")
 ADAMW, MOMENTUM = Choice("AdamW", FrozenMap(lr=0.003)), Choice("SGD", FrozenMap(lr=0.05, momentum=0.9))
@@ -257,6 +257,13 @@ def measured(case: Case) -> Found:
     return found
 
 
+def is_as_promised(case: Case, found: Found) -> bool:
+    """Return whether function, moments, script, resumed and recomputed runs are as they have to be."""
+    preserved = all(difference is not None and difference <= PRESERVED for difference in found.differences)
+    same = found.resumed == found.checkpoints and found.verified == found.steps
+    return (preserved or not case.preserves) and found.moments and found.script and same
+
+
 def _difference(value: float | None) -> str:
     return "other shape" if value is None else f"{value:.1e}"
 
@@ -282,9 +289,7 @@ def main() -> int:
         found = measured(case)
         rows.append(_row(number, case, found))
         print(rows[-1], flush=True)
-        preserved = all(one is not None and one <= PRESERVED for one in found.differences)
-        fine = (preserved or not case.preserves) and found.moments and found.script
-        fine = fine and found.resumed == found.checkpoints and found.verified == found.steps
+        fine = is_as_promised(case, found)
         wrong += not fine
         if not fine:
             print(f"  ^ {number} is wrong", flush=True)
@@ -298,7 +303,7 @@ def main() -> int:
 TEXT = """\
 # Surgeries on running runs
 
-Made by `python -m benchmarks.surgeries`: {right} of {of} as promised. Each run was paused after a step and continued
+Made by `python -m tests.slow.surgeries`: {right} of {of} as promised. Each run was paused after a step and continued
 with an edited net. *Difference* is the largest difference of the output on a batch of the run before and after,
 relative to the largest element, in eval mode: at most {limit:g} wherever the edit can preserve the function.
 *Parameters* that stay are the same objects, with equal moments of the optimizer. *train.py* ran in a separate process,

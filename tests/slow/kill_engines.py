@@ -4,7 +4,7 @@ A real window edits, captures, plays, evaluates and trains; the process that doe
 amid that, now and then the fork server too. After each the project has to be the one that was open, an edit has to be
 answered, and what was ended has to work again.
 
-    python -m benchmarks.kill_engines --kills 50
+    python -m tests.slow.kill_engines --kills 50
 """
 
 from __future__ import annotations

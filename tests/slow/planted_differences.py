@@ -5,7 +5,7 @@ buffers of the code are planted into the text that the program itself runs, so t
 source model tells; values are planted into the file that the import kept, or into the exported weights alone. What
 changes no output and no gradient of either mode is no difference, and is drawn anew.
 
-    python -m benchmarks.planted_differences --count 100
+    python -m tests.slow.planted_differences --count 100
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """60 damaged or hostile data sets: each is read as `tapedeck data` reads it, in a process of its own with limits.
 
-    python -m benchmarks.damaged_data
+    python -m tests.slow.damaged_data
 
 Prints what was said of each, and a closing line. A data set passes if it is refused in a sentence, or if its bad
 samples are named and the rest are what was written; a traceback, a crash and a hang are failures.
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 120  # the limit of one data set: torch is imported in it, on a busy machine
 MEMORY = 6 * 2**30  # of addresses; libraries reserve more than they use
 _READ = """

@@ -1,6 +1,6 @@
 """What public nets look at, held against their own eager code: attention maps, attributions, muted and patched losses.
 
-    python -m benchmarks.looked_at [--out docs/looked_at.md] [NAME ...]
+    python -m tests.slow.looked_at [--out docs/looked_at.md] [NAME ...]
 
 Each net has random weights. Its fused attention is looked at by `app.interpret`; the maps are held against those that
 the package's eager implementation returns for the same weights, or that its softmax gives. Integrated gradients are
@@ -354,7 +354,7 @@ def table(rows: list[Row], failed: list[str]) -> str:
     lines = [
         "# Attention of public nets",
         "",
-        f"Made by `python -m benchmarks.looked_at`: {good} of {len(rows) + len(failed)} nets have maps equal to "
+        f"Made by `python -m tests.slow.looked_at`: {good} of {len(rows) + len(failed)} nets have maps equal to "
         f"{TOLERANCE:g}, complete",
         "attributions and equal changed outputs. Nets with random weights. *Maps* is the largest difference",
         "between the weights found and those of the eager implementation (`output_attentions=True`,",

@@ -1,7 +1,7 @@
 """Recompute random steps of runs in six configurations: are all hashes equal, and the captured gradients those of a
 run that captured there?
 
-    python -m benchmarks.revisited_steps [STEPS]
+    python -m tests.slow.revisited_steps [STEPS]
 
 Each configuration is trained once with hashes of every step and checkpoints on the way, and once more with the
 gradients of the chosen steps kept as backward left them. Then each chosen step is recomputed from the nearest

@@ -4,7 +4,7 @@ A bug is an edit of the text of one class, put into one of its instances, or a c
 make by mistake. Whether it changes anything is told without the program's own comparison: one that changes no output,
 gradient or buffer in double precision is left out and counted.
 
-    python -m benchmarks.planted_bugs [--json FILE]
+    python -m tests.slow.planted_bugs [--json FILE]
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.compare.compare import Batch, compare_models, compare_modes
 from app.compare.modes import parse_modes
 from app.compare.results import Difference
 from app.util.torchvision_import import import_torchvision
-from benchmarks import diff_nets, held_out_bugs, held_out_nets
+from tests.slow.material import diff_nets, held_out_bugs, held_out_nets
 
 SIZES = {"ResNet": 16, "UNet": 27, "Vit": 16, "MobileNet": 16, "Mixer": 16, "resnet18": 64, "squeezenet1_1": 64}
 OWN = ("Gpt", "Llama", "Bert", "Vit", "ResNet", "UNet", "MobileNet", "Tagger", "Wave", "Mixer")

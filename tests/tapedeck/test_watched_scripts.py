@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.watched_scripts import Row, compared, counts
+from tests.slow.watched_scripts import Row, compared, counts
 
 PRINTED = [{"step": 1, "loss": 0.5, "norms": {"net.0.weight": 3.0, "net.0.bias": 4.0}}]
 

@@ -4,7 +4,7 @@ A checkpoint of a short run (dropout, batch norm, AdamW, a schedule, a running m
 "Told": reading it raises CheckpointError, and the newest whole checkpoint beside it is taken. "Harmless": what was
 loaded equals what was written, bit for bit.
 
-    python -m benchmarks.flipped_checkpoints --flips 500 --cuts 300
+    python -m tests.slow.flipped_checkpoints --flips 500 --cuts 300
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Open project files that are far larger than any net in the real window: what is said, and how long it stands still.
 
-    python -m benchmarks.open_monsters [--only WORDS] [--limit SECONDS]
+    python -m tests.slow.open_monsters [--only WORDS] [--limit SECONDS]
 
 Every file of `monsters` is opened in a window that holds another project with an edit. A timer of 4 ms notes the
 longest time between two turns of the event loop while it is opened and checked, while a layer is added and taken back,
@@ -27,9 +27,9 @@ from pathlib import Path
 from time import monotonic, perf_counter, process_time, sleep, thread_time
 from typing import Any
 
-from benchmarks import monsters
+from tests.slow.material import monsters
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TURN = 4  # milliseconds between two turns of an event loop that has nothing to do
 MOST = 100.0  # milliseconds that a window may stand still
 QUIET = 0.7  # seconds without work after which a window has settled
@@ -181,7 +181,7 @@ class Child:
     """The process with the window; one that hangs is ended and another takes its place."""
 
     def __init__(self, limit: float, where: bool) -> None:
-        command = [sys.executable, "-m", "benchmarks.open_monsters", "--child", "--limit", str(limit)]
+        command = [sys.executable, "-m", "tests.slow.open_monsters", "--child", "--limit", str(limit)]
         command += ["--where"] if where else []
         if shutil.which("xvfb-run") and not os.environ.get("DISPLAY"):
             command = ["xvfb-run", "-a", "-s", "-screen 0 1280x800x24", *command]

@@ -1,6 +1,6 @@
 """Project files that are far larger than any net: each has to open and work, or to be refused in a sentence.
 
-python -m benchmarks.monsters FOLDER     # write them all
+python -m tests.slow.material.monsters FOLDER     # write them all
 """
 
 from __future__ import annotations

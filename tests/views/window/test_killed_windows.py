@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.kill_window import Life, killed
-from benchmarks.two_windows import interleaved
+from tests.slow.kill_window import Life, killed
+from tests.slow.two_windows import interleaved
 
 
 def test_the_real_window_is_killed_and_its_work_is_offered(tmp_path: Path) -> None:

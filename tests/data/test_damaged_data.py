@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import damaged_data
-from benchmarks.damaged_data import Case, cases, outcome
+from tests.slow import damaged_data
+from tests.slow.damaged_data import Case, cases, outcome
 from tests.support.forked_python import fork_scripts
 
 CHOSEN = {"arrays: a flipped bit": "refused", "pictures: a cut JPEG": "read", "table: a pipe": "refused"}

@@ -1,6 +1,6 @@
 """Draws public models from one forward pass, plays their backward passes, and redraws what can be.
 
-`python -m benchmarks.observed_models` writes docs/observed_public.md, a row after every model; stopped, it goes on
+`python -m tests.slow.observed_models` writes docs/observed_public.md, a row after every model; stopped, it goes on
 where it was. Names on the command line are made anew. Each model is made in a process of its own, with a time limit.
 
 - drawn: it ran to its end under observation, and its picture holds every flow between its boxes;
@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import Any
 
 from app.util.torchvision_import import import_torchvision
-from benchmarks._observed_list import MODELS, Public
 from scripts.import_check import ROOT, Table
+from tests.slow.material.observed_list import MODELS, Public
 from tests.support import own_code
 
 FILE = ROOT / "docs" / "observed_public.md"
 HEAD = """# Public models, observed
 
-Made by `python -m benchmarks.observed_models`: {counts}. Small models of public packages, with random weights, each
+Made by `python -m tests.slow.observed_models`: {counts}. Small models of public packages, with random weights, each
 drawn from one forward pass, its backward pass played, and, where that is possible, redrawn to be edited. *Drawn* counts
 calls and the boxes at first. *Played* counts the nodes of the tape and the parameters whose gradients equal the `.grad`
 of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose outputs and gradients the import held

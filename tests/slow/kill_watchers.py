@@ -3,7 +3,7 @@
 Each watcher is a process that follows the frames, pauses the script, takes steps and lets it go on, until SIGKILL comes
 at a random moment; every fifth is stopped (SIGSTOP) for a while first.
 
-    python -m benchmarks.kill_watchers [KILLS]
+    python -m tests.slow.kill_watchers [KILLS]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 SCRIPT = """
 import os, sys, torch

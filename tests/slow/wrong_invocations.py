@@ -4,7 +4,7 @@ Every call has a folder of its own with projects, weights, data and pictures tha
 pipes, folders and links into nothing, and ends with `main`'s exit status. A process that has the program imported is
 forked for each; those that are about the process itself (its streams, Ctrl+C) are started anew.
 
-    python -m benchmarks.wrong_invocations [NAME ...] [--only PART-OF-A-NAME] [--every N]
+    python -m tests.slow.wrong_invocations [NAME ...] [--only PART-OF-A-NAME] [--every N]
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.wrong_invocation_cases import CASES, Case
+from tests.slow.material.wrong_invocation_cases import CASES, Case
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 90.0  # seconds, on a machine that does other things too
 TRACES = ("Traceback", "Exception ignored", "Fatal Python error")
 

@@ -1,6 +1,6 @@
 """The real window in a process of its own, edited by mouse and keys from inside until somebody kills it.
 
-    python -m benchmarks._driven_window MODE SEED [FILE]
+    python -m tests.slow.material.driven_window MODE SEED [FILE]
 
 `app.views.app.run_window` opens the window as `tapedeck` does. What happens is written to stdout, a line each,
 with one `write` so that it survives the process: `offers N`, `restored DIGEST`, `settled`, `edit SECONDS DIGEST`,
@@ -25,7 +25,7 @@ from PySide6.QtTest import QTest
 from app.project.journal import Journal, JournalEntry
 from app.project.project import Project
 from app.views import app
-from benchmarks.kill_window import digest
+from tests.slow.kill_window import digest
 from tests.support.whole_window import WholeWindow
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier

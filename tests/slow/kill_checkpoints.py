@@ -4,7 +4,7 @@ A child takes a run that saves after every batch and is killed again and again, 
 checkpoint; each next child goes on from the newest checkpoint that can be read. At the end the losses that were kept,
 and the weights, are held against those of a run that nobody disturbed.
 
-    python -m benchmarks.kill_checkpoints --kills 200
+    python -m tests.slow.kill_checkpoints --kills 200
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STEPS_A_LIFE = 40  # about as many batches as a child lives to see
 
 # A child imports torch once, forks a life, and forks the next when that one has been killed.
@@ -36,7 +36,7 @@ from app.runs.recorder import Recorder
 from app.training.checkpoints import checkpoint
 from app.training.loop import train
 from app.training.events import StepDone
-from benchmarks.kill_checkpoints import a_job
+from tests.slow.kill_checkpoints import a_job
 
 folder, steps = Path(sys.argv[1]), int(sys.argv[2])
 job = a_job(steps)

@@ -4,10 +4,10 @@
 finding may be called non-finite; and none may raise.
 `gradcheck`: the verdict of the gradient check beside that of `torch.autograd.gradcheck` on the same function.
 
-    python -m benchmarks.op_samples findings --samples 3
-    python -m benchmarks.op_samples gradcheck --samples 2
-    python -m benchmarks.op_samples gradcheck --planted 1.01
-    python -m benchmarks.op_samples gradcheck --ops linalg.svd,nn.functional.ctc_loss
+    python -m tests.slow.op_samples findings --samples 3
+    python -m tests.slow.op_samples gradcheck --samples 2
+    python -m tests.slow.op_samples gradcheck --planted 1.01
+    python -m tests.slow.op_samples gradcheck --ops linalg.svd,nn.functional.ctc_loss
 
 With `--planted` the gradient of each operator is multiplied by that number, so that both checks have something to find.
 

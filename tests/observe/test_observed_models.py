@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks._observed_list import MODELS, Public
-from benchmarks.observed_models import counts, observed
+from tests.slow.material.observed_list import MODELS, Public
+from tests.slow.observed_models import counts, observed
 
 
 def test_a_model_is_drawn_and_played_and_one_that_raises_is_said(tmp_path: Path) -> None:

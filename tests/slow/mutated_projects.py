@@ -1,6 +1,6 @@
 """Mutate project files thousands of times: each is refused in a sentence, or opens and can be checked and written.
 
-    python -m benchmarks.mutated_projects [--files 5000] [--seed 0] [--keep FOLDER]
+    python -m tests.slow.mutated_projects [--files 5000] [--seed 0] [--keep FOLDER]
 
 Bits are flipped, files are cut and spliced, their JSON is operated on, ops, names, wires and parameters are gently
 changed, and the smaller monsters are among them. Each file goes through `tapedeck check` as it is, which generates the
@@ -31,9 +31,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks import monsters
+from tests.slow.material import monsters
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 20.0  # seconds for one file
 MEMORY = 3 * 2**30  # bytes beyond what the process has when it begins
 SMALL = 200_000  # bytes of the monsters that are used

@@ -2,7 +2,7 @@
 """Planted bugs of kinds, and in nets, that were not used while `tapedeck diff` was made: a first run says how it does on
 what is new. They are edits of a class's text, as those of `planted_bugs`.
 
-    python -m benchmarks.planted_bugs --held-out
+    python -m tests.slow.planted_bugs --held-out
 """
 
 from __future__ import annotations

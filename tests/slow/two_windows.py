@@ -4,7 +4,7 @@ Each window is a process of its own, told what to do. The second one goes on alt
 about a changed file answers at random. A save counts as silent if it replaces a version that this window has never
 read, written or been shown; an end counts as silent if a window holds what is not in the file and says nothing of it.
 
-    python -m benchmarks.two_windows --interleavings 20
+    python -m tests.slow.two_windows --interleavings 20
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CHOICES = ("keep", "reload", "overwrite", "save_as")
 STEPS = 6, 12
 PATIENCE = 120.0  # seconds that a busy machine may take for an answer
@@ -51,7 +51,7 @@ class Window:
         for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
             environment[f"XDG_{kind}_HOME"] = str(home / kind.lower())
         environment.setdefault("QT_QPA_PLATFORM", "offscreen")
-        command, pipe = [sys.executable, "-m", "benchmarks._told_window"], subprocess.PIPE
+        command, pipe = [sys.executable, "-m", "tests.slow.material.told_window"], subprocess.PIPE
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=home
         )

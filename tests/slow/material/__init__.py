@@ -1,0 +1,1 @@
+"""What the checks work on: nets, scripts, hostile files, cases, and windows that are driven from outside."""
