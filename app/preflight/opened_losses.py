@@ -190,13 +190,13 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
         reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
         yield Problem("error", None, "The model computes no loss of its own", reason)
     targets = target_fields(source)
-    passed = any(field in targets for field in training.inputs.values())
+    passed, label = any(field in targets for field in training.inputs.values()), label_of(opened)
     for row in training.losses:
         loss = own.get(row.output) if row.loss.name == OWN_LOSS else None
         if loss is not None and loss.shape:
             reason = f"It returned {'×'.join(map(str, loss.shape))} numbers. Return their mean."
             yield Problem("error", None, f"The model's own loss, {row.output}, must be one number", reason)
-        elif loss is not None and not loss.dtype and not passed:
+        elif loss is not None and not passed and (not loss.dtype or (label is not None and _asks(opened, label))):
             yield _without_target(project, row)
     for name, layout in layouts(project, source).items():
         if layout.misfit:
@@ -204,7 +204,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
 
 
 def _without_target(project: Project, row: OutputLoss) -> Problem:
-    """Return the problem of a loss that was None when the model was opened, without a target."""
+    """Return the problem of a loss that the model computes from a target alone, which it does not get."""
     assert project.opened is not None
     label = label_of(project.opened)
     cures: tuple[Cure, ...] = ()

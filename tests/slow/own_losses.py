@@ -1,7 +1,7 @@
 """Models of the usual forms, trained by the program, by its script and by a plain loop.
 
 `python -m tests.slow.own_losses` trains all of them, `python -m tests.slow.own_losses Own20 Words19` some.
-40 models return their own loss, 20 are language models, 10 are regressions of odd shapes, 12 have one output for two
+40 models return their own loss, 20 are language models, 10 are regressions of odd shapes, 13 have one output for two
 classes. Each is trained to the
 losses of a loop that a person would write, bit for bit, or refused with a cause that is true. Prints a table; exits
 with 1 where one is neither.
@@ -156,6 +156,7 @@ _BINARY: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("x", "self.l(x)", "SignBool", ("--loss", "mse")),
     ("x, y", _TRAINED, "Sign", ("--input", "y=2x1")),
     ("x, labels", _TRAINED.replace("y)", "labels[:, None])"), "SignBool", ("--input", "labels=2")),
+    ("x, y=None", f"self.l(x), None if y is None else {_TRAINED}", "Sign", ()),
     ("x", "self.l(x)", "Thirds", ("--loss", "bce_with_logits")),
     ("x", "self.l(x)", "Sign", ("--loss", "cross_entropy")),
 ]
@@ -177,7 +178,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Yield 40 models with a loss of their own, 20 language models, 10 regressions and 12 of two classes."""
+    """Yield 40 models with a loss of their own, 20 language models, 10 regressions and 13 of two classes."""
     x = ("--input", "x=2x12")
     for number, code in enumerate(_INPUT_ONLY):
         yield Case(f"Own{number}", _AUTO.format(name=f"Own{number}", code=code), "Vectors", "auto", x)
@@ -205,7 +206,7 @@ def cases() -> Iterator[Case]:
     for number, (args, code, data, options) in enumerate(_BINARY):
         text = f"class Two{number}(_Line):\n    def forward(self, {args}):\n        return {code}\n"
         plain = {"bce": "probabilities", "mse": "values"}.get(options[-1] if options else "", "logits")
-        refused = {"Thirds": "3 classes", "Sign": "takes one value"}[data] if number > 9 else ""
+        refused = {"Thirds": "3 classes", "Sign": "takes one value"}[data] if number > 10 else ""
         yield Case(f"Two{number}", text, data, plain, ("--input", "x=2x5", *options), refused)
 
 
@@ -331,7 +332,7 @@ def main(names: Sequence[str]) -> int:
     known, wrong = [*cases()], 0
     if unknown := {*names} - {case.name for case in known}:
         raise SystemExit(
-            f"There is no case {', '.join(sorted(unknown))}. There are Own0-39, Words0-19, Line0-9, Two0-11."
+            f"There is no case {', '.join(sorted(unknown))}. There are Own0-39, Words0-19, Line0-9, Two0-12."
         )
     chosen = [case for case in known if case.name in names or not names]
     with tempfile.TemporaryDirectory() as name, in_one_process(name):

@@ -19,7 +19,21 @@ from tests.support.script_here import run_script
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-SHORT = ("Own2", "Own5", "Own26", "Words1", "Words14", "Words19", "Line1", "Line9", "Two2", "Two5", "Two8", "Two10")
+SHORT = (
+    "Own2",
+    "Own5",
+    "Own26",
+    "Words1",
+    "Words14",
+    "Words19",
+    "Line1",
+    "Line9",
+    "Two2",
+    "Two5",
+    "Two8",
+    "Two10",
+    "Two11",
+)
 
 
 def test_models_train_to_the_losses_of_a_plain_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

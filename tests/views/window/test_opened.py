@@ -18,6 +18,7 @@ from app.sources.spec import AskedModel
 from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
+from app.util.frozen import FrozenMap
 from app.views.export.export_dialog import ExportDialog
 from app.views.inspector.pages import OverviewPage
 from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
@@ -117,6 +118,20 @@ def test_the_loss_of_the_model_itself_is_chosen_in_the_form(qtbot: QtBot, window
     wait_for(qtbot, window, "done")
     assert [*window.session.current.history.epochs["train_loss"]] == by_itself(window)
     assert window.session.current.history.epochs["val_accuracy"][-1] > 0
+
+
+def test_a_model_whose_loss_lost_its_target_gets_it_by_a_click(qtbot: QtBot, window: WholeWindow) -> None:
+    assert [row.loss.name for row in window.document.project.training.losses] == ["OwnLoss"]
+    put(window, inputs=FrozenMap())
+    qtbot.waitUntil(lambda: bool(window.live.errors))
+    (problem,) = window.live.errors
+    assert problem.message == "The model does not receive the target" and "loss" in problem.reason
+    assert window.run_control.blocked == "Fix 1 error to run"
+    (cure,) = problem.cures
+    assert cure.label == "Pass it as labels"
+    window.cures.apply_to_network(cure)
+    qtbot.waitUntil(lambda: not window.live.errors)
+    assert dict(window.document.project.training.inputs) == {"labels": TARGET} and window.run_control.blocked == ""
 
 
 def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
