@@ -118,13 +118,13 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
 
 def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
     """Report mismatches of the data with inputs and outputs. If an input has another shape, cures that change the data
-    come first, those that change the net last."""
+    come first, those that change the net last; not where files of the user's were chosen, which the net is to fit."""
     inputs, ends = _inputs(project, analysis, source), outputs(project, analysis, source)
     more = synthetic_data.cures(project, analysis) if inputs or ends else ()
-    other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
-    if not inputs:
-        return other
-    return tuple(replace(one, cures=(*more, *one.cures)) for one in (*inputs, *ends))
+    found = (*inputs, *ends)
+    if inputs and not project.data.path:
+        return tuple(replace(one, cures=(*more, *one.cures)) for one in found)
+    return tuple(replace(one, cures=(*one.cures, *more)) for one in found)
 
 
 def _data(project: Project, source: SourceSpec) -> list[Problem]:

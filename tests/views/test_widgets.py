@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, qInstallMessageHandler
 from PySide6.QtGui import QFocusEvent, QWheelEvent
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QStyleOptionComboBox, QVBoxLayout, QWidget
 
 from app.views.ui import theme
 from app.views.ui import widgets as w
@@ -668,6 +668,15 @@ def test_choice_field(show_widget, qtbot, collect_signal):
     assert field.value() == "bilinear" and "not one of" in field.invalid()
     field.set_value(None)
     assert field.invalid() is None and field.currentText() == "none"
+
+
+def test_a_choice_is_whole_wherever_it_has_room_beside_its_arrow(show_widget):
+    field = show_widget(w.ChoiceField(["left out", "input"], "left out"))
+    arrow, around = 22, 20  # px
+    field.setFixedWidth(field.fontMetrics().horizontalAdvance("left out") + arrow + around)
+    option = QStyleOptionComboBox()
+    field.initStyleOption(option)
+    assert option.currentText == "left out"
 
 
 def test_text_field_parses(show_widget, qtbot, collect_signal):

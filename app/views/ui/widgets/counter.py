@@ -24,7 +24,7 @@ FIELDS = 74  # where the figures begin, px
 EDGE = 14  # left of the figures without the reels, and right of the message
 GAP = 26  # between two figures, px
 LEAST_GAP = 10  # where room is short
-ICON_ROOM = 24  # of the message's icon, and the gap before it
+ICON_ROOM = 20 + LEAST_GAP  # of the message's icon, and the gap before it
 TURN_A_BATCH = 1 / 8  # of a full turn
 SEGMENT_LEAST = 5.0  # narrower epochs are drawn as one bar, px
 

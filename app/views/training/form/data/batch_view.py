@@ -101,7 +101,12 @@ class BatchView(QWidget):
         fonts = [font("caption"), *[font("code")] * (len(rows) - 1)]
         texts = [[QFontMetricsF(shown).horizontalAdvance(text) for text in row]
                  for shown, row in zip(fonts, rows, strict=True)]  # fmt: skip
-        widths = fitted_widths([max(column) + BETWEEN for column in zip(*texts, strict=True)], self.width())
+        least = cut_widths([max(column) + BETWEEN for column in zip(*texts[1:], strict=True)], self.width())
+        wanted = [max(head + BETWEEN, width) for head, width in zip(texts[0], least, strict=True)]
+        more = [head - width for head, width in zip(wanted, least, strict=True)]
+        more = cut_widths(more, self.width() - sum(least))  # numbers are cut last
+        spare = (self.width() - sum(least) - sum(more)) / len(least)
+        widths = [width + added + spare for width, added in zip(least, more, strict=True)]
         for line, row in enumerate(rows):
             painter.setFont(fonts[line])
             painter.setPen(current().color("text3" if not line else "text"))
@@ -111,20 +116,17 @@ class BatchView(QWidget):
                 left += width
 
 
-def fitted_widths(wanted: Sequence[float], room: float) -> list[float]:
-    """Return the widths of columns: those that they want with an equal part of what is left of the room, or where it is
-    too narrow the widest ones cut to one width.
+def cut_widths(wanted: Sequence[float], room: float) -> list[float]:
+    """Return the widths of columns; where the room is too narrow, the widest ones are cut to one width.
 
-    >>> fitted_widths([10, 20], 40), fitted_widths([10, 90, 50], 90)
-    ([15.0, 25.0], [10, 40.0, 40.0])
+    >>> cut_widths([10, 20], 40), cut_widths([10, 90, 50], 90)
+    ([10, 20], [10, 40.0, 40.0])
     """
-    spare = room - sum(wanted)
-    if spare >= 0:
-        return [width + spare / len(wanted) for width in wanted]
-    left, cut = room, 0.0
+    left, cut = max(room, 0.0), max(wanted, default=0.0)
     for number, width in enumerate(sorted(wanted)):
-        cut = left / (len(wanted) - number)
-        if width > cut:
+        share = left / (len(wanted) - number)
+        if width > share:
+            cut = share
             break
         left -= width
     return [min(width, cut) for width in wanted]

@@ -10,13 +10,14 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.data.spec import VALUES, SourceSpec
 from app.util.formatting import counted
+from app.views.ui.docks import beside_text
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import label
 
 INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "another target", "left out"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 76, 116  # px of the fields, so that three columns have room beside one another
+ROLE, KIND_OF = 80, 118  # px of the fields, so that three columns have room beside one another
 MOST = 60  # rows; for more columns edit the project's file
 
 
@@ -70,7 +71,7 @@ class ColumnsTable(QWidget):
         for line, name in enumerate(names, 1):
             self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
-            self.roles[name].setMinimumWidth(ROLE)
+            self.roles[name].setFixedWidth(beside_text(ROLE))
             self.kinds[name].setMinimumWidth(KIND_OF)
             self.roles[name].setAccessibleName(f"Role of column {name}")
             self.kinds[name].setAccessibleName(f"Type of column {name}")
