@@ -52,7 +52,9 @@ def read(path: Path) -> Observation:
         raise SourceError(f"{path.name} is not a valid ONNX model: its parts are nested without an end") from error
     except Exception as error:  # the reader's own kinds
         words = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise SourceError(f"{path.name} is not a valid ONNX model: {words}") from error
+        raise SourceError(
+            f"{path.name} is not a valid ONNX model: {words.rstrip('.')}. Export or download it again"
+        ) from error
 
 
 class _Reader:

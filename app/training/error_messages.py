@@ -33,6 +33,10 @@ _SHAPE_WORDS = re.compile(
 _LONELY = "more than 1 value per channel"
 _LONELY_CURE = "A batch has a single sample, which can happen at the end of an epoch: change batch_size by one."
 _OPENED_CURE = "Choose data of the shapes that the model takes (Training, Data), or open it with other arguments."
+_OPENED_LATER_CURE = (
+    "The steps before it ran: its forward depends on the step, or on the number of samples, of which a last batch may "
+    "have fewer (drop_last leaves it out)."
+)
 _SWITCHED_CURE = "Remove that line, or undo it further below in the file."
 _OVERFLOW = "without overflow"
 _OVERFLOW_CURE = (
@@ -71,7 +75,7 @@ def failure(
     elif _is_lost(error):
         cure = "" if _ANOTHER in str(error) else _LOST_CURE
     elif source.opened and kind == "shape" and not isinstance(error, OutputError):
-        cure = _OPENED_CURE
+        cure = _OPENED_LATER_CURE if step > 0 else _OPENED_CURE
     else:
         cure = _cure(kind, batch_size, node, kept and step > 0)
     return Failed(kind, _message(error, kind, step, source), cure, text, node, epoch, step)

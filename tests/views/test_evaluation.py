@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QFocusEvent, QFontMetricsF, QImage
+from PySide6.QtWidgets import QFileDialog
 
 from app.data.config import DataConfig, Transform
 from app.data.spec import DataError
@@ -118,6 +119,18 @@ def test_samples_come_with_picture_class_and_probabilities(page, evaluator, foun
     assert not page.samples.tiles.samples, "those of the evaluation before"
 
 
+def test_a_tile_is_as_wide_as_the_classes_in_its_caption(qtbot):
+    tiles, pixels = SampleTiles(), np.zeros((8, 8, 3), np.uint8)
+    qtbot.addWidget(tiles)
+
+    def width(title):
+        tiles.set_samples((Shown(0, pixels, "", title, "1 %, loss 2", False, ""),))
+        return tiles.tiles._box(0).width()
+
+    assert width("normal → lesion") >= QFontMetricsF(theme.font("label")).horizontalAdvance("normal → lesion")
+    assert width("normal → lesion") > width("3 → 5")
+
+
 def test_values_have_a_plot_in_place_of_the_matrix(qtbot):
     from dataclasses import replace
 
@@ -189,7 +202,9 @@ def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
     assert "8×8" in page.words.text() and "scikit-learn" in page.words.text()
 
 
-def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_data(qtbot, evaluator, tmp_path):
+def test_a_picture_is_dropped_or_chosen_resized_greyed_and_brought_into_the_range_of_the_data(
+    qtbot, evaluator, tmp_path, monkeypatch
+):
     image = QImage(40, 20, QImage.Format.Format_RGB888)
     image.fill(QColor(255, 0, 0))
     image.save(str(tmp_path / "red.png"))
@@ -198,6 +213,10 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
     page.set_survey(survey(evaluator, "start weights"))
     with qtbot.waitSignal(page.prediction_requested) as asked:
         page.take_picture(tmp_path / "red.png")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(tmp_path / "red.png"), ""))
+    with qtbot.waitSignal(page.prediction_requested) as chosen:
+        page.choose.click()
+    assert chosen.args == asked.args
     taken, _ = read_file(evaluator, asked.args[0], page.survey)
     assert taken.shape == (1, 8, 8) and taken == pytest.approx(0.299, abs=1e-3)
     assert try_input(evaluator, asked.args[0], survey=page.survey).seen.shape == (8, 8, 3)

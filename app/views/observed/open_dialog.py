@@ -30,12 +30,24 @@ from app.views.ui.task import Cancelled, Report
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import announce, label, set_property
 
-SOURCES = "package.module:Class   file.py:Class   torchvision:resnet18   timm:NAME   hf:NAME   diffusers:Class"
+SOURCES = "   ".join(
+    (
+        "module:Class",
+        "file.py:Class",
+        "file.pt2",
+        "file.onnx",
+        "torchvision:NAME",
+        "timm:NAME",
+        "hf:NAME",
+        "diffusers:Class",
+    )
+)
 INPUTS = (
     "One per line, batch dimension first: 1x3x224x224, NAME=1x16:int64:0..99, batch.ids=1x16:int64, state.0=1x1x8. "
     "Empty: Tapedeck proposes them."
 )
 EXAMPLE = "In place of described inputs: a function, or a .pt, .npz or .safetensors file of tensors."
+FILES = "Models (*.py *.pt2 *.onnx)"
 META = "No weights are allocated and no values computed: shapes alone. For very large models."
 
 
@@ -101,9 +113,9 @@ class OpenModelDialog(ProgressDialog):
         self.open_button.setEnabled(bool(self.source.text().strip()) and not self.running)
 
     def _browse(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a model from a file", str(Path.home()), "Python file (*.py)")
+        name, _ = QFileDialog.getOpenFileName(self, "Open a model from a file", str(Path.home()), FILES)
         if name:
-            self.source.setText(f"{name}:")
+            self.source.setText(f"{name}:" if name.endswith(".py") else name)
             self.source.setFocus()
 
     # --- Opening

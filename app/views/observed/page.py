@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
@@ -162,7 +163,7 @@ class ObservedPage(QWidget):
             self.banner.show()
         elif found.remarks:
             self.banner.brief = False
-            self.banner.set("info", self._source, " ".join(found.remarks))
+            self.banner.set("info", f"Notes on {Path(self._source).name}", " ".join(found.remarks))
             self.banner.show()
 
     def set_figures(self, figures: Iterable[ModuleFigures]) -> None:

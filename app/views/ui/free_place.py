@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtWidgets import QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QTabBar,
+    QWidget,
+)
 
 from app.util.late_numpy import np
 from app.views.ui.graphview.minimap import Minimap
@@ -29,19 +38,21 @@ OVERLAYS = (Banner, Toast)
 STRIDE = 8  # pixels from one place that is tried to the next
 EDGE = 0.2  # of the height of a page: an overlay further from its edges lies in the middle of the graph
 AMID, FINE = 0.5, 0.01  # weights of a place amid the work, and of its distance from the edge
-WORSE, LEGEND = 1000.0, 0.75  # weights of a covered control and of a covered legend, in nodes
+WORSE, LEGEND = 1000.0, 0.75  # weights of a covered control and of a covered legend or text, in nodes
 
 
 def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()) -> QRect:
-    """Return the area of an overlay on `host` that covers the least: no control, few nodes. Of several sizes the first
-    that covers no more than the others.
+    """Return the area of an overlay on `host` that covers the least: no control, few nodes and words. Of several sizes
+    the first that covers no more than the others.
 
     From the bottom right upwards, then at the left and in the middle; where there are several sizes, close to the upper
     or lower edge of the page. What is `taken` is avoided like a control.
     """
     controls = np.concatenate([_areas(host, _controls(host)), _rects(taken)])
     nodes, page = _nodes(host), _page(host)
-    legends = _areas(host, [one for one in host.findChildren(Legend) if one.isVisible()])
+    legends = np.concatenate(
+        [_areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]), _words(host)]
+    )
     found: list[tuple[float, QRect]] = []
     for size in sizes:
         left, right = margin, max(host.width() - margin - size.width(), margin)
@@ -79,6 +90,20 @@ def _areas(host: QWidget, widgets: Sequence[QWidget]) -> Rects:
 
 def _rects(areas: Sequence[QRect]) -> Rects:
     return np.array([_corners(one) for one in areas], np.float64).reshape(-1, 4)
+
+
+def _words(host: QWidget) -> Rects:
+    """Return the areas of the texts in sight on a page, without those of overlays and of empty pages."""
+    apart = [one for kind in (*OVERLAYS, EmptyState, Legend) for one in host.findChildren(kind)]
+    found = [
+        one for one in host.findChildren(QLabel)
+        if one.isVisible() and one.text() and not any(each.isAncestorOf(one) for each in apart)
+    ]  # fmt: skip
+    written = [min(one.fontMetrics().horizontalAdvance(one.text()), one.width()) for one in found]
+    return _rects([
+        QRect(one.mapTo(host, QPoint(0, 0)), QSize(width, one.height()))
+        for one, width in zip(found, written, strict=True)
+    ])  # fmt: skip
 
 
 def _nodes(host: QWidget) -> Rects:

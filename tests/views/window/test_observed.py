@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt
 from PySide6.QtGui import QPaintEvent, QRegion
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QFileDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.observe.figures import ModuleFigures
@@ -114,6 +114,16 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
         window.pages.show(front)
         assert window.inspectors.currentWidget() is inspector
+
+
+@pytest.mark.parametrize(("file", "source"), [("net.py", "net.py:"), ("net.onnx", "net.onnx"), ("net.pt2", "net.pt2")])
+def test_any_file_that_is_drawn_can_be_chosen(qtbot, window, monkeypatch, file, source) -> None:
+    filters = []
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *words: (filters.append(words[-1]) or file, ""))
+    dialog = asked(qtbot, window)
+    dialog.browse.click()
+    assert dialog.source.text() == source and f"*{Path(file).suffix}" in filters[0]
+    dialog.reject()
 
 
 def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:

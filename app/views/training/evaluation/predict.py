@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QStackedLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QStackedLayout, QWidget
 
+from app.data.known_sources import PICTURE_SUFFIXES
 from app.training.evaluation.trying import (
     SMALL,
     Image,
@@ -59,6 +60,9 @@ class TryPage(QWidget):
         self.pad, self.seen, self.bars, self.layers = Pad(), InputPicture(), Bars(), LayerPictures()
         self.words = label("", "caption", "text3", wrap=True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.choose = Button("Choose…", icon="folder")
+        self.choose.setToolTip("Choose an image file, as dropping one does")
+        self.choose.setAccessibleName("Choose an image file")
         self.clear = Button("Clear", "flat", "trash")
         self.invert = Toggle("Invert", parent=self)
         self.invert.setToolTip("Invert brightness, for dark ink on paper if the network was trained on white on black")
@@ -68,13 +72,15 @@ class TryPage(QWidget):
         self.several.changed.connect(self._request)
         self.pad.changed.connect(self._drawn)
         self.pad.dropped.connect(self.take_picture)
+        self.choose.clicked.connect(self._choose_picture)
         self.clear.clicked.connect(self._clear)
         self.invert.toggled.connect(lambda _on: self._request())
 
     def _lay_out(self) -> None:
         draw = QWidget()
         tools = hbox(self.clear, self.invert, 1, spacing=6)
-        beside = vbox(label("Model input", "caption", "text2"), self.seen, tools, (self.words, 1), spacing=6)
+        head = hbox(label("Model input", "caption", "text2"), 1, self.choose, spacing=6)
+        beside = vbox(head, self.seen, tools, (self.words, 1), spacing=6)
         side = QWidget()
         side.setLayout(beside)
         side.setFixedWidth(200)
@@ -144,6 +150,12 @@ class TryPage(QWidget):
         self._form.setWidget(self._numbers)
 
     # inputs
+
+    def _choose_picture(self) -> None:
+        files = " ".join(f"*{suffix}" for suffix in sorted(PICTURE_SUFFIXES))
+        name, _ = QFileDialog.getOpenFileName(self, "Choose an image", "", f"Images ({files})")
+        if name:
+            self.take_picture(Path(name))
 
     def take_picture(self, path: Path) -> None:
         """Try a picture file."""

@@ -54,7 +54,9 @@ class _Tiles(QWidget):
         """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
         lines = [_lines_of(one) for one in self.samples]
-        widest = max((metrics.horizontalAdvance(line) for each in lines for line in each), default=0.0)
+        titles = QFontMetricsF(theme.font("label"))
+        widths = [metrics.horizontalAdvance(line) for each in lines for line in each]
+        widest = max((*widths, *(titles.horizontalAdvance(one.title) for one in self.samples)), default=0.0)
         self._lines = 1 + max(map(len, lines), default=1)  # below a picture
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
         self._line, self._row = round(LINE * scale), round(ROW * scale)
