@@ -51,7 +51,7 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
     controls = np.concatenate([_areas(host, _controls(host)), _rects(taken)])
     nodes, page = _nodes(host), _page(host)
     legends = np.concatenate(
-        [_areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]), _words(host)]
+        [_areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]), _texts(host)]
     )
     found: list[tuple[float, QRect]] = []
     for size in sizes:
@@ -92,7 +92,7 @@ def _rects(areas: Sequence[QRect]) -> Rects:
     return np.array([_corners(one) for one in areas], np.float64).reshape(-1, 4)
 
 
-def _words(host: QWidget) -> Rects:
+def _texts(host: QWidget) -> Rects:
     """Return the areas of the texts in sight on a page, without those of overlays and of empty pages."""
     apart = [one for kind in (*OVERLAYS, EmptyState, Legend) for one in host.findChildren(kind)]
     found = [
