@@ -93,7 +93,29 @@ def compare(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Structure:
     ('eps 1e-05 → 1e-06', (Alone(path='act', kind='ReLU'),))
     """
     known: dict[object, int] = {}
-    return _Matching(Tree(a, known), Tree(b, known)).result()
+    return _Matching(Tree(a, known), Tree(_as_in_files_of(a, b), known)).result()
+
+
+def _as_in_files_of(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Sequence[ModuleFacts]:
+    """Return the modules of B with its own classes named as if they were in the files of A: classes of one name in two
+    versions of a file, or of a package, are no change by themselves.
+
+    >>> one, other = [ModuleFacts("", "old.net.Net", -1)], [ModuleFacts("", "new.net.Net", -1)]
+    >>> _as_in_files_of(one, [*other, ModuleFacts("b", "new.blocks.Block", 0)])[1].kind
+    'old.blocks.Block'
+    """
+    if not a or not b:
+        return b
+    ours, theirs = (modules[0].kind.split(".")[:-1] for modules in (a, b))
+    while ours and theirs and ours[-1] == theirs[-1]:
+        ours, theirs = ours[:-1], theirs[:-1]
+    own, other = ".".join([*ours, ""]), ".".join([*theirs, ""])
+    if not ours or not theirs or any(one.kind.startswith(other) for one in a):  # A uses these very classes
+        return b
+    return [
+        msgspec.structs.replace(one, kind=own + one.kind.removeprefix(other)) if one.kind.startswith(other) else one
+        for one in b
+    ]
 
 
 class _Matching:

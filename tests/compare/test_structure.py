@@ -39,6 +39,23 @@ def test_the_classes_of_two_generated_texts_are_one() -> None:
     assert matched(a, b).same and {one.kind for one in facts_of(a)} == {"Net", "torch.nn.modules.activation.ReLU"}
 
 
+def own_class(module: str, name: str) -> type[nn.Module]:
+    return type(name, (nn.Sequential,), {"__module__": module})
+
+
+def test_classes_of_one_name_in_two_versions_of_a_file_are_no_change() -> None:
+    a, b = (own_class(file, "Net")(own_class(file, "Block")(nn.Linear(4, 4))) for file in ("old", "new"))
+    assert matched(a, b).same
+    other = own_class("new", "Net")(own_class("new", "Wide")(nn.Linear(4, 4)))
+    assert [each.text for one in matched(a, other).changed for each in one.settings] == ["class Block → Wide"]
+
+
+def test_a_class_that_one_side_takes_from_the_other_stays_what_it_is() -> None:
+    block = own_class("library", "Block")
+    a, b = own_class("mine", "Net")(block(nn.ReLU())), own_class("library", "Net")(block(nn.ReLU()))
+    assert [one.a for one in matched(a, b).changed] == [""]
+
+
 def test_tied_and_frozen_parameters_are_settings() -> None:
     a, b = (nn.ModuleDict({"tokens": nn.Embedding(9, 4), "head": nn.Linear(4, 9, bias=False)}) for _ in range(2))
     a["head"].weight = a["tokens"].weight
