@@ -54,7 +54,8 @@ class FileMenu(QObject):
         """Show the file dialog and open the chosen project."""
         if not self._may_discard():
             return
-        start = self._document.path or resource_path("examples")
+        near = self._document.path or next(iter(self._settings.recent_files), None)
+        start = near.parent if near is not None and near.parent.is_dir() else Path.cwd()
         name, _ = QFileDialog.getOpenFileName(self._window, "Open a project", str(start), OPENED)
         if name:
             self.open(Path(name))

@@ -46,6 +46,21 @@ def second(qtbot, qapp, window: WholeWindow, file: Path) -> Iterator[WholeWindow
         yield made
 
 
+def test_open_begins_where_the_open_or_the_last_project_is(
+    window: WholeWindow, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[str] = []
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *given: (starts.append(given[2]) or "", ""))
+    monkeypatch.chdir(tmp_path.parent)
+    window.files.choose()
+    window.document.new(Project())
+    window.files.choose()
+    for path in window.settings.recent_files:
+        window.settings.forget_recent(path)
+    window.files.choose()
+    assert starts == [str(tmp_path), str(tmp_path), str(tmp_path.parent)]
+
+
 def banner(window: WholeWindow) -> Banner:
     return window.recovery.files.banner
 
