@@ -10,16 +10,13 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import DEEPEST, NAMELESS, Size, Structure, facts
+from app.sources.structure import DEEPEST, NAMELESS, NESTED, REMARK, Scopes, Size, Structure, facts
 from app.util.formatting import counted
 
-REMARK = "The graph is drawn as the file describes it; nothing was run."
-NESTED = 32  # bodies within bodies that are drawn
 _GRAPH, _GRAPHS = 5, 10  # ONNX's numbers of types of attributes
 _SMALL = 1 << 30  # bytes of a file whose missing shapes are inferred
 _INFERRED = "unk__"  # begins a name that ONNX's shape inference makes up
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
-Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 # By ONNX's numbers of element types: torch's name and the bytes of an element.
 _DTYPES = {
     1: ("float32", 4), 2: ("uint8", 1), 3: ("int8", 1), 4: ("uint16", 2), 5: ("int16", 2), 6: ("int32", 4),
@@ -63,7 +60,6 @@ class _Reader:
     def __init__(self, name: str, functions: Mapping[tuple[str, str], Any]) -> None:
         self._built, self._functions = Structure(name), functions
         self._weights: set[str] = set()
-        self._bodies = 0
         self._unreadable = 0  # nodes whose metadata does not say their modules
 
     def read(self, graph: Any, remarks: list[str]) -> Observation:
@@ -133,26 +129,25 @@ class _Reader:
         """Add the nodes of a function that is called, as a part of its own."""
         names = dict(zip(function.output, outputs, strict=False)) | dict(zip(function.input, inputs, strict=False))
         around = self._scope(scopes, node.name or node.op_type, node.op_type)
-        self._add(function.node, self._renamed(function.node, names), around, depth + 1)
+        self._add(function.node, self._built.names_of_body(_made_by(function.node), names), around, depth + 1)
 
     def _body(self, body: Any, label: str, node: Any, inputs: list[str], scopes: Scopes, depth: int) -> list[str]:
         """Add a body of If, Loop or Scan as a part of its own; return the values that it ends with."""
         names = {value.name: given for value, given in zip(body.input, inputs, strict=False) if given}
-        names = self._renamed(body.node, names, [each.name for each in (*body.input, *body.initializer)])
+        own = [*(each.name for each in (*body.input, *body.initializer)), *_made_by(body.node)]
+        names = self._built.names_of_body(own, names)
         around = self._scope(scopes, f"{node.name or node.op_type}.{label}", f"{node.op_type}: {label}")
         self._describe(body, names)
         self._add(body.node, names, around, depth + 1)
         return [names.get(value.name, value.name) for value in body.output]
 
-    def _renamed(self, nodes: Iterable[Any], names: Mapping[str, str], own: Iterable[str] = ()) -> dict[str, str]:
-        """Give the values that a body makes names of their own, since two bodies may use the same ones."""
-        self._bodies += 1
-        made = [*own, *(each for node in nodes for each in node.output)]
-        return {each: f"{each} ({self._bodies})" for each in made if each} | dict(names)
-
     def _scope(self, scopes: Scopes, name: str, kind: str) -> Scopes:
-        path = f"{name.strip('/').replace('/', '.')}_{self._bodies + 1}"
+        path = f"{name.strip('/').replace('/', '.')}_{self._built.bodies + 1}"
         return [*scopes, (f"{scopes[-1][0]}.{path}" if scopes else path, kind)]
+
+
+def _made_by(nodes: Iterable[Any]) -> Iterator[str]:
+    return (name for node in nodes for name in node.output)
 
 
 def _bodies(node: Any) -> Iterator[tuple[str, Any]]:

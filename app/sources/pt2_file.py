@@ -15,7 +15,7 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import NAMELESS, Size, Structure, facts
+from app.sources.structure import NAMELESS, NESTED, REMARK, Scopes, Size, Structure, facts
 
 LARGEST = 1 << 29  # bytes of a graph's description
 # By the numbers of torch's export schema: the name of a dtype and the bytes of an element.
@@ -27,16 +27,12 @@ _DTYPES = {
 _PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools")
 _KEPT = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}
 SCHEMA = (8, 20)  # the newest version of torch's export schema that was tried
-NESTED = 32  # bodies within bodies that are drawn
-REMARK = "The graph is drawn as the file describes it; nothing was run."
 AGAIN = "Copy or download it again, or write it with torch.export.save"
 _BODIES = {"cond": ("true_fn", "false_fn"), "while_loop": ("cond_fn", "body_fn")}  # torch's names, in order
 _LISTS = ("as_tensors", "as_nested_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_floats", "as_sym_bools")
 _SINGLE = ("as_sym_int", "as_sym_float", "as_sym_bool", "as_optional_tensor")
 _NO_MODULE = "_empty_nn_module_stack"
 _LONGEST = 500  # letters of the expression of a size
-
-Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 
 
 def read(path: Path) -> Observation:
@@ -118,7 +114,6 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self._built = Structure(name)
         self._stored: dict[str, str] = {}  # weights and buffers by the names of their tensors
-        self._bodies = 0
         self._model: Scopes = []  # the scope of what is in no other module
 
     def read(self, module: Any, newer: str) -> Observation:
@@ -182,11 +177,10 @@ class _Reader:
 
     def _body(self, graph: Any, operands: list[str | None], scopes: Scopes, depth: int) -> list[str | None]:
         """Add a body as a part of its own; return the values that it ends with."""
-        self._bodies += 1
         inputs = [name for each in graph["inputs"] for name in _values(each)]
         own = [*inputs, *(name for node in graph["nodes"] for each in node["outputs"] for name in _values(each))]
-        names = {name: f"{name} ({self._bodies})" for name in own if name is not None}
-        names |= {name: value for name, value in zip(inputs, operands, strict=False) if name and value}
+        given = {name: value for name, value in zip(inputs, operands, strict=False) if name and value}
+        names = self._built.names_of_body(own, given)
         self._describe(graph, names)
         self._add(graph["nodes"], names, scopes, depth)
         return _renamed((name for each in graph["outputs"] for name in _values(each)), names)

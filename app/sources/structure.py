@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from app.observe.observation import Call, Flow, Observation, TensorFacts
 
+Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
 Size = int | str  # a size that a file leaves open has a name or an expression of names
 NAMELESS = "?"  # an open size that the file does not name
 DEEPEST = 300  # modules within modules
+NESTED = 32  # bodies within bodies that are drawn
+REMARK = "The graph is drawn as the file describes it; nothing was run."
 FEW = 4  # open sizes that a remark names
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -21,6 +24,7 @@ class Structure:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.bodies = 0  # that were named: branches, loops, functions
         self._calls: list[Call] = []
         self._flows: list[Flow] = []
         self._sources: dict[str, tuple[int, int]] = {}
@@ -29,6 +33,12 @@ class Structure:
         self._times: dict[str, int] = {}
         self._modules: dict[str, str] = {}
         self._is_cut = False  # an operation lies deeper than is drawn
+
+    def names_of_body(self, own: Iterable[str | None], given: Mapping[str, str]) -> dict[str, str]:
+        """Return the values of the whole graph by a body's names for them: those that are `given`, and a new one for
+        each of its `own`, since two bodies may use the same names."""
+        self.bodies += 1
+        return {name: f"{name} ({self.bodies})" for name in own if name} | dict(given)
 
     def know(self, tensor: str, facts: TensorFacts) -> None:
         """Note facts about a tensor."""
