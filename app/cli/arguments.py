@@ -109,7 +109,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--seed": {"type": seed, "default": 0, "metavar": "N", "help": "seed of weights and of dropout (%(default)s)"},
     "--train": {"action": "store_true", "help": "run in train mode"},
     "--eval": {"action": "store_true", "help": "run in eval mode"},
-}  # fmt: skip
+}
 
 
 def add_project(parser: Any) -> None:

@@ -29,9 +29,13 @@ def run(options: argparse.Namespace) -> int:
     project = nets.read(options)
     training = project.training
     seen = preview(
-        project.data, options.data, training.batch_size, lambda done, total, name: None, training.seed,
+        project.data,
+        options.data,
+        training.batch_size,
+        lambda done, total, name: None,
+        training.seed,
         training.one_batch,
-    )  # fmt: skip
+    )
     spec = seen.spec
     if options.json:
         inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]

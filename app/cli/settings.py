@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from app.project.project import Project
 
 # Sources of data by the ending of a path.
-_BY_ENDING = {".csv": "file.csv", ".tsv": "file.csv", ".npz": "file.tensors", ".npy": "file.tensors",
-              ".pt": "file.tensors", ".txt": "file.text", ".py": "file.dataset"}  # fmt: skip
+_BY_ENDING = {
+    ".csv": "file.csv",
+    ".tsv": "file.csv",
+    ".npz": "file.tensors",
+    ".npy": "file.tensors",
+    ".pt": "file.tensors",
+    ".txt": "file.text",
+    ".py": "file.dataset",
+}
 
 
 def with_loss(project: Project, options: argparse.Namespace) -> Project:
@@ -75,8 +82,9 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
     if not settings:
         return project
     raw: dict[str, Any] = {
-        "training": run_records.training_record(project.training), "data": run_records.data_record(project.data),
-    }  # fmt: skip
+        "training": run_records.training_record(project.training),
+        "data": run_records.data_record(project.data),
+    }
     for text in settings:
         _put(raw, text)
     start = raw["training"].pop("start", None)  # its path is absolute here

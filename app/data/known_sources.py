@@ -21,10 +21,12 @@ STANDARDISE = Option(
     "standardise", "bool", True, doc="Standardise each column with mean and standard deviation of the training part."
 )
 STANDARDISE_TARGET = Option(
-    "standardise_target", "bool", False,
+    "standardise_target",
+    "bool",
+    False,
     doc="Standardise values to predict with mean and standard deviation of the training part. The loss is in these "
     "units; metrics and predictions stay in those of the data.",
-)  # fmt: skip
+)
 STAND_IN = Option(
     "stand_in", "bool", False,
     doc="Until the data are downloaded, train on a small stand-in, which runs and lists of runs name as such.",

@@ -227,10 +227,13 @@ def _described(
 def _scales(labels: Mapping[str, Any], task: str) -> FrozenMap[str, tuple[float, float]]:
     """Return mean and standard deviation of the values to predict, by target."""
     known = {name: part for name, part in labels.items() if part.is_floating_point() and part.numel()}
-    return FrozenMap({
-        name: (float(part.double().mean()), float(part.double().std(correction=0))) for name, part in known.items()
-        if name or task == VALUES
-    })  # fmt: skip
+    return FrozenMap(
+        {
+            name: (float(part.double().mean()), float(part.double().std(correction=0)))
+            for name, part in known.items()
+            if name or task == VALUES
+        }
+    )
 
 
 def described_fields(inputs: Any) -> tuple[FieldInfo, ...]:

@@ -33,8 +33,11 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
             rows.append(("Gradient norm", "no gradient" if self.gradient is None else figure(self.gradient)))
         rows.append(("Saved for backward", bytes_text(self.saved)))
         if self.shape is not None:
-            rows += [("Output mean", figure(self.mean)), ("Output max |x|", figure(self.absmax)),
-                     ("Output zeros", f"{100 * self.zeros:.1f} %")]  # fmt: skip
+            rows += [
+                ("Output mean", figure(self.mean)),
+                ("Output max |x|", figure(self.absmax)),
+                ("Output zeros", f"{100 * self.zeros:.1f} %"),
+            ]
             if self.nonfinite:
                 rows.append(("Output NaN or Inf", f"{self.nonfinite:,}"))
         return tuple(rows)

@@ -97,7 +97,7 @@ def _has_losses(
 
 def call_interface(
     model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int = 0
-) -> Interface | None:  # fmt: skip
+) -> Interface | None:
     """Describe a call without observing it; None if it raises."""
     try:
         with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"):

@@ -37,9 +37,7 @@ def interface_with_losses(
     return found
 
 
-def _of_two_samples(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface
-) -> Interface:  # fmt: skip
+def _of_two_samples(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface) -> Interface:
     """Return the description of a call with two samples where one has a single one: what it returned may be a value of
     the sample, squeezed, and no loss."""
     tensors = [one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)]

@@ -140,9 +140,7 @@ def layouts(project: Project, source: SourceSpec) -> dict[str, Layout]:
     return found
 
 
-def _layout(
-    project: Project, source: SourceSpec, output: Returned, target: TargetInfo, loss: Choice
-) -> Layout:  # fmt: skip
+def _layout(project: Project, source: SourceSpec, output: Returned, target: TargetInfo, loss: Choice) -> Layout:
     opened = project.opened
     assert opened is not None
     called = next((one for one in opened.given if one.name not in LABELS and not one.way), None)

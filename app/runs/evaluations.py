@@ -75,9 +75,13 @@ def read(kept: Kept, part: str) -> RunEvaluation | None:
         metrics = tuple((str(name), float(value)) for name, value in about["metrics"])
         plain = {name: about[name] for name in _PLAIN}
         found = Evaluation(
-            **plain, classes=tuple(about["classes"]), metrics=metrics, confusion=confusion, columns=columns,
+            **plain,
+            classes=tuple(about["classes"]),
+            metrics=metrics,
+            confusion=confusion,
+            columns=columns,
             augment=tuple(about["augment"]),
-        )  # fmt: skip
+        )
         if any(len(values) != found.count for values in columns.values()) or "loss" not in columns:
             raise ValueError("its columns differ in length")
         return RunEvaluation(found, about["space"], about["unit"], about["checkpoint"])

@@ -188,8 +188,11 @@ class _Reader:
     def _add_folder(self, folder: Path, package: str) -> None:
         """Add the modules of a folder and of those below it, which are imported by names that are computed."""
         for at, folders, _ in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name.isidentifier() and name not in INSTALLED
-                                and not Path(at, name, "pyvenv.cfg").exists())  # fmt: skip
+            folders[:] = sorted(
+                name
+                for name in folders
+                if name.isidentifier() and name not in INSTALLED and not Path(at, name, "pyvenv.cfg").exists()
+            )
             self._add_modules(Path(at), ".".join(filter(None, (package, *Path(at).relative_to(folder).parts))))
 
     def _add_modules(self, folder: Path, package: str) -> None:

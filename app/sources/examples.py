@@ -255,9 +255,10 @@ def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, 
     layers: dict[str, nn.Module] = {}
     keys: dict[str, tuple[str, ...]] = {}
     optional = {
-        node.left.value for node in ast.walk(tree)
+        node.left.value
+        for node in ast.walk(tree)
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and isinstance(node.ops[0], ast.In)
-    }  # fmt: skip
+    }
     nodes = sorted(ast.walk(tree), key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0)))
     assigned: dict[str, int] = {}  # the line from which on a name means something else
     for node in nodes:

@@ -158,9 +158,11 @@ def _mapped(value: Any, copies: Mapping[int, Tensor]) -> Any:
 
 
 def attempt(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
     around: contextlib.AbstractContextManager[Any] | None = None,
-) -> BaseException | None:  # fmt: skip
+) -> BaseException | None:
     """Call a model without effect on it, on torch's generators or on what is printed; return what it raised."""
     called: Callable[..., Any] = model
     try:

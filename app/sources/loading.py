@@ -130,9 +130,10 @@ def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:
 def _fit(loaded: Loaded, inputs: Sequence[InputSpec], tensors: Sequence[Any], said: bool = True) -> None:
     """Give the integers that nobody has given the values of the range that the model uses them in."""
     free = [
-        (one, tensor) for one, tensor in zip(inputs, tensors, strict=True)
+        (one, tensor)
+        for one, tensor in zip(inputs, tensors, strict=True)
         if isinstance(tensor, Tensor) and tensor.dtype in INTEGERS and not one.values and tensor.device.type != "meta"
-    ]  # fmt: skip
+    ]
     if not free or is_lazy(loaded.model):
         return
     ranges = ranges_of(_trial_copy(loaded.model), loaded.args, loaded.kwargs, [tensor for _, tensor in free])

@@ -80,8 +80,9 @@ def _program(path: Path) -> Any:
     if not zipfile.is_zipfile(path):
         if start.startswith(b"PK"):
             raise SourceError(f"{path.name} is not complete: the end of its archive is missing. {AGAIN}")
-        raise SourceError(f"{path.name} is not an exported program, which is a zip archive. Write it with "
-                          "torch.export.save")  # fmt: skip
+        raise SourceError(
+            f"{path.name} is not an exported program, which is a zip archive. Write it with torch.export.save"
+        )
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         parts = [name for name in names if name.endswith(".json") and "/models/" in f"/{name}"]

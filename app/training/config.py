@@ -18,8 +18,13 @@ _COUNTS = ("epochs", "batch_size", "accumulate", "max_steps", "patience", "save_
 MOST = {
     **dict.fromkeys(_COUNTS, 10_000_000),
     "parameter": 3.4e38,  # of an optimizer, a loss, a schedule, a group, data or a transform: what a float32 can hold
-    "seed": 2**63 - 1, "threads": 4096, "max_minutes": 1e300, "mixup": 1e6, "revisit_seconds": 1e6, "weight": 1e300,
-}  # fmt: skip
+    "seed": 2**63 - 1,
+    "threads": 4096,
+    "max_minutes": 1e300,
+    "mixup": 1e6,
+    "revisit_seconds": 1e6,
+    "weight": 1e300,
+}
 
 
 @dataclass(frozen=True)

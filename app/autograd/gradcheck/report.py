@@ -184,8 +184,11 @@ def _on_precision(report: GradcheckReport) -> list[str]:
     apart = max((given.single for given in report.inputs if given.single is not None), default=None)
     if apart is None:
         return [text]
-    return [text, f"Backward's own gradient in float32 is within {scientific(apart, 1)} of the one in float64: "
-                  "where single precision does not check, it is the finite differences that fail."]  # fmt: skip
+    return [
+        text,
+        f"Backward's own gradient in float32 is within {scientific(apart, 1)} of the one in float64: "
+        "where single precision does not check, it is the finite differences that fail.",
+    ]
 
 
 def _relative(report: GradcheckReport) -> float:

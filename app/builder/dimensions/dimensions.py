@@ -283,8 +283,11 @@ def _known(block: Block, inside: Inside) -> Analysis:
         if isinstance(result.outcome, Ran)
         for number, value in enumerate(result.outcome.outputs)
     }
-    values |= {(node, 0): values[ref.node, ref.output] for node, ref in inside.plan.passed.items()
-               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
+    values |= {
+        (node, 0): values[ref.node, ref.output]
+        for node, ref in inside.plan.passed.items()
+        if ref is not None and (ref.node, ref.output) in values
+    }
     resolved = FrozenMap({node: result.resolved for node, result in inside.results.items()})
     return Analysis(block.graph, Source(""), FrozenMap(values), resolved, results=inside.results)
 

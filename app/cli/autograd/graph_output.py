@@ -60,9 +60,13 @@ def plays(options: argparse.Namespace) -> bool:
 
 
 def write(
-    tape: Tape, options: argparse.Namespace, extra: dict[str, Any] | None, played: PassResult | None, stopped: str = "",
+    tape: Tape,
+    options: argparse.Namespace,
+    extra: dict[str, Any] | None,
+    played: PassResult | None,
+    stopped: str = "",
     project: bytes = b"",
-) -> None:  # fmt: skip
+) -> None:
     """Write the picture, the page or the data, and print the path. Raises CommandError for a backward pass that cannot
     be played, or that was `stopped` by what it raised, after the file is written.
 

@@ -49,8 +49,11 @@ def add_options(batch: Any) -> None:
 def refuse_options(options: argparse.Namespace) -> None:
     """Reject these options for a Python file."""
 
-    given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
-             "second_order", "start_weights", "on") if getattr(options, name)]  # fmt: skip
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("random", "outputs", "vector", "amp", "checkpoint", "second_order", "start_weights", "on")
+        if getattr(options, name)
+    ]
     if given:
         raise console.CommandError(
             f"{', '.join(given)}: for projects and models only; a file's code decides how it runs"

@@ -38,12 +38,18 @@ def add(commands: Any) -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument("--batches", type=int, default=100, metavar="N", help="batches of the range test (100)")
-    parser.add_argument("--memory", action="store_true",
-                        help="measure the memory of a step by layer: parameters, gradients, optimizer state and "
-                        "activations")  # fmt: skip
-    parser.add_argument("--profile", nargs="?", const="", metavar="TRACE",
-                        help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev "
-                        "to write")  # fmt: skip
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="measure the memory of a step by layer: parameters, gradients, optimizer state and activations",
+    )
+    parser.add_argument(
+        "--profile",
+        nargs="?",
+        const="",
+        metavar="TRACE",
+        help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev to write",
+    )
     arguments.add(parser, "--device", "--data", "--json", *arguments.MODEL, *arguments.SETTINGS, "--trust")
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
@@ -127,8 +133,10 @@ def _memory_lines(report: MemoryReport) -> list[str]:
     named = [*((row.layer or "outside layers", row) for row in report.step.layers), ("total", report.step.total)]
     rows = [("layer", *PARTS)] + [(name, *(bytes_text(getattr(row, part)) for part in PARTS)) for name, row in named]
     width = max(len(row[0]) for row in rows)
-    return [f"device: {report.device}", *(f"{name:<{width}}" + "".join(f"  {size:>11}" for size in sizes)
-                                          for name, *sizes in rows)]  # fmt: skip
+    return [
+        f"device: {report.device}",
+        *(f"{name:<{width}}" + "".join(f"  {size:>11}" for size in sizes) for name, *sizes in rows),
+    ]
 
 
 def _profile_lines(profile: StepProfile) -> list[str]:

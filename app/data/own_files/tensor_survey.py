@@ -23,8 +23,10 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         return _labelled(path, ("",), (options["labels_file"],), options["task"])
     names = _tensor_names(path)
     found = {}
-    for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
-                        ("labels", ("y", "labels", "targets", "target", "y_train"))):  # fmt: skip
+    for role, usual in (
+        ("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
+        ("labels", ("y", "labels", "targets", "target", "y_train")),
+    ):
         wanted = options[role]
         several = [wanted] if wanted in names else [name.strip() for name in wanted.split(",") if name.strip()]
         for name in several:

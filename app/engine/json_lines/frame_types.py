@@ -99,10 +99,18 @@ def numbers_named(line: bytes | str, prefix: str, without: tuple[str, ...] = ())
     """Return the fields of a line with a prefix, without it. Raises ValueError."""
     try:
         fields = _fields_decoder.decode(line)
-        named = {name.removeprefix(prefix): value for name, value in fields.items()
-                 if name.startswith(prefix) and name not in without}  # fmt: skip
-        return msgspec.convert(named, Annotated[dict[_bounded(Text), _bounded(Number)],  # type: ignore[misc]
-                                                msgspec.Meta(max_length=MOST_NAMES)])  # fmt: skip
+        named = {
+            name.removeprefix(prefix): value
+            for name, value in fields.items()
+            if name.startswith(prefix) and name not in without
+        }
+        return msgspec.convert(
+            named,
+            Annotated[
+                dict[_bounded(Text), _bounded(Number)],  # type: ignore[misc]
+                msgspec.Meta(max_length=MOST_NAMES),
+            ],
+        )
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
 

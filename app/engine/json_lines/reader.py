@@ -45,9 +45,12 @@ class Reader:
     """
 
     def __init__(
-        self, now: Callable[[], float], note: str | None = None, batches: Callable[[int], int] | None = None,
+        self,
+        now: Callable[[], float],
+        note: str | None = None,
+        batches: Callable[[int], int] | None = None,
         timed: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._now, self._note, self._batches, self._timed = now, note, batches, timed
         self._started: Started | None = None
         self.epoch = self.step = 0

@@ -64,7 +64,7 @@ def request_of(asked: AskedModel) -> Observe:
         raise SourceError("the inputs are described and taken from an example; choose one of both")
     return Observe(
         source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS, example_of(asked)
-    )  # fmt: skip
+    )
 
 
 def example_of(asked: AskedModel) -> str:
@@ -85,7 +85,7 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
         raise SourceError(f"{request.source} is drawn as its file describes it and not run, so it cannot be trained")
     return OpenedModel(
         request.source, request.arguments, request.inputs, request.folder, sha256, found.interface, request.example
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,13 @@ def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> 
 
 
 def project_of(
-    model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
-    own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
-) -> Project:  # fmt: skip
+    model: nn.Module,
+    inputs: tuple[ModelInput, ...],
+    name: str,
+    cancelled: Callable[[], bool] = lambda: False,
+    own: OwnClasses | None = None,
+    apart: Mapping[str, str] | None = None,
+) -> Project:
     """Convert a live model to a project. `own` are the classes of its file, and allow the batch at any dimension; each
     submodule in `apart` becomes one node. Raises ModelImportError.
 
@@ -245,8 +249,15 @@ def project_of(
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
     graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
     files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()
-    project = Project(name=name, graph=drawn.graph, positions=drawn.positions, comments=drawn.comments,
-                      blocks=drawn.blocks, layer_files=files, notes=notes)  # fmt: skip
+    project = Project(
+        name=name,
+        graph=drawn.graph,
+        positions=drawn.positions,
+        comments=drawn.comments,
+        blocks=drawn.blocks,
+        layer_files=files,
+        notes=notes,
+    )
     return project if own is None else with_batch(project, inputs, own.with_these(catalog()))
 
 

@@ -93,9 +93,7 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
             resume.check(job, checkpoint)
             changed = Changed(step_of(checkpoint)[0], changes) if changes else None
         projects = stages.projects_of(kept, project)
-        return Resumable(
-            projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over), changed, others, refusal
-        )  # fmt: skip
+        return Resumable(projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over), changed, others, refusal)
 
 
 @handles(GoOnFrom)

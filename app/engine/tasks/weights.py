@@ -95,8 +95,11 @@ def fit_weights(model: nn.Module, given: Mapping[str, Tensor], where: str, name:
     """Load the tensors that a model has, and return remarks on the others. Raises SourceError for a tensor of another
     shape, and where none fits; `where` are the weights from, `name` is that of the model."""
     own = model.state_dict()
-    wrong = [f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model" for key, value in given.items()
-             if key in own and own[key].shape != value.shape]  # fmt: skip
+    wrong = [
+        f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model"
+        for key, value in given.items()
+        if key in own and own[key].shape != value.shape
+    ]
     fitting = {key: value for key, value in given.items() if key in own}
     if wrong or not fitting:
         keys = (", ".join([*one][:3]) for one in (given, own))

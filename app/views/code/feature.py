@@ -16,8 +16,9 @@ class CodeFeature(Feature):
     code: CodeView
 
     def pages(self) -> Iterable[Page]:
-        yield Page("code", "Code", "code", "centre", self._make, words="&Code", shortcut="Ctrl+3",
-                   home=lambda: self.code.edit)  # fmt: skip
+        yield Page(
+            "code", "Code", "code", "centre", self._make, words="&Code", shortcut="Ctrl+3", home=lambda: self.code.edit
+        )
 
     def _make(self) -> CodeView:
         from app.views.code.code_view import CodeView

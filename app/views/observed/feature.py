@@ -249,10 +249,15 @@ class ObservedFeature(Feature):
         inputs = tuple(map(str, model.inputs))
         self.open(
             AskedModel(
-                str(model.source), arguments, inputs, model.train, model.meta, folder=model.folder,
+                str(model.source),
+                arguments,
+                inputs,
+                model.train,
+                model.meta,
+                folder=model.folder,
                 example=model.example,
             )
-        )  # fmt: skip
+        )
 
     # -- its backward graph --------------------------------------------------------------------------------------------
 

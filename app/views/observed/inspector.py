@@ -136,8 +136,9 @@ def _rows(rows: Iterable[tuple[str, str]]) -> QWidget:
 
 def _tensors(title: str, held: tuple[TensorFacts, ...]) -> Section:
     section = Section(title, "" if any(map(_is_open, held)) else bytes_text(sum(one.bytes for one in held)))
-    rows = [(_sizes(one), one.dtype if _is_open(one) else f"{one.dtype} · {bytes_text(one.bytes)}")
-            for one in held[:MOST]]  # fmt: skip
+    rows = [
+        (_sizes(one), one.dtype if _is_open(one) else f"{one.dtype} · {bytes_text(one.bytes)}") for one in held[:MOST]
+    ]
     section.body_layout.addWidget(_rows(rows))
     if len(held) > MOST:
         section.body_layout.addWidget(note(f"and {counted(len(held) - MOST, 'more tensor')}"))

@@ -125,9 +125,15 @@ class OpenModelDialog(ProgressDialog):
         if self.running or not self.open_button.isEnabled():
             return
         lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
-        asked = AskedModel(self.source.text().strip(), self.arguments.text().strip(), lines,
-                           self.train_mode.isChecked(), self.meta.isChecked(), folder=self._folder,
-                           example=self.example.text().strip())  # fmt: skip
+        asked = AskedModel(
+            self.source.text().strip(),
+            self.arguments.text().strip(),
+            lines,
+            self.train_mode.isChecked(),
+            self.meta.isChecked(),
+            folder=self._folder,
+            example=self.example.text().strip(),
+        )
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
             ("source", lambda: parse_source(asked.source)),
             ("arguments", lambda: parse_arguments(asked.arguments)),

@@ -96,14 +96,17 @@ def _texts(host: QWidget) -> Rects:
     """Return the areas of the texts in sight on a page, without those of overlays and of empty pages."""
     apart = [one for kind in (*OVERLAYS, EmptyState, Legend) for one in host.findChildren(kind)]
     found = [
-        one for one in host.findChildren(QLabel)
+        one
+        for one in host.findChildren(QLabel)
         if one.isVisible() and one.text() and not any(each.isAncestorOf(one) for each in apart)
-    ]  # fmt: skip
+    ]
     written = [min(one.fontMetrics().horizontalAdvance(one.text()), one.width()) for one in found]
-    return _rects([
-        QRect(one.mapTo(host, QPoint(0, 0)), QSize(width, one.height()))
-        for one, width in zip(found, written, strict=True)
-    ])  # fmt: skip
+    return _rects(
+        [
+            QRect(one.mapTo(host, QPoint(0, 0)), QSize(width, one.height()))
+            for one, width in zip(found, written, strict=True)
+        ]
+    )
 
 
 def _nodes(host: QWidget) -> Rects:

@@ -68,7 +68,9 @@ def _check_written(tracer: Tracer, tensor: Any) -> None:
 def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call in training updates normalization statistics."""
     if kind == "call_module":
-        return any(isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
-                   for one in module_tree.modules(tracer.root.get_submodule(target)))  # fmt: skip
+        return any(
+            isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
+            for one in module_tree.modules(tracer.root.get_submodule(target))
+        )
     held = (*args[1:2], kwargs.get("running_mean"))
     return target is F.batch_norm and any(one is not None for one in held)

@@ -14,8 +14,15 @@ def blank() -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     init = torch.nn.init
-    drawing = {torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.erfinv_, init.uniform_, init.normal_,
-               init.kaiming_uniform_, init.kaiming_normal_}  # fmt: skip
+    drawing = {
+        torch.Tensor.uniform_,
+        torch.Tensor.normal_,
+        torch.Tensor.erfinv_,
+        init.uniform_,
+        init.normal_,
+        init.kaiming_uniform_,
+        init.kaiming_normal_,
+    }
 
     class Zeros(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -59,5 +59,6 @@ def parted_at(parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job
         return replace(parted, reason=f"{reason}differs: look for data, files or an environment that changed")
     where = found.place
     name = f"{found.name} (backward)" if found.backward else found.name
-    return replace(parted, layer=where.layer or first, operation=name, node=where.node, line=where.line,
-                   reason=found.reason)  # fmt: skip
+    return replace(
+        parted, layer=where.layer or first, operation=name, node=where.node, line=where.line, reason=found.reason
+    )

@@ -86,8 +86,9 @@ class ParamForm(QWidget):
         """Give the names what the widest of them wants, as far as the editors leave it."""
         most = round(LABEL_MOST * manager().scale)
         least = min(beside_text(_LABELS), most)
-        wanted = max((row.name.wanted + form._tools_room for form in self._aligned for row in form.rows.values()),
-                     default=0)  # fmt: skip
+        wanted = max(
+            (row.name.wanted + form._tools_room for form in self._aligned for row in form.rows.values()), default=0
+        )
         wanted = min(max(wanted, least), most)
         editors = self._grid.minimumSize().width() - self._column
         column = wanted if not self.isVisible() else min(max(self.width() - editors, least), wanted)

@@ -248,9 +248,11 @@ class MetricChart(KeyboardFocus, ChartCard):
             return
         levels = self._lines.redraw(self._mode, self._weight, self._level)
         shown = np.concatenate(levels) if levels else np.empty(0)
-        self._left_out = self.log and bool(np.isnan(shown).any()) and any(
-            bool((self._reading(history).values <= 0).any()) for history in self._histories
-        )  # fmt: skip
+        self._left_out = (
+            self.log
+            and bool(np.isnan(shown).any())
+            and any(bool((self._reading(history).values <= 0).any()) for history in self._histories)
+        )
         finite = shown[np.isfinite(shown)]
         if finite.size:
             low, high = float(finite.min()), float(finite.max())
@@ -292,8 +294,11 @@ class MetricChart(KeyboardFocus, ChartCard):
             return
         found = self._lines.read(x, self._mode)
         colors = theme.current().series
-        dots = [(float(self._level(np.array([value]))[0]), colors[color]) for _, color, value in found
-                if x is not None and value is not None]  # fmt: skip
+        dots = [
+            (float(self._level(np.array([value]))[0]), colors[color])
+            for _, color, value in found
+            if x is not None and value is not None
+        ]
         self.plot.cursor_line.show_at(x, tuple(dot for dot in dots if np.isfinite(dot[0])))
         entries = [self._entry(*each) for each in found]
         if self._left_out:
@@ -314,8 +319,10 @@ class MetricChart(KeyboardFocus, ChartCard):
     def rows(self, x: float) -> list[Row]:
         """Return the lines of the readout at an x: each run with its value."""
         colors = theme.current().series
-        return [(colors[color], run.title, ABSENT if value is None else self._figure(value))
-                for run, color, value in self._lines.read(x, self._mode)]  # fmt: skip
+        return [
+            (colors[color], run.title, ABSENT if value is None else self._figure(value))
+            for run, color, value in self._lines.read(x, self._mode)
+        ]
 
     def show_readout(self, x: float) -> None:
         """Show the values at an x in a box beside it."""

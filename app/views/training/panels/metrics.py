@@ -21,9 +21,12 @@ NOTHING = np.empty(0)
 KINDS = {"activations": "Activations", "gradients": "Gradients", "weights": "Weights"}
 FIGURES = {"mean": "mean", "std": "std", "zeros": "fraction of zeros", "largest": "largest magnitude"}
 TABLES = {
-    "update": "Update / weight", "weight": "Weight norm", "dead": "Fraction of dead units",
-    "gain": "Gradient gain", "reach": "Gradient norm relative to the last layer",
-}  # fmt: skip
+    "update": "Update / weight",
+    "weight": "Weight norm",
+    "dead": "Fraction of dead units",
+    "gain": "Gradient gain",
+    "reach": "Gradient norm relative to the last layer",
+}
 _totals: WeakKeyDictionary[History, tuple[Columns, Floats]] = WeakKeyDictionary()  # each sample is summed once
 SCORE, PART, RATE = "score:", "part:", "rate:"  # before the name of a metric, an output or a parameter group
 
@@ -158,17 +161,24 @@ def _table_layers(name: str, history: History) -> tuple[str, ...]:
 
 
 def _fixed() -> tuple[Metric, ...]:
-    epochs = (("val_loss", "Validation loss", 1.0), ("val_accuracy", "Validation accuracy", 100.0),
-              ("train_loss", "Training loss by epoch", 1.0),
-              ("train_accuracy", "Training accuracy", 100.0))  # fmt: skip
+    epochs = (
+        ("val_loss", "Validation loss", 1.0),
+        ("val_accuracy", "Validation accuracy", 100.0),
+        ("train_loss", "Training loss by epoch", 1.0),
+        ("train_accuracy", "Training accuracy", 100.0),
+    )
     return (
         Metric("loss", "Training loss", partial(_step_column, "loss"), log=True),
-        *(Metric(name, title, partial(_epoch_column, name, factor), by_epoch=True, log=factor == 1,
-                 percent=factor > 1) for name, title, factor in epochs),
+        *(
+            Metric(
+                name, title, partial(_epoch_column, name, factor), by_epoch=True, log=factor == 1, percent=factor > 1
+            )
+            for name, title, factor in epochs
+        ),
         Metric("rate", "Learning rate", partial(_step_column, "rate")),
         Metric("gradient_norm", "Gradient norm", _gradient_norm, log=True),
         Metric("memory", "Memory, MiB", _memory),
-    )  # fmt: skip
+    )
 
 
 def _by_layer() -> tuple[Metric, ...]:
@@ -198,8 +208,7 @@ def metric_of(key: str) -> Metric | None:
     if key.startswith(SCORE):
         name = key.removeprefix(SCORE)
         word = label_of(name)
-        return Metric(key, f"Validation {word}", partial(_score, name), by_epoch=True,
-                      log=not is_share(name))  # fmt: skip
+        return Metric(key, f"Validation {word}", partial(_score, name), by_epoch=True, log=not is_share(name))
     if key.startswith(PART):
         name = key.removeprefix(PART)
         return Metric(key, f"Training {label_of(name)}", partial(_part, name), log=True)

@@ -68,9 +68,11 @@ class RunHistograms(QWidget):
         """Show these; those without a finite value are left out."""
         self._shown = tuple(each for each in shown if any(each.values.counts))
         self.setAccessibleDescription(
-            "; ".join(f"{each.name}, step {each.step:,}: {figure(each.values.low)} to {figure(each.values.high)}"
-                      for each in self._shown)
-        )  # fmt: skip
+            "; ".join(
+                f"{each.name}, step {each.step:,}: {figure(each.values.low)} to {figure(each.values.high)}"
+                for each in self._shown
+            )
+        )
         self.update()
 
     def sizeHint(self) -> QSize:

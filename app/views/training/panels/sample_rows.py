@@ -15,8 +15,11 @@ from app.util.formatting import significant
 
 Order = Literal["differ", "wrong", "worst", "first"]
 ORDERS: dict[Order, str] = {
-    "differ": "Runs disagree", "wrong": "Misclassified", "worst": "Highest loss", "first": "In their order",
-}  # fmt: skip
+    "differ": "Runs disagree",
+    "wrong": "Misclassified",
+    "worst": "Highest loss",
+    "first": "In their order",
+}
 
 
 class SampleRow(NamedTuple):

@@ -130,9 +130,13 @@ class SamplesControl(QObject):
         if self._seen and self._runs:
             folders = tuple(run.folder for run in self._runs)
             self._workspace.background.ask(
-                STORED, _stored, folders, self._part, on_answer=self._if_shown(self._have_stored),
+                STORED,
+                _stored,
+                folders,
+                self._part,
+                on_answer=self._if_shown(self._have_stored),
                 on_error=self._if_shown(self._not_read),
-            )  # fmt: skip
+            )
 
     def _if_shown(self, answered: Callable[[T], None]) -> Callable[[T], None]:
         """Return a function that drops an answer about runs that are no longer shown."""
@@ -207,9 +211,12 @@ class SamplesControl(QObject):
                 self._view.tell(place)
 
         self._workspace.engine.ask(
-            _key(folder, part), request, on_answer=answered, on_progress=self._if_shown(progressed),
+            _key(folder, part),
+            request,
+            on_answer=answered,
+            on_progress=self._if_shown(progressed),
             on_error=self._if_shown(partial(self._failed, place)),
-        )  # fmt: skip
+        )
 
     def _failed(self, place: int, failure: WorkerFailure) -> None:
         self._tell(place, failure.message)
@@ -227,8 +234,13 @@ class SamplesControl(QObject):
         found = tuple(column.evaluation for column in self._columns)
         if any(found):
             self._workspace.background.ask(
-                ROWS, rows_of, found, self._view.chosen_order, self._most, on_answer=self._if_shown(self._have_rows),
-            )  # fmt: skip
+                ROWS,
+                rows_of,
+                found,
+                self._view.chosen_order,
+                self._most,
+                on_answer=self._if_shown(self._have_rows),
+            )
 
     def _have_rows(self, answer: tuple[list[SampleRow], int]) -> None:
         self._rows, total = answer
@@ -262,9 +274,11 @@ class SamplesControl(QObject):
 
         request = ShowRunSamples(self._nets[folder, self._part], numbers)
         self._workspace.engine.ask(
-            f"pictures {_key(folder, self._part)}", request, on_answer=self._if_shown(answered),
+            f"pictures {_key(folder, self._part)}",
+            request,
+            on_answer=self._if_shown(answered),
             on_error=self._if_shown(failed),
-        )  # fmt: skip
+        )
 
 
 def _key(folder: Path | None, part: str) -> str:

@@ -38,8 +38,9 @@ SWATCH, ARROW = 10, 58  # px of a run's colour, and of a field beside its text
 IN_PROGRESS = "run in progress"
 EVALUATE_FIRST = "Evaluate a run to list its samples."
 NONE_LISTED: dict[Order, str] = {
-    "differ": "There is no sample on which the runs disagree.", "wrong": "No sample is misclassified.",
-}  # fmt: skip
+    "differ": "There is no sample on which the runs disagree.",
+    "wrong": "No sample is misclassified.",
+}
 
 
 @dataclass

@@ -183,9 +183,14 @@ class RunControl(QObject):
 
     def interrupt_script(self) -> None:
         """Interrupt the watched script between two steps, as Ctrl+C in its terminal does."""
-        self._ask_script("interrupt", "The script was not interrupted", lambda answer: (
-            "The script is interrupted", f"As by Ctrl+C in its terminal, after step {answer['step']:,}."
-        ))  # fmt: skip
+        self._ask_script(
+            "interrupt",
+            "The script was not interrupted",
+            lambda answer: (
+                "The script is interrupted",
+                f"As by Ctrl+C in its terminal, after step {answer['step']:,}.",
+            ),
+        )
 
     def save_script(self) -> None:
         """Have the watched script save the state_dicts of its models and optimizers."""

@@ -136,8 +136,12 @@ class Banner(QFrame):
             each.setVisible(on)
         self._actions.setVisible(form is not Form.TITLE and bool(self._shown_actions()))
         self.form = form
-        return max(self.heightForWidth(max(width, min(self._needed(), most)) if below else width) if whole else
-                   self.sizeHint().height(), LEAST if whole else 0)  # fmt: skip
+        return max(
+            self.heightForWidth(max(width, min(self._needed(), most)) if below else width)
+            if whole
+            else self.sizeHint().height(),
+            LEAST if whole else 0,
+        )
 
     def _shown_actions(self) -> list[Button]:
         return [one for one in (self._action, *self._more) if not one.isHidden()]

@@ -99,8 +99,10 @@ class BatchView(QWidget):
         heads = preview.spec.target_name or "target", *preview.captions
         rows = [(*row, target) for row, target in zip(preview.rows, heads, strict=True)]
         fonts = [font("caption"), *[font("code")] * (len(rows) - 1)]
-        texts = [[QFontMetricsF(shown).horizontalAdvance(text) for text in row]
-                 for shown, row in zip(fonts, rows, strict=True)]  # fmt: skip
+        texts = [
+            [QFontMetricsF(shown).horizontalAdvance(text) for text in row]
+            for shown, row in zip(fonts, rows, strict=True)
+        ]
         least = cut_widths([max(column) + BETWEEN for column in zip(*texts[1:], strict=True)], self.width())
         wanted = [max(head + BETWEEN, width) for head, width in zip(texts[0], least, strict=True)]
         more = [head - width for head, width in zip(wanted, least, strict=True)]
