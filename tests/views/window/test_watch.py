@@ -7,6 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog
 
+from app.training.events import Noticed
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.views.settings import Settings
@@ -14,7 +15,7 @@ from app.views.training.form.watch_control import LOOK
 from app.views.training.form.watch_section import WatchSection
 from app.views.training.layer.batch_dialog import BatchDialog, notes
 from tests.support.whole_window import WholeWindow
-from tests.support.windows import shown
+from tests.support.windows import messages, shown
 from tests.views.window.test_window import DIGITS, ready
 
 
@@ -137,3 +138,15 @@ def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot
     qtbot.waitUntil(lambda: page.inside.inside is not None)
     assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, initialised with seed 0"
     assert page.inside.grid.count == page.inside.inside.channels.count
+
+
+def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_console_alone(qtbot, window):
+    window.start_run()
+    qtbot.waitUntil(lambda: window.session.active, timeout=60_000)
+    heard = messages(window)
+    slow = "Other programs slow this run down: 60 % of the last 5 seconds it waited for a processor."
+    window.session.told.emit([Noticed(3, "fc1", None, "fc1 is dead."), Noticed(3, "", None, slow)])
+    assert [text for text in heard if text in (slow, "fc1 is dead.")] == [slow]
+    assert {slow, "fc1 is dead."} <= set(window.console.texts)
+    window.session.stop()
+    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)

@@ -123,9 +123,10 @@ class RunsFeature(Feature):
         self.sweeps = SweepControl(workspace, self.runs)
 
     def _show_notices(self, events: list[Event]) -> None:
-        """Show the newest message of a run elsewhere; the console lists them all."""
-        notices = [event for event in events if isinstance(event, Noticed)]
-        if notices and self.workspace.session.watched_last:
+        """Show the newest message about a run as a whole, or of one elsewhere; the console lists them all."""
+        elsewhere = self.workspace.session.watched_last
+        notices = [event for event in events if isinstance(event, Noticed) and (elsewhere or not event.layer)]
+        if notices:
             self._notice = notices[-1]
             self.workspace.notifier.say(self._notice.message)
 
