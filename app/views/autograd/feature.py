@@ -44,10 +44,10 @@ class AutogradFeature(Feature):
                    home=lambda: self.room.view)  # fmt: skip
         yield Page("steps", "Steps", "autograd", "left", lambda: self.tape_control.steps)
         yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page,
-                   after="problems", words="Backward &tape",
+                   after="problems", words="&Backward tape",
                    controls=lambda: self.tape_control.page.controls)  # fmt: skip
         yield Page("findings", "Findings", "flask", "bottom", self._make_findings, after="tape",
-                   words="F&indings")  # fmt: skip
+                   words="&Findings")  # fmt: skip
 
     def actions(self) -> Iterable[Action]:
         return (
@@ -78,7 +78,7 @@ class AutogradFeature(Feature):
             Action("capture-model", "", self._capture_model),
             Action("show-step", "", self._show_step),
             Action("show-backward", "", self._show_backward),
-            Action("snippet", "PyTorch &snippet", self._show_snippet, "Ctrl+Shift+Return", "code"),
+            Action("snippet", "PyTorch sn&ippet", self._show_snippet, "Ctrl+Shift+Return", "code"),
         )  # fmt: skip
 
     def begin(self) -> None:

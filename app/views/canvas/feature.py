@@ -24,7 +24,7 @@ class CanvasFeature(Feature):
 
     def pages(self) -> Iterable[Page]:
         yield Page("network", "Network", "network", "centre", lambda: self.canvas, early=True,
-                   words="&Network", shortcut="Ctrl+1", home=lambda: self.canvas.view)  # fmt: skip
+                   words="Net&work", shortcut="Ctrl+1", home=lambda: self.canvas.view)  # fmt: skip
 
     def actions(self) -> Iterable[Adopted]:
         return [Adopted(f"canvas.{key}", action) for key, action in self.canvas.actions_by_key.items()]

@@ -29,7 +29,7 @@ class DiffFeature(Feature):
         self._waiting: list[Callable[[], object]] = []  # commands that came before the page was made
 
     def pages(self) -> Iterable[Page]:
-        yield Page("diff", "Compare", "compare", "centre", self._make, on_demand=True, words="Co&mpare",
+        yield Page("diff", "Compare", "compare", "centre", self._make, on_demand=True, words="Compar&e",
                    home=lambda: self.diff.home)  # fmt: skip
 
     def actions(self) -> Iterable[Action]:

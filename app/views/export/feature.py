@@ -21,7 +21,7 @@ class ExportFeature(Feature):
         return (
             Action("export", "&Export code and weights…", lambda: self.export_control.ask(), "Ctrl+E", "export",
                    late=True),
-            Action("export-drawing", "Export the dra&wing…", self.export_drawing, "Ctrl+Shift+E", late=True),
+            Action("export-drawing", "Export the &drawing…", self.export_drawing, "Ctrl+Shift+E", late=True),
         )  # fmt: skip
 
     def finish(self) -> Iterator[None] | None:

@@ -29,7 +29,7 @@ class FilesFeature(Feature):
             Action("new", "&New", files.new, Key.New, "new"),
             Action("open", "&Open…", files.choose, Key.Open, "folder"),
             Submenu("recent", "Open &recent", self._follow_recent),
-            Submenu("examples", "&Examples", self._list_examples),
+            Submenu("examples", "Exam&ples", self._list_examples),
             Action("save", "&Save", files.save, Key.Save, "save"),
             Action("save-as", "Save &as…", files.save_as, "Ctrl+Shift+S"),
             Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.find_journals(asked=True)),

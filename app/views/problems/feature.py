@@ -21,8 +21,8 @@ class ProblemsFeature(Feature):
                    words="&Problems")  # fmt: skip
 
     def actions(self) -> Iterable[Action]:
-        yield Action("next-problem", "Go to the next p&roblem", self._go_to_next, "F4", "error", menu="view")
-        yield Action("fix-problem", "Fi&x the problem", self._offer_fixes, "Ctrl+.", "error", menu="view")
+        yield Action("next-problem", "Go to the next problem", self._go_to_next, "F4", "error", menu="view")
+        yield Action("fix-problem", "Fix the problem", self._offer_fixes, "Ctrl+.", "error", menu="view")
 
     def _go_to_next(self) -> None:
         """Show a problem where it is: its node on the canvas, else its row in the list."""

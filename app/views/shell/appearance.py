@@ -40,7 +40,7 @@ class Appearance(QObject):
         self._themes: dict[str, QAction] = {}
         self._sizes: dict[str, QAction] = {}
         words = "settings preferences appearance accessibility"
-        self.motion = self._switch("Reduce &motion", f"{words} animation", self.set_reduced_motion)
+        self.motion = self._switch("Reduce mot&ion", f"{words} animation", self.set_reduced_motion)
         self.thick = self._switch("Thic&ker wires", f"{words} width lines curves", self.set_thick_wires)
         self.projector = self._switch(
             "Pro&jector", f"{words} classroom teacher presentation beamer", self.set_projector

@@ -29,9 +29,9 @@ class WeightsFeature(Feature):
         return (
             Action("load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder"),
             Action("save-weights", "Save &weights…", weights.ask_save),
-            Action("forget-weights", "Start from ran&dom weights", weights.forget, enabled=False),
-            Action("take-inits", "&Initialise as the imported model", weights.take_inits, tip=INITS, enabled=False),
-            Action("replace-last", "Replace the l&ast layer…", head.ask_replace),
+            Action("forget-weights", "Start from random weights", weights.forget, enabled=False),
+            Action("take-inits", "Initialise as the imported model", weights.take_inits, tip=INITS, enabled=False),
+            Action("replace-last", "Replace the &last layer…", head.ask_replace),
             Action("drop-last", "&Remove the last layer", head.drop),
             Action("freeze-but-last", "Free&ze all but the last layer", head.freeze, icon="snowflake"),
         )

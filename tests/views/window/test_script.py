@@ -254,7 +254,7 @@ def test_another_rank_is_chosen_and_tells_its_steps(
     monkeypatch.setattr(watcher, "TURN_EVERY", 0.0)
     tmp_path.chmod(0o700)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    menu = next(each for each in window.findChildren(QMenu) if each.title() == "&Rank of the script")
+    menu = next(each for each in window.findChildren(QMenu) if each.title() == "Rank of the s&cript")
     assert not menu.menuAction().isEnabled() and not menu.actions()
     ranks = []
     for rank in "01":

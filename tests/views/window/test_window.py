@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, QSize, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QMenu
 
 from app.project import file
 from app.project.project import Project
@@ -800,3 +801,20 @@ def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window:
     assert len(shown) < len([label for label in status.findChildren(QLabel) if label.text()])
     for clear in (status.set_state, status.set_graph_memory, status.set_autosave):
         clear("")
+
+
+def test_a_letter_chooses_one_command_of_a_menu(window: WholeWindow) -> None:
+    """A letter that two commands have only moves from one to the other."""
+
+    def letters(menu: QMenu) -> Iterator[tuple[str, str, str]]:
+        for action in menu.actions():
+            _, marked, rest = action.text().replace("&&", "").partition("&")
+            if marked:
+                yield menu.title(), rest[0].lower(), action.text()
+            if (inner := action.menu()) is not None and action.objectName() != "recent":
+                yield from letters(inner)
+
+    menus = [action.menu() for action in window.menuBar().actions()]
+    found = [each for menu in menus if menu is not None for each in letters(menu)]
+    twice = [each for each in found if sum(each[:2] == other[:2] for other in found) > 1]
+    assert len(found) > 60 and not twice

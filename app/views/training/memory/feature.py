@@ -23,7 +23,7 @@ class MemoryFeature(Feature):
         return (
             Action("memory", "&Memory of a step…", lambda: self.memory_control.open(), icon="memory", tip=BY_LAYER,
                    late=True),
-            Action("profile", "Prof&ile of a step…", lambda: self.profile_control.open(),
+            Action("profile", "Profile of a step…", lambda: self.profile_control.open(),
                    tip="Time of a training step by operation", late=True),
         )  # fmt: skip
 

@@ -37,7 +37,7 @@ class TimelineFeature(Feature):
             Action("recompute-step", "", with_step(lambda step: self.recompute_control.recompute(step))),
             Action("batch-of-step", "", with_step(lambda: self.step_control.show_batch())),
             Action("debug-this-step", "", with_step(lambda step: self.step_control.debug(step))),
-            Action("debug-step", "De&bug step of the run", with_step(lambda: self.step_control.debug()),
+            Action("debug-step", "Debu&g step of the run", with_step(lambda: self.step_control.debug()),
                    tip=DEBUG),
             Action("first-step", "Find first step w&here…", with_step(lambda: self.step_control.find_first()),
                    tip=FIRST),
