@@ -169,19 +169,12 @@ LENT = {
 
 # Modules whose parts are made with it and import it for type checkers alone: each closes a circle, with its reason.
 WHOLES: dict[str, str] = {
-    "app.autograd.batch": "a capture takes the batch, which captures itself",
     "app.builder.blocks": "an op of the catalog may be a block, whose parameters are the catalog's",
-    "app.builder.diagnostics.checks": "a check reads the net that all checks are made of",
     "app.builder.importer.tracing.tracing": "what happens in a call is written into the tracing under way",
     "app.views.autograd.graph.scene": "an item reads its scene",
-    "app.views.autograd.graph.view": "what a screen reader is told of a view",
     "app.views.canvas.canvas": "what the canvas is put together from acts on it",
     "app.views.canvas.commands": "commands of notes are some of the canvas's",
-    "app.views.canvas.scene": "what lies under a point of a scene",
     "app.views.canvas.view": "a gesture moves the view that it began in",
-    "app.views.inspector.fields.form": "a row reads the form that it stands in",
-    "app.views.training.charts.curve": "a plot holds its curves",
-    "app.views.training.charts.curves": "the controls of the page of curves",
     "tapedeck.actions": "a capture is asked for by an action",
     "tapedeck.watcher": "the actions of a watcher, and its captures",
 }

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from app.autograd import capture
-from app.autograd.errors import CaptureError
-from app.autograd.forward_modes import PLAIN, Special
+from app.autograd.capture import (
+    ReadyLoss,
+    failing_forward,
+    first_tensor,
+    loss_of,
+    parameter_names,
+    record_of,
+    storage_table,
+    tensors_of,
+    why_no_graph,
+    with_leaves_placed,
+)
+from app.autograd.errors import CaptureError, NoGraphError
+from app.autograd.forward_modes import PLAIN, SecondOrder, Special, device_of
+from app.autograd.layers import FileRecorder, OriginRecorder
+from app.autograd.memory import SavedReader
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Label, Tape
+from app.autograd.walk import execution_order, walk
 from app.source.compiled import make_module
 from app.source.generated import Source
-from app.util import module_tree, rng
+from app.util import gc_pause, module_tree, rng
 from app.util.frozen import FrozenMap
 from app.util.late_dataclass import dataclass
+from app.util.module_tree import temporary_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -55,7 +70,7 @@ class TrainingBatch:
     @property
     def tensors(self) -> list[Tensor]:
         """Every tensor among the arguments."""
-        return capture.tensors_of((self.inputs, dict(self.kwargs)))
+        return tensors_of((self.inputs, dict(self.kwargs)))
 
     def call(self) -> Any:
         """Call the model with its arguments."""
@@ -78,7 +93,7 @@ class TrainingBatch:
         """
         modes = special if special is not None else self.special
         with rng.borrowed(self.seed):
-            graph = capture.failing_forward(self.source, lambda: capture.hold(self, around, modes), self.own_lines)
+            graph = failing_forward(self.source, lambda: _hold(self, around, modes), self.own_lines)
         refused = ""
         try:
             graph.seeds = self.seeds(graph.ends) if self.seeds is not None else None
@@ -92,8 +107,78 @@ class TrainingBatch:
     def forward(self) -> list[Tensor]:
         """Run the net and its loss without instrumentation; return the loss, or all outputs without one."""
         output = self.call()
-        value = capture.loss_of(self.loss, output, self.target) if self.loss is not None else None
-        return capture.tensors_of(output) if value is None else [value]
+        value = loss_of(self.loss, output, self.target) if self.loss is not None else None
+        return tensors_of(output) if value is None else [value]
+
+
+def _hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, special: Special) -> LiveGraph:
+    """Run a batch forward, describe its graph and keep it: `release()` it, or use it in a `with`.
+
+    Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
+    buffers as the forward left them (BatchNorm saves its running statistics, and changing them would be an in-place
+    change). Afterwards both are as before; the parameters' `.grad` is not touched. `around` is entered around the
+    forward pass and the loss.
+    """
+    with ExitStack() as undo:
+        undo.enter_context(temporary_mode(batch.model, batch.train))
+        undo.enter_context(special.applied(batch.model))
+        with around if around is not None else nullcontext():
+            graph = _capture(batch, special)
+        graph.undo = undo.pop_all()
+    return graph
+
+
+def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
+    import torch
+
+    model, inputs, loss, target, source = batch.model, batch.tensors, batch.loss, batch.target, batch.source
+    recorder = FileRecorder(model) if batch.own_lines else OriginRecorder(model, source)
+    started = torch._C._autograd._get_sequence_nr()
+    eager = nullcontext() if special.compile or not batch.own_lines else torch.compiler.set_stance("force_eager")
+    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)), eager:
+        with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
+            output = batch.call()
+        answered = torch._C._autograd._get_sequence_nr()
+        if isinstance(loss, ReadyLoss):  # its target is the one that backward may have saved
+            output, target = loss.ready(first_tensor(output), target)
+            loss = loss.loss
+        value = None if loss is None else loss_of(loss, output, target)
+    ends = special.chosen(tensors_of(output)) if value is None else [value]
+    if not any(tensor.requires_grad for tensor in ends):
+        raise NoGraphError(why_no_graph(model))
+    second = SecondOrder(ends, module_tree.parameters(model), walk(ends)[0]) if special.second_order else None
+    if second is not None:
+        if second.value is None:
+            raise NoGraphError("The gradient of this network does not depend on the weights, so it has no graph.")
+        ends = [second.value]
+    with gc_pause.put_off():
+        nodes, edges, roots = walk(ends)
+        sequences = [node._sequence_nr() for node in nodes]
+        order = execution_order(sequences, edges, roots)
+        table = storage_table(model, (*inputs, *tensors_of(target)), loss)
+        reader = SavedReader(table)
+        names = parameter_names(model)
+        records = [
+            record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
+        ]
+        if second is not None:
+            pairs = zip(records, nodes, strict=True)
+            records = [second.with_location(record, node, recorder, answered) for record, node in pairs]
+        tape = Tape(
+            nodes=with_leaves_placed(records, edges, recorder),
+            edges=tuple(edges),
+            roots=roots,
+            order=order,
+            storages=table.storages({node: step for step, node in enumerate(order)}),
+            loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
+            train=batch.train,
+            input_shapes=tuple(tuple(part.shape) for part in inputs),
+            layers=FrozenMap({name: type(module).__name__ for name, module in module_tree.named_modules(model)}),
+            labels=FrozenMap(batch.labels),
+            text=source.text if source is not None else "",
+            codes=recorder.codes(records) if isinstance(recorder, FileRecorder) else FrozenMap(),
+        )
+    return LiveGraph(tape, nodes, ends, model, tuple(inputs), target)
 
 
 def compile_batch(
@@ -117,7 +202,7 @@ def compile_batch(
             model.load_state_dict(dict(state_dict))
         return model
 
-    model = capture.failing_forward(source, construct)
+    model = failing_forward(source, construct)
     return TrainingBatch(model, inputs, loss, target, source, seed=seed)  # type: ignore[arg-type]
 
 

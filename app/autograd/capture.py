@@ -4,50 +4,27 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
 
-from app.autograd.errors import CaptureError, ForwardError, NoGraphError
-from app.autograd.forward_modes import SecondOrder, Special, device_of
-from app.autograd.layers import FileRecorder, OriginRecorder
+from app.autograd.errors import CaptureError, ForwardError
+from app.autograd.layers import OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, saved_values
-from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.tape import ACCUMULATE, Tape, TapeEdge, TapeNode
-from app.autograd.walk import LEAF_SEQUENCE, execution_order, short_name, walk
+from app.autograd.tape import ACCUMULATE, TapeEdge, TapeNode
+from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source import layer_files
-from app.util import gc_pause, module_tree, user_frames
-from app.util.frozen import FrozenMap
+from app.util import module_tree, user_frames
 from app.util.late_dataclass import dataclass
-from app.util.module_tree import temporary_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from app.autograd.batch import TrainingBatch
     from app.source.generated import Source
 
 T = TypeVar("T")
-
-
-def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, special: Special) -> LiveGraph:
-    """Run a batch forward, describe its graph and keep it: `release()` it, or use it in a `with`.
-
-    Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
-    buffers as the forward left them (BatchNorm saves its running statistics, and changing them would be an in-place
-    change). Afterwards both are as before; the parameters' `.grad` is not touched. `around` is entered around the
-    forward pass and the loss.
-    """
-    with ExitStack() as undo:
-        undo.enter_context(temporary_mode(batch.model, batch.train))
-        undo.enter_context(special.applied(batch.model))
-        with around if around is not None else nullcontext():
-            graph = _capture(batch, special)
-        graph.undo = undo.pop_all()
-    return graph
 
 
 def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool = False) -> T:
@@ -77,59 +54,6 @@ class ReadyLoss:
 
     def __call__(self, output: Any, target: Any) -> Tensor:
         return self.loss(*self.ready(output, target))
-
-
-def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
-    import torch
-
-    model, inputs, loss, target, source = batch.model, batch.tensors, batch.loss, batch.target, batch.source
-    recorder = FileRecorder(model) if batch.own_lines else OriginRecorder(model, source)
-    started = torch._C._autograd._get_sequence_nr()
-    eager = nullcontext() if special.compile or not batch.own_lines else torch.compiler.set_stance("force_eager")
-    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)), eager:
-        with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
-            output = batch.call()
-        answered = torch._C._autograd._get_sequence_nr()
-        if isinstance(loss, ReadyLoss):  # its target is the one that backward may have saved
-            output, target = loss.ready(first_tensor(output), target)
-            loss = loss.loss
-        value = None if loss is None else loss_of(loss, output, target)
-    ends = special.chosen(tensors_of(output)) if value is None else [value]
-    if not any(tensor.requires_grad for tensor in ends):
-        raise NoGraphError(_why_no_graph(model))
-    second = SecondOrder(ends, module_tree.parameters(model), walk(ends)[0]) if special.second_order else None
-    if second is not None:
-        if second.value is None:
-            raise NoGraphError("The gradient of this network does not depend on the weights, so it has no graph.")
-        ends = [second.value]
-    with gc_pause.put_off():
-        nodes, edges, roots = walk(ends)
-        sequences = [node._sequence_nr() for node in nodes]
-        order = execution_order(sequences, edges, roots)
-        table = _storage_table(model, (*inputs, *tensors_of(target)), loss)
-        reader = SavedReader(table)
-        names = _parameter_names(model)
-        records = [
-            record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
-        ]
-        if second is not None:
-            pairs = zip(records, nodes, strict=True)
-            records = [second.with_location(record, node, recorder, answered) for record, node in pairs]
-        tape = Tape(
-            nodes=with_leaves_placed(records, edges, recorder),
-            edges=tuple(edges),
-            roots=roots,
-            order=order,
-            storages=table.storages({node: step for step, node in enumerate(order)}),
-            loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
-            train=batch.train,
-            input_shapes=tuple(tuple(part.shape) for part in inputs),
-            layers=FrozenMap({name: type(module).__name__ for name, module in module_tree.named_modules(model)}),
-            labels=FrozenMap(batch.labels),
-            text=source.text if source is not None else "",
-            codes=recorder.codes(records) if isinstance(recorder, FileRecorder) else FrozenMap(),
-        )
-    return LiveGraph(tape, nodes, ends, model, tuple(inputs), target)
 
 
 def loss_of(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> Any:
@@ -222,7 +146,7 @@ def with_leaves_placed(
     return tuple(placed)
 
 
-def _storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> StorageTable:
+def storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> StorageTable:
     import torch
 
     table = StorageTable()
@@ -235,7 +159,7 @@ def _storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> Stor
     return table
 
 
-def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
+def parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
     for name, parameter in module_tree.named_parameters(model, remove_duplicate=False):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)
@@ -266,7 +190,7 @@ def first_tensor(output: Any) -> Tensor:
     return tensors[0]
 
 
-def _why_no_graph(model: nn.Module) -> str:
+def why_no_graph(model: nn.Module) -> str:
     parameters = list(module_tree.parameters(model))
     if not parameters:
         reason = "it has no parameters. Add a layer that learns, such as Linear or Conv2d"

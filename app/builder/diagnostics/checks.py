@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
-from app.builder.diagnostics.range_checks import ranges
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
@@ -54,7 +53,7 @@ def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -
     """Run the structural checks on a network without errors; `runs` tells whether a changed graph still runs."""
     net = Net(analysis, ops)
     return [
-        *ranges(net),
+        *_ranges(net),
         *_deaf_outputs(net),
         *_cut_gradients(net),
         *_large_layers(net, runs),
@@ -385,3 +384,55 @@ def spatial(shape: TensorType | None) -> int | None:
         return None
     sizes = [size for size in shape.shape[2:] if isinstance(size, int)]
     return math.prod(sizes) if len(sizes) == len(shape.shape) - 2 else None
+
+
+# --- Index ranges: whether the declared values of an Input are valid rows of embedding tables
+
+_TABLES = {"nn.Embedding": "num_embeddings", "nn.EmbeddingBag": "num_embeddings", "F.one_hot": "num_classes"}
+# What gives the very values that arrive at its first input.
+_SAME_VALUES = frozenset(
+    """
+    nn.Flatten nn.Unflatten nn.Identity nn.ChannelShuffle Tensor.view Tensor.expand Tensor.contiguous Tensor.long
+    Tensor.to torch.reshape torch.flatten torch.permute torch.transpose torch.movedim torch.squeeze torch.unsqueeze
+    torch.tile torch.repeat_interleave torch.chunk torch.split torch.select torch.narrow torch.roll torch.flip
+    torch.clone torch.detach operator.getitem
+    """.split()
+)
+
+
+def _ranges(net: Net) -> Iterator[Problem]:
+    """Find tables smaller than an input's declared range, or indexed below 0."""
+    for node in net.live:
+        size = net.param(node, _TABLES.get(node.op, ""))
+        source = _source(net, node) if type(size) is int else None
+        if source is None or type(size) is not int:
+            continue
+        low, high = source.params.get("low"), source.params.get("high")
+        table = _TABLES[node.op]
+        if high is not None and high > size:
+            message = f"{source.name} has values up to {int(high) - 1}, {node.name} has {size:,} rows"
+            reason = f"Rows are counted from 0, so {table} must be at least {int(high)}."
+            cures = (Cure(f"Set {table}={int(high)}", (SetParam(node.id, table, int(high)),)),
+                     Cure(f"Set high={size} at {source.name}", (SetParam(source.id, "high", size),)))  # fmt: skip
+            yield Problem("error", node.id, message, reason, cures=cures)
+        elif low is not None and low < 0:
+            message = f"{source.name} has values from {low}, and {node.name} has no rows below 0"
+            cure = Cure(f"Set low=0 at {source.name}", (SetParam(source.id, "low", 0),))
+            yield Problem("error", node.id, message, "Rows are counted from 0.", cures=(cure,))
+
+
+def _source(net: Net, node: Node) -> Node | None:
+    """Return the input whose values are the indices, None if they are computed."""
+    seen: set[str] = set()
+    while node.id not in seen:
+        seen.add(node.id)
+        first = next((port.name for port in net.spec(node).inputs), "")
+        wire = next((edge for edge in net.graph.into(node.id) if edge.port == first), None)
+        if wire is None:
+            return None
+        node = net.graph.nodes[wire.source]
+        if node.op == "input":
+            return node
+        if node.op not in _SAME_VALUES:
+            return None
+    return None

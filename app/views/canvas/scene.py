@@ -15,9 +15,10 @@ from app.builder.layout.arrange import Size
 from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
-from app.views.canvas.gestures.hit import Hit, hit_in
+from app.views.canvas.gestures.hit import NOTHING, Hit
 from app.views.canvas.items.clearing import Clearing
 from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
+from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.node_shapes import shape_of
@@ -391,7 +392,26 @@ class CanvasScene(QGraphicsScene):
 
     def hit(self, point: QPointF, zoom: float = 1.0) -> Hit:
         """Return the target at a point: ports before nodes before wires. Zoomed out, ports have a larger reach."""
-        return hit_in(self, point, zoom)
+        reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
+        near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
+        found = [self.nodes[node] for node in self.index.inside(near)]
+        under = sorted(found, key=lambda item: item.level, reverse=True)
+        for item in under:
+            port = item.port_at(point, reach)
+            if port is not None:
+                return Hit(item.node, port[2], port[0])
+        for item in under:
+            if item.body.contains(point):
+                way, folds = item.within(point)
+                return Hit(item.node, inside=way, folds=folds and zoom >= SIMPLE)
+        bend = self.bends.bend_at(point, zoom)
+        if bend is not None:
+            return Hit(wire=bend[0], bend=bend[1])
+        wire = self.wiring.wire_at(point)
+        if wire is not None:
+            return Hit(wire=wire)
+        note = self.notes.note_at(point, zoom)
+        return Hit(note=note[0], grip=note[1]) if note is not None else NOTHING
 
     def wire_near(self, area: QRectF) -> Edge | None:
         """Return the wire that crosses an area, the shortest of several."""

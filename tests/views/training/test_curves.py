@@ -422,7 +422,7 @@ def test_the_numbers_can_be_taken_away(run_curves, run):
 @pytest.mark.parametrize("kind", ["png", "svg", "csv"])
 def test_the_picture_can_be_taken_away(run_curves, tmp_path, kind):
     path = tmp_path / f"curves.{kind}"
-    export.save(run_curves, path, kind)
+    export.save(run_curves.history, run_curves.cards, path, kind)
     if kind == "png":
         assert QImage(str(path)).size() == run_curves.cards.size() * 2
     elif kind == "svg":
@@ -432,7 +432,7 @@ def test_the_picture_can_be_taken_away(run_curves, tmp_path, kind):
 
 def test_a_folder_that_cannot_be_written_is_told(run_curves, tmp_path):
     with pytest.raises(OSError):
-        export.save(run_curves, tmp_path / "missing" / "curves.csv", "csv")
+        export.save(run_curves.history, run_curves.cards, tmp_path / "missing" / "curves.csv", "csv")
 
 
 def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(run_curves) -> None:

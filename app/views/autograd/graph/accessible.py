@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QRectF
@@ -14,7 +14,7 @@ from app.views.ui.graphview.accessible import PRESS, GraphAccess, PartFacts, Rol
 
 if TYPE_CHECKING:
     from app.views.autograd.graph.scene import TapeScene
-    from app.views.autograd.graph.view import TapeView
+    from app.views.ui.graphview.pan_zoom_view import PanZoomView
 
 FOLD, MARK_PATH = "Fold or unfold", "Mark the path from the selection"
 KEYS = {FOLD: ["Return"]}
@@ -28,9 +28,12 @@ class ArrowKey:
 class TapeAccess(GraphAccess):
     """The parts of a drawing in its order: groups and boxes by their ids, and the arrows."""
 
-    def __init__(self, view: TapeView, scene: TapeScene) -> None:
+    def __init__(
+        self, view: PanZoomView, scene: TapeScene, fold: Callable[[str], object], mark_path: Callable[[str], object]
+    ) -> None:
         super().__init__(view)
         self._tape, self._scene = view, scene
+        self._fold, self._mark_path = fold, mark_path
         scene.redrawn.connect(self.changed)
         scene.chosen.connect(self.chosen_changed)
 
@@ -103,9 +106,9 @@ class TapeAccess(GraphAccess):
         if isinstance(key, ArrowKey):  # there is nothing to select of an arrow but where it leads
             self.choose([self._arrows[key.number].target])
         elif action == FOLD:
-            self._tape.fold_at(str(key))
+            self._fold(str(key))
         elif action == MARK_PATH:
-            self._tape.led.emit(str(key))
+            self._mark_path(str(key))
         else:
             self.choose([key])
 

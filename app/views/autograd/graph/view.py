@@ -63,7 +63,7 @@ class TapeView(PanZoomView):
     def _make_access(self) -> GraphAccess:
         from app.views.autograd.graph.accessible import TapeAccess
 
-        return TapeAccess(self, self._scene)
+        return TapeAccess(self, self._scene, self.fold_at, self.led.emit)
 
     # -- viewport ------------------------------------------------------------------------------------------------------
 
@@ -87,14 +87,6 @@ class TapeView(PanZoomView):
             self.frame_all()
             return
         self.frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
-
-    def ensure_seen(self, area: QRectF) -> None:
-        """Scroll as little as needed to show an area of the scene."""
-        if not self.visible_area().contains(area):
-            self.widen()
-            self.ensureVisible(area, 8, 8)
-            self.whole = False
-            self.moved.emit()
 
     def show_near(self, area: QRectF) -> None:
         """Show an area at a readable scale."""

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, QSize, Signal
+from PySide6.QtCore import QEvent, QObject, QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.util.late_dataclass import dataclass
 from app.views.inspector.fields.editors import Editor
-from app.views.inspector.fields.row import LABEL_MOST, ParamRow
+from app.views.inspector.fields.row import LABEL_MOST, ParamRow, RowOwner
 from app.views.inspector.fields.values import BlockScope, ParamLike
 from app.views.ui.docks import beside_text
 from app.views.ui.theme import manager
@@ -32,7 +32,7 @@ class ParamWire:
     source: str
 
 
-class ParamForm(QWidget):
+class ParamForm(RowOwner):
     """A form with one row per parameter. Where it is narrow the names are shortened, rather than the form be scrolled.
 
     `edited(name, value, merge)` carries a valid value; `merge` is the same for all edits of one visit to a field and
@@ -42,12 +42,6 @@ class ParamForm(QWidget):
     Args: scope: The block whose parameters expressions may use. tools: Adds further actions to the context menus.
     defaults: Whether to mark values that are the default.
     """
-
-    edited = Signal(str, object, object)
-    reset = Signal(str)
-    cut = Signal(str)
-    refused = Signal(str, str)
-    restored = Signal(str)
 
     def __init__(
         self,

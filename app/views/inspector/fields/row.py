@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from PySide6.QtCore import QPoint, QSize, Qt, QTimer
+from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
 
@@ -14,16 +14,13 @@ from app.builder.literals import AUTO
 from app.views.inspector.fields.editor_factory import make_editor, suits
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.prompt import NamePrompt
-from app.views.inspector.fields.values import ParamLike, computes, equal_values, expected, show
+from app.views.inspector.fields.values import BlockScope, ParamLike, computes, equal_values, expected, show
 from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import icon_button
 from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import announce, label, set_property
-
-if TYPE_CHECKING:
-    from app.views.inspector.fields.form import ParamForm
 
 ROW = 29
 LABEL_MOST = 138
@@ -84,10 +81,30 @@ class ParamName(QLabel):
             self.setMaximumWidth(most)
 
 
+class RowOwner(QWidget):
+    """The form of rows, as they know it; `ParamForm` says what its signals carry."""
+
+    edited = Signal(str, object, object)
+    reset = Signal(str)
+    cut = Signal(str)
+    refused = Signal(str, str)
+    restored = Signal(str)
+    scope: BlockScope | None
+
+    def point_at(self, row: ParamRow) -> None:
+        raise NotImplementedError
+
+    def editor_changed(self, row: ParamRow) -> None:
+        raise NotImplementedError
+
+    def fill(self, menu: QMenu, name: str) -> None:
+        raise NotImplementedError
+
+
 class ParamRow:
     """One row. Rarely needed parts, such as the error label, are created on demand."""
 
-    def __init__(self, form: ParamForm, param: ParamLike, grid: QGridLayout, line: int) -> None:
+    def __init__(self, form: RowOwner, param: ParamLike, grid: QGridLayout, line: int) -> None:
         self._form, self.param, self._grid, self._line = form, param, grid, line
         self.editor: Editor | None = None
         self.prompt: NamePrompt | None = None

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox, QSlider, QWidget
 
-from app.views.training.charts import export
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
-
-if TYPE_CHECKING:
-    from app.views.training.charts.curves import Curves
 
 STEPS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 START = 0.9
@@ -47,7 +42,7 @@ def export_as(parent: QWidget, title: str, name: str, kind: str, write: Callable
 
 
 class CurveControls(QWidget):
-    """A line of controls; it knows the page only to export it, and offers no export without one."""
+    """A line of controls; it offers no export before it is told how to write one."""
 
     smoothingChanged = Signal(float)
     modeChanged = Signal(str)
@@ -55,7 +50,7 @@ class CurveControls(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._page: Curves | None = None
+        self._save: Callable[[Path, str], None] | None = None
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, len(STEPS) - 1)
         self._slider.setValue(STEPS.index(START))
@@ -81,9 +76,9 @@ class CurveControls(QWidget):
         self._follow.clicked.connect(self.followRequested)
         self._tell_smoothing()
 
-    def set_page(self, page: Curves) -> None:
-        """Set the page that the export button exports."""
-        self._page = page
+    def offer_export(self, save: Callable[[Path, str], None]) -> None:
+        """Offer to export by `save`, which takes a file and a format and raises OSError."""
+        self._save = save
         self._export.show()
 
     @property
@@ -129,5 +124,5 @@ class CurveControls(QWidget):
         menu.popup(self._export.mapToGlobal(self._export.rect().bottomLeft()))
 
     def _ask_file(self, kind: str) -> None:
-        if (page := self._page) is not None:
-            export_as(self, "Export the curves", "curves", kind, lambda path: export.save(page, path, kind))
+        if (save := self._save) is not None:
+            export_as(self, "Export the curves", "curves", kind, lambda path: save(path, kind))

@@ -15,7 +15,7 @@ from app.source.generated import Source
 from app.telemetry.gradient_gains import path_of
 from app.training.history import History
 from app.util import formatting
-from app.views.training.charts import series
+from app.views.training.charts import export, series
 from app.views.training.charts.axes.timescale import Mode, TimeScale
 from app.views.training.charts.charts import AccuracyChart, Chart, LossChart, ThroughputChart
 from app.views.training.charts.controls import CurveControls
@@ -152,7 +152,7 @@ class Curves(QWidget):
         self.controls.smoothingChanged.connect(self.set_smoothing)
         self.controls.modeChanged.connect(self.set_mode)
         self.controls.followRequested.connect(self.follow)
-        self.controls.set_page(self)
+        self.controls.offer_export(lambda path, kind: export.save(self.history, self.cards, path, kind))
         self.gradients.layerClicked.connect(self.choose_layer)
         self.gradients.layerHovered.connect(self._tell_hover)
         for chart in self.charts:

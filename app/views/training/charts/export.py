@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QBuffer, QPoint, QRect, QSize
@@ -18,15 +17,12 @@ from app.util import atomic
 from app.views.export.picture import png_bytes
 from app.views.ui import theme
 
-if TYPE_CHECKING:
-    from app.views.training.charts.curves import Curves
-
 SCALE = 2  # pixels of the picture to one of the screen
 
 
-def save(page: Curves, path: Path, kind: str) -> None:
-    """Write `path` as "png", "svg" or "csv". Raises OSError."""
-    atomic.write_bytes(path, to_csv(page.history).encode() if kind == "csv" else picture(page.cards, kind))
+def save(history: History, charts: QWidget, path: Path, kind: str) -> None:
+    """Write a history as "csv", or its charts as "png" or "svg". Raises OSError."""
+    atomic.write_bytes(path, to_csv(history).encode() if kind == "csv" else picture(charts, kind))
 
 
 def picture(charts: QWidget, kind: str, title: str = "curves of a run") -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyqtgraph as pg
@@ -17,9 +17,6 @@ from app.views.training.charts import series
 from app.views.training.charts.axes.axis import FigureAxis, Scale
 from app.views.training.charts.readout import Readout
 from app.views.ui import theme
-
-if TYPE_CHECKING:
-    from app.views.training.charts.curve import Curve
 
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 LABEL_GAP = 4  # pixels between a line and its label
@@ -96,6 +93,9 @@ class PlotLayer(QGraphicsObject):
 
     def boundingRect(self) -> QRectF:
         return self._plot.view.rect()
+
+    def restyle(self) -> None:
+        """Take colours from the theme in force."""
 
 
 class EpochLine(NamedTuple):
@@ -306,7 +306,7 @@ class StepPlot(pg.GraphicsView):
         self.view = StepView()
         self.left = left or FigureAxis("left", kind)
         self.bottom = FigureAxis("bottom", "count")
-        self.curves: list[Curve] = []
+        self.curves: list[PlotLayer] = []
         self.paint_seconds = 0.0
         self.pointer_y = 0.0  # of the view, where the pointer was last
         self._lay_out()

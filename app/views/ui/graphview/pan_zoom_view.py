@@ -188,6 +188,14 @@ class PanZoomView(QGraphicsView):
         self._put(corner, spot)
         self.moved.emit()
 
+    def ensure_seen(self, area: QRectF) -> None:
+        """Scroll as little as needed to show an area of the scene."""
+        if not self.visible_area().contains(area):
+            self.widen()
+            self.ensureVisible(area, 8, 8)
+            self.whole = False
+            self.moved.emit()
+
     def show_point(self, point: QPointF) -> None:
         """Centre the view on a point of the scene."""
         self.whole = False
