@@ -73,7 +73,7 @@ def test_the_examples_play_as_they_train(path: Path) -> None:
     source = analyse(project.graph, ops_of(project)).source
     x = random_inputs(source, 2)
 
-    square = ReadyLoss(nn.MSELoss(), lambda out: out.mean())
+    square = ReadyLoss(nn.MSELoss(), lambda out, target: (out.mean(), target))
     with compile_batch(source, x, torch.zeros(()), square, 0).hold() as graph:
         assert all(node.in_loss or node.node is not None for node in graph.tape.nodes)
         both(graph)
