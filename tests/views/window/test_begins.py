@@ -59,6 +59,7 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
     assert not window.live.analysis.errors and window.problems_panel.ok_line.text() == ""
     assert not [key for key in ("errors", "checked", "parameters") if window.status.text(key)]
     assert window.training_form.running.title() == "A script is running"
+    assert "gradient norms" in window.layer_page.inside.words.accessibleName()
     control.stop()
     qtbot.waitUntil(lambda: session.state == "left")
     assert script.is_alive() and deck.counter.message() == "Not watched" and window.banner.title().endswith("watched")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 INSIDE, PAST = "inside", "inside of a past step"
+OF_SCRIPT = "A script reports gradient norms, no values of its layers."
 REST = 250  # after the selection has changed
 
 
@@ -125,6 +126,8 @@ class LayerControl(QObject):
     def _run_started(self, run: Run) -> None:
         if self._workspace.session.takes_over(self._workspace.shown_run.figures):
             self._show(run.figures)
+        if self._workspace.run_control.shows_script:
+            self.page.inside.show_reason(OF_SCRIPT)
         self._rest.start()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
