@@ -105,6 +105,7 @@ def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_o
 def test_a_net_is_fitted_first_to_files_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{row},{row % 3},{row / 7}\n" for row in range(20)))
     wrong = replace(project(*MLP, shape=(1, 9, 9)), data=DataConfig("file.csv", path=str(tmp_path / "t.csv")))
+    read_spec(wrong.data)
     (problem,) = [each for each in said(wrong) if each.message == "x does not match the data"]
     assert problem.cures[0].label == "Set shape to 2"
 
