@@ -76,13 +76,10 @@ class OriginRecorder:
         self._known: dict[tuple[str, int, tuple[int, ...]], NodeOrigin] = {}
 
     def __enter__(self) -> OriginRecorder:
-        import torch
 
         for module in self._names:
-            if isinstance(module, torch.jit.ScriptModule):
-                continue  # supports no hooks; its nodes are attributed to its owner
-            self._hooks.append(module.register_forward_pre_hook(self._before, prepend=True))
-            self._hooks.append(module.register_forward_hook(self._after, always_call=True))
+            self._hooks.append(module_tree.before_call(module, self._before, prepend=True))
+            self._hooks.append(module_tree.on_call(module, self._after, always_call=True))
         if self._has_lines:
             self._mode = _line_mode(self)
             self._mode.__enter__()

@@ -45,7 +45,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
     Raises CaptureError if the net has no such module or did not call it as often.
     """
     try:
-        module = batch.model.get_submodule(path)
+        module = module_tree.submodule(batch.model, path)
     except AttributeError:
         raise CaptureError(f"The network has no layer {path}.") from None
     found: list[RecordedCall] = []
@@ -58,7 +58,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
             call = _copied(batch, module, args, kwargs, path)
             found.append(replace(call, names=("",) * len(call.names)))
 
-    hook = module.register_forward_pre_hook(note, with_kwargs=True)
+    hook = module_tree.before_call(module, note, with_kwargs=True)
     try:
         batch.hold().release()
     finally:

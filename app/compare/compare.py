@@ -8,7 +8,6 @@ rounding is nine orders of magnitude smaller there and a wrong epsilon is not.
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -125,7 +124,7 @@ def _in_mode(model: nn.Module, mode: str) -> nn.Module:
     """Return a copy of a model in a precision, or on a device."""
     _check_device(mode)
     try:
-        model = copy.deepcopy(model)
+        model = module_tree.copied(model)
         if mode in PRECISIONS:
             return model.to(getattr(torch, mode))
         if mode in DEVICES:
@@ -235,7 +234,7 @@ class Numbers:
             return None, tuple(with_values(layer, added=added) for layer in layers)
         leaves = {path for path, module in module_tree.named_modules(self.b) if not [*module_tree.children(module)]}
         for path in leaves:
-            module = self.b.get_submodule(path)
+            module = module_tree.submodule(self.b, path)
             module.forward = torch.compile(module.forward)
         forced = self._forced(self.b, one)
         first = self._first(one, forced, mode)
@@ -302,7 +301,7 @@ class Numbers:
             return None
         for model, paths, train in zip((self.a, self.b), (self._paths_a, self._to_a), self.trains, strict=True):
             try:
-                model = copy.deepcopy(model).double()
+                model = module_tree.copied(model).double()
             except Exception as error:  # whatever a module keeps
                 self._not_doubled(error)
                 return None

@@ -19,6 +19,7 @@ from app.compare.passes import Call, Forced, ModelPass, Recording, Spot
 from app.compare.results import Difference, First, Layer, Setting
 from app.compare.structure import compare as match
 from app.source import raised
+from app.util import module_tree
 
 # Run B in the other interpreter: takes weights, inputs and the calls of A, returns the recorded calls of B.
 Exchange = Callable[[dict[str, Any]], dict[str, Any]]
@@ -101,7 +102,7 @@ def _call_of(recorded: dict[str, Any], run: ModelPass, reference: Recording) -> 
     key = recorded["path"], recorded["number"]
     known = reference.calls.get(key)
     caller = run.calls.get(tuple(recorded["caller"])) if recorded["caller"] is not None else None
-    call = Call(*key, run.model.get_submodule(key[0]), caller=caller, reference=known)
+    call = Call(*key, module_tree.submodule(run.model, key[0]), caller=caller, reference=known)
     if known is not None:
         call.place, call.roundoff, call.length = known.place, known.roundoff, known.length
     run.calls[key] = call

@@ -128,8 +128,8 @@ class OwnPass:
     def _hooks(self) -> Iterator[None]:
         hooks: list[Any] = []
         for path, module in module_tree.named_modules(self.model):
-            hooks.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
-            hooks.append(module.register_forward_hook(self._after, with_kwargs=True))
+            hooks.append(module_tree.before_call(module, self._before(path), with_kwargs=True))
+            hooks.append(module_tree.on_call(module, self._after, with_kwargs=True))
         try:
             yield
         finally:

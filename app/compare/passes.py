@@ -153,9 +153,9 @@ class ModelPass(ABC):
         hooks: list[Any] = []
         try:
             for path, module in module_tree.named_modules(self.model):
-                if path in self._paths and not isinstance(module, torch.jit.ScriptModule):
-                    hooks.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
-                    hooks.append(module.register_forward_hook(self._after, with_kwargs=True))
+                if path in self._paths:
+                    hooks.append(module_tree.before_call(module, self._before(path), with_kwargs=True))
+                    hooks.append(module_tree.on_call(module, self._after, with_kwargs=True))
             with _Functions(self) if functions else contextlib.nullcontext():
                 yield
         finally:

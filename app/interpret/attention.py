@@ -91,9 +91,8 @@ class AttentionFinder:
         hooks: list[Any] = []
         try:
             for path, module in module_tree.named_modules(self._model):
-                if not isinstance(module, torch.jit.ScriptModule):
-                    hooks.append(module.register_forward_pre_hook(self._entering(path)))
-                    hooks.append(module.register_forward_hook(self._leaving, always_call=True))
+                hooks.append(module_tree.before_call(module, self._entering(path)))
+                hooks.append(module_tree.on_call(module, self._leaving, always_call=True))
             with contextlib.ExitStack() as stack:
                 stack.enter_context(torch.no_grad())
                 stack.enter_context(torch.compiler.set_stance("force_eager"))

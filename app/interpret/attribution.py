@@ -77,7 +77,7 @@ def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str],
             found.append((module, output.detach()))
 
     hooks = [
-        one.register_forward_hook(note) for one in module_tree.modules(subject.model) if isinstance(one, nn.Embedding)
+        module_tree.on_call(one, note) for one in module_tree.modules(subject.model) if isinstance(one, nn.Embedding)
     ]
     try:
         with torch.no_grad():
@@ -103,7 +103,7 @@ def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str],
             first.append(True)
             return other if len(first) == 1 else None
 
-        hook = module.register_forward_hook(put)
+        hook = module_tree.on_call(module, put)
         try:
             yield
         finally:
@@ -205,7 +205,7 @@ def _grad_cam(
             f"{f'{layer} gives no pictures' if layer else 'no layer gives pictures'} (N, C, H, W) of more than one "
             f"pixel; layers that do: {there}"
         )
-    module = subject.model.get_submodule(chosen)
+    module = module_tree.submodule(subject.model, chosen)
     found = LayerGradCam(score, module).attribute(value.detach().clone(), relu_attributions=True)
     grown = LayerAttribution.interpolate(found, tuple(value.shape[-2:]), "bilinear")
     return grown[0, 0].detach(), {"layer": chosen}
@@ -222,7 +222,7 @@ def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ..
                 found.pop(path, None)
                 found[path] = tuple(output.shape)
 
-        hooks.append(module.register_forward_hook(note))
+        hooks.append(module_tree.on_call(module, note))
     try:
         with torch.no_grad():
             subject.run(*others)

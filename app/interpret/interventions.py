@@ -119,7 +119,7 @@ class Interventions:
 
             return tree_map(changed, output)
 
-        return module.register_forward_hook(hook)
+        return module_tree.on_call(module, hook)
 
     def _check_channel(self, one: Intervention, part: Tensor, axis: int) -> None:
         if not -part.ndim <= axis < part.ndim or one.channel is None or one.channel >= part.shape[axis]:

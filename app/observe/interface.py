@@ -31,7 +31,7 @@ def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     return Interface(
         f"{kind.__module__}.{kind.__qualname__}", _distinct(takes), tuple(returns),
         tuple(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in named)),
-        sum(one.numel() for _, one in named),
+        sum(one.numel() for _, one in named), quantised=module_tree.quantised(model),
     )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     parameters: Annotated[int, msgspec.Meta(ge=0)] = 0
     losses_in_training: bool = False
     lazy: bool = False
+    quantised: Text = ""
 
 
 class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,6 +88,7 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
             ],
             [ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached) for one in found.returns],
             [*found.modules], found.parameters, found.losses_in_training, found.lazy,
+            found.quantised,
         ),
         dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name, one.values) for one in opened.inputs],
         opened.folder, opened.sha256, opened.example,
@@ -118,6 +120,7 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
             ),
             tuple(Returned(one.way, tuple(one.shape), one.dtype, one.detached) for one in found.returns),
             tuple(found.modules), found.parameters, found.losses_in_training, found.lazy,
+            found.quantised,
         ),
         record.example,
     )  # fmt: skip

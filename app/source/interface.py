@@ -79,7 +79,7 @@ class Interface:
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
     what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
     `losses_in_training` says that it returned losses in train mode, and something else in eval mode, `lazy` that its
-    first call gives layers their sizes."""
+    first call gives layers their sizes. `quantised` is the path of the first module with packed weights."""
 
     model: str
     takes: tuple[Argument, ...] = ()
@@ -88,6 +88,7 @@ class Interface:
     parameters: int = 0
     losses_in_training: bool = False
     lazy: bool = False
+    quantised: str = ""
 
     @property
     def own_losses(self) -> tuple[Returned, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import inspect
 import json
@@ -182,7 +181,7 @@ def _trial_copy(model: nn.Module) -> nn.Module:
     if weight_bytes(model) > TRIAL:
         return model
     try:
-        return copy.deepcopy(model)
+        return module_tree.copied(model)
     except Exception:  # whatever an attribute raises
         return model
 

@@ -38,6 +38,11 @@ class OpenedModel:
             return f"Its {odd.name} is a {odd.other}, and batches are tensors. Wrap it in a class that takes tensors."
         if self.interface.chief is None and not self.interface.own_losses:
             return "It returns no tensor of floating point numbers that a loss could take."
+        if self.interface.quantised:
+            return (
+                f"{self.interface.quantised} is quantised: its packed int8 weights have no gradient, nor does anything "
+                "before it get one, and no file of weights holds them. Train the model before it is quantised."
+            )
         if not self.interface.parameters:
             return "It has no parameters, so there is nothing to train."
         return ""

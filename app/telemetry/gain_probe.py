@@ -47,13 +47,11 @@ class GainProbe:
 
     def begin(self) -> None:
         """Install the module hooks."""
-        import torch
 
         self.drop()
         for module in self._modules:
-            if not isinstance(module, torch.jit.ScriptModule):  # supports no hooks; its nodes belong to its owner
-                self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True))
-                self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+            self._handles.append(module_tree.before_call(module, self._enter, prepend=True))
+            self._handles.append(module_tree.on_call(module, self._leave, always_call=True))
 
     def forward_done(self, loss: Tensor | None, scale: float = 1.0) -> None:
         """Take them off; put hooks on the nodes below the loss. `scale` is a gradient scaler's factor."""

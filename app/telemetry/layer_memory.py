@@ -61,8 +61,8 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
 
     handles = []
     for path, module in module_tree.named_modules(model):
-        handles.append(module.register_forward_pre_hook(lambda _module, _inputs, path=path: running.append(path)))
-        handles.append(module.register_forward_hook(leave, always_call=True))
+        handles.append(module_tree.before_call(module, lambda _module, _inputs, path=path: running.append(path)))
+        handles.append(module_tree.on_call(module, leave, always_call=True))
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield held

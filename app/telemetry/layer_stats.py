@@ -55,7 +55,8 @@ class Look:
     def __init__(self, model: nn.Module, source: Source, sampler: GradientSampler, meter: Meter, hooks: bool) -> None:
         self._sampler, self._source, self._meter, self._hooks = sampler, source, meter, hooks
         self._paths = {id(module): path for path, module in module_tree.named_modules(model)}
-        self._modules = [(path, model.get_submodule(path)) for path in sampler.layers if _is_module(model, path)]
+        paths = (path for path in sampler.layers if _is_module(model, path))
+        self._modules = [(path, module_tree.submodule(model, path)) for path in paths]
         self._gains = GainProbe(model, meter)
         self._inside: Any = None
         self._handles: list[Any] = []
@@ -79,7 +80,7 @@ class Look:
             self._sample("weights", self._before)
             if self._hooks:
                 self._handles = [
-                    module.register_forward_hook(partial(self._take_output, path)) for path, module in self._modules
+                    module_tree.on_call(module, partial(self._take_output, path)) for path, module in self._modules
                 ]
                 self._gains.begin()
                 self._inside = _Functions(self._take_cut)
@@ -229,7 +230,7 @@ def _norms(tensors: list[Tensor]) -> Tensor:
 
 def _is_module(model: nn.Module, path: str) -> bool:
     try:
-        model.get_submodule(path)
+        module_tree.submodule(model, path)
     except AttributeError:  # a parameter of the network itself, listed by its name
         return False
     return bool(path)

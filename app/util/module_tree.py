@@ -7,12 +7,14 @@ nested deeper than Python's stack, nor a child that holds its parent, ends with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.utils.hooks import RemovableHandle
 
 _TABLES = ("_modules", "_parameters", "_buffers")
 FEW = 4  # modules that a sentence names
@@ -45,6 +47,13 @@ def named_modules(model: nn.Module, prefix: str = "", remove_duplicate: bool = T
         waiting.append((child, below, named_children(child, remove_duplicate=False)))
 
 
+def class_name(module: nn.Module) -> str:
+    """Return the name of a module's class, for TorchScript of the class that it was compiled from."""
+    import torch
+
+    return str(module.original_name if isinstance(module, torch.jit.ScriptModule) else type(module).__name__)
+
+
 def modules(model: nn.Module) -> Iterator[nn.Module]:
     """Yield every module once, the model first."""
     for _, module in named_modules(model):
@@ -58,6 +67,13 @@ def named_children(module: nn.Module, remove_duplicate: bool = True) -> Iterator
         if child is not None and not (remove_duplicate and child in met):
             met.add(child)
             yield name, child
+
+
+def submodule(model: nn.Module, path: str) -> nn.Module:
+    """Return the module at a path, "" for the model itself, also of TorchScript. Raises AttributeError."""
+    from torch import nn
+
+    return nn.Module.get_submodule(model, path)
 
 
 def children(module: nn.Module) -> Iterator[nn.Module]:
@@ -105,6 +121,61 @@ def set_mode(model: nn.Module, train: bool) -> None:
         return
     for module in modules(model):
         module.training = train
+
+
+def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
+    """Return a deep copy, also of a module with non-leaf tensors in attributes. `known` maps ids to replacements.
+
+    The tensors of TorchScript are copied one by one: torch's own copies of its parameters are no leaves, so that they
+    get no gradients. Raises what copying raises.
+    """
+    import torch
+
+    memo: dict[int, Any] = {
+        id(value): value.detach().clone()
+        for module in modules(model) for value in module.__dict__.values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf
+    } | dict(known or {})  # fmt: skip
+    made = copy.deepcopy(model, memo)
+    for module, other in zip(modules(model), modules(made), strict=True):
+        for table in _TABLES[1:] if isinstance(module, torch.jit.ScriptModule) else ():
+            for name, value in getattr(module, table).items():
+                getattr(other, table)[name] = copy.deepcopy(value, memo)
+    return made
+
+
+def on_call(module: nn.Module, hook: Callable[..., Any], **options: bool) -> RemovableHandle:
+    """Register a forward hook, also of TorchScript, which hides that. What TorchScript calls itself is not seen."""
+    from torch import nn
+
+    return nn.Module.register_forward_hook(module, hook, **options)
+
+
+def before_call(module: nn.Module, hook: Callable[..., Any], **options: bool) -> RemovableHandle:
+    """Register a forward pre-hook, as `on_call` does."""
+    from torch import nn
+
+    return nn.Module.register_forward_pre_hook(module, hook, **options)
+
+
+def quantised(model: nn.Module) -> str:
+    """Return the path of the first module with packed weights, which are no tensors, or its class where that is the
+    model itself; "" if there is none."""
+    known = {path: module for path, module in named_modules(model) if ".quantized." in type(module).__module__}
+    packed = next((path for path, module in known.items() if _is_packed(module)), None)
+    if packed is None:
+        return ""
+    names = packed.split(".")
+    above = (".".join(names[:count]) for count in range(len(names) + 1))
+    return next(path for path in above if path in known) or type(model).__name__
+
+
+def _is_packed(module: nn.Module) -> bool:
+    from torch import Tensor
+
+    own: dict[str, Any] = {}
+    module._save_to_state_dict(own, "", False)
+    return not all(isinstance(value, Tensor) for value in own.values())
 
 
 def cycle(model: nn.Module) -> str:

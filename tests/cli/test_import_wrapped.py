@@ -54,7 +54,7 @@ def test_compiled_and_parallel_parts_are_drawn_call_by_call_with_the_keys_of_tor
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-def test_a_model_with_a_scripted_part_is_one_node_that_is_checked_with_the_true_reason(
+def test_a_scripted_part_is_one_node_among_the_compiled_and_parallel_ones_with_the_true_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -64,4 +64,4 @@ def test_a_model_with_a_scripted_part_is_one_node_that_is_checked_with_the_true_
     out = capsys.readouterr()
     text = out.out + out.err
     assert "Checked against the model" in text and "get_ident" not in text
-    assert "it is compiled by torch.jit, so its Python code is not available" in text
+    assert "first (Body) is one node, run by its own code: it is compiled by torch.jit, so its Python code" in text

@@ -86,3 +86,25 @@ def test_the_program_asks_no_model_for_its_modules() -> None:
             if node.func.attr in names and owner not in ("module_tree", "self"):
                 asked.append(f"{file}:{node.lineno}")
     assert looked_at > 10_000 and asked == []
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_copy_of_torchscript_has_parameters_of_its_own_that_get_gradients() -> None:
+    model = nn.Sequential(torch.jit.script(nn.Linear(2, 2)), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    model[0].bias.requires_grad_(False)
+    made = module_tree.copied(model)
+    made(torch.ones(1, 2)).sum().backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert [name for name, parameter in made.named_parameters() if parameter.grad is None] == ["0.bias"]
+    assert made[0].weight is made[1].weight
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_calls_of_torchscript_are_seen_by_hooks() -> None:
+    model, seen = torch.jit.script(nn.Sequential(nn.Linear(2, 2))), list[str]()
+    module_tree.before_call(model, lambda *_: seen.append("before"))
+    module_tree.on_call(model, lambda *_: seen.append("after"))
+    model(torch.ones(1, 2))
+    assert seen == ["before", "after"]
+    assert module_tree.submodule(model, "") is model

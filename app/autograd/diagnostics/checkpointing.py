@@ -35,7 +35,7 @@ def table(
     A table that is cancelled has the rows that were ready.
     """
     wanted = tuple(blocks(batch.model) if paths is None else paths)
-    kinds = {path: type(batch.model.get_submodule(path)).__name__ for path in wanted}
+    kinds = {path: type(module_tree.submodule(batch.model, path)).__name__ for path in wanted}
     with preserve_gradients(batch.model), temporary_mode(batch.model, batch.train):
         grads, peak = _measured(batch, PLAIN)
         plain_held = _held_bytes(batch, PLAIN)
@@ -50,7 +50,7 @@ def table(
                 WhatIf(
                     path, kinds[path], StepCost(plain_held, peak, plain_seconds),
                     StepCost(_held_bytes(batch, special), again_peak, again_seconds), _difference(grads, others),
-                    _remark(batch.model.get_submodule(path), batch.train),
+                    _remark(module_tree.submodule(batch.model, path), batch.train),
                 )
             )  # fmt: skip
     return tuple(sorted(rows, key=lambda row: -row.freed))

@@ -23,6 +23,7 @@ from app.autograd.place import OpLocation
 from app.autograd.source_locations import SourceLocations
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
+from app.util import module_tree
 from app.util.late_dataclass import dataclass
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
@@ -77,7 +78,7 @@ class CutWatcher:
     def __enter__(self) -> CutWatcher:
         self.places.__enter__()
         if self._model is not None:
-            self._hook = self._model.register_forward_hook(self._record_outputs)
+            self._hook = module_tree.on_call(self._model, self._record_outputs)
         self._mode = _Mode(self)
         self._mode.__enter__()
         return self

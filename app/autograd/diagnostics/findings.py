@@ -88,7 +88,7 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
     """
     watch, outputs = ForwardWatch(batch.source, batch.model, batch.own_lines), list[Any]()
     sound = [buffer for buffer in module_tree.buffers(batch.model) if all_finite([buffer])]
-    answer = batch.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
+    answer = module_tree.on_call(batch.model, lambda _model, _inputs, output: outputs.append(output))
     try:
         with batch.hold(around=watch) as graph:
             reached = watch.reached((outputs, graph.ends))
@@ -136,7 +136,7 @@ def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     cure = broken.cure
     culprit: OpLocation = broken.writes[0].location if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
-    layer = batch.model.get_submodule(culprit.layer) if culprit.layer else None
+    layer = module_tree.submodule(batch.model, culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:
         said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
     unread = any(write.replaced == "unread" for write in broken.writes)

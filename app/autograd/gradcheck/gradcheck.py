@@ -57,7 +57,7 @@ def check_layer(
 ) -> GradcheckReport:  # fmt: skip
     """Check the module at `path` with the inputs of its `call`-th call. Raises CaptureError if it was not called."""
     given = call_of_layer(batch, path, call)
-    function = Function((batch.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
+    function = Function((module_tree.submodule(batch.model, path),), lambda own, g: own[0](*g[0], **g[1]),
                         (given.args, given.kwargs), batch.train, state=given.state)  # fmt: skip
     return _checked(f"layer {path}" if path else "the network", function, batch, budget, cancelled, note)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from app.autograd.capture import ReadyLoss
+from app.util import module_tree
 
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _NARROWING = frozenset(("float", "half", "bfloat16"))
@@ -52,7 +52,7 @@ def _is_narrow(value: Any) -> bool:
 def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
     """Copy a module or a loss to a precision and a mode; return anything else unchanged."""
     if isinstance(part, nn.Module):
-        return copy.deepcopy(part)._apply(lambda tensor: cast(tensor, dtype)).train(train)
+        return module_tree.copied(part)._apply(lambda tensor: cast(tensor, dtype)).train(train)
     if isinstance(part, ReadyLoss):
         return replace(part, loss=in_precision(part.loss, dtype, train))
     return part

@@ -32,7 +32,7 @@ from app.builder.importer.state.second_call import check_again
 from app.builder.importer.state.side_effects import facts
 from app.builder.importer.state.train_eval import check_chance, innermost, with_evaluation
 from app.builder.importer.state.train_override import check_apart, set_mode
-from app.builder.importer.tracing.frames import TraceError
+from app.builder.importer.tracing.frames import COMPILED, TraceError
 from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
 from app.builder.importer.tracing.patching.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
@@ -78,7 +78,8 @@ def import_module(
     """
     drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
     chooser = FallbackChooser(model, own, drawing.examples, drawing.is_catalog_layer, cancelled)
-    for path, why in (apart or {}).items():
+    scripted = {"": COMPILED} if isinstance(model, torch.jit.ScriptModule) else {}
+    for path, why in {**scripted, **(apart or {})}.items():
         chooser.set_apart(path, why)
     drawing.catalog = own.with_these(catalog) if own else catalog
     while True:

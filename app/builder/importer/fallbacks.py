@@ -82,7 +82,7 @@ class FallbackChooser:
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
-        forward = type(self._model.get_submodule(path))
+        forward = type(module_tree.submodule(self._model, path))
         place = error.place or source_lines.of_error(error) or source_lines.of_forward(forward)
         part = isinstance(error, VaryingCallsError) or (isinstance(error, ReadPastError) and error.layer)
         if part and path and path not in self.loose:
@@ -103,7 +103,7 @@ class FallbackChooser:
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
-        words = self._node_around(path, why, source_lines.of_forward(type(self._model.get_submodule(path))))
+        words = self._node_around(path, why, source_lines.of_forward(type(module_tree.submodule(self._model, path))))
         if words is not None:
             words = f"it cannot become one node: {words}" if words else "it is inside a module that is one node already"
             raise TraceError(words, path, why, False)
@@ -112,7 +112,7 @@ class FallbackChooser:
         """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
         words = ""
         for outer in _upwards(path):
-            module = self._model.get_submodule(outer)
+            module = module_tree.submodule(self._model, outer)
             known = self.apart.get(outer)
             if known is not None and known.spec is not None:
                 continue  # opaque already and still failing: try the enclosing module
@@ -149,7 +149,7 @@ class FallbackChooser:
         self, path: str, error: TraceError | DraftError, place: SourceLine | None, called: Called | None
     ) -> bool:
         """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
-        module = self._model.get_submodule(path)
+        module = module_tree.submodule(self._model, path)
         known = self.apart.get(path)
         if called is None or (known is not None and known.spec is not None) or self.cancelled():
             return False
@@ -163,7 +163,7 @@ class FallbackChooser:
             replay = self._replay(module, called, smaller)
             if replay is not None:
                 why = self._fallbacks[path].reason if path in self._fallbacks else error.why
-                made = Fallback(path, type(module).__name__, EXPORTED, why, place)
+                made = Fallback(path, module_tree.class_name(module), EXPORTED, why, place)
                 self._set(path, Apart(module, replay=replay), made)
                 return True
         self.apart.pop(path, None)
@@ -189,7 +189,7 @@ class FallbackChooser:
         if self.own is None:
             raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
         spec, params = self.own.stand_in(module, self._result_of(path))
-        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
+        self._set(path, Apart(module, spec, params), Fallback(path, module_tree.class_name(module), OPAQUE, why, place))
         for other, twin in module_tree.named_modules(self._model):
             alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
                 CONSTRUCTOR_ARGS
@@ -203,7 +203,7 @@ class FallbackChooser:
             spec, params = self.own.stand_in(module, self._result_of(path))
         except BindingError:  # it was changed since; whether it can be followed is seen by following it
             return
-        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
+        self._set(path, Apart(module, spec, params), Fallback(path, module_tree.class_name(module), OPAQUE, why, place))
 
     def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
         for inner in [known for known in self.apart if inside(known, path)]:

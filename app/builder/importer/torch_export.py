@@ -26,7 +26,7 @@ from app.builder.importer.aten_names import FLAGGED, KEPT, UnknownAtenOpError, f
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.patching.dispatch_patches import as_followed
 from app.builder.importer.tracing.proxies import PROXIES
-from app.builder.importer.tracing.real_evaluation import SEED, copy_of, real_like
+from app.builder.importer.tracing.real_evaluation import SEED, real_like
 from app.util import module_tree
 from app.util.errors import CodedError
 from app.util.late_dataclass import dataclass
@@ -199,7 +199,7 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
 
 
 def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
-    tried = copy_of(module).train()
+    tried = module_tree.copied(module).train()
     bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
     _, *given = bound.items()
     shapes = {name: tree_map(_free, value) for name, value in given}
@@ -305,7 +305,7 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
 
 def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:
     """Compute outputs, gradients and buffers of a copy in double precision."""
-    tried = copy_of(module).double().train(mode)
+    tried = module_tree.copied(module).double().train(mode)
     given, named = tree_map(_double, (args, kwargs))
     arriving = [leaf for leaf in tree_flatten((given, named))[0] if isinstance(leaf, torch.Tensor)]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():

@@ -123,7 +123,7 @@ def answer(
                 "Keep the reference outside the modules, as in self.parent = [parent]",
                 "cycle",
             )
-        _refuse_compiled(model)
+        _refuse_quantised(model)
         complete(model, inputs)
     wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)
@@ -145,21 +145,12 @@ def _compiled_parts_eager(model: nn.Module) -> contextlib.AbstractContextManager
     return eager
 
 
-def _refuse_compiled(model: nn.Module) -> None:
-    """Raise ModelImportError for TorchScript, which holds no Python code, and packed weights, which hold no tensors."""
-    import torch
-
-    if isinstance(model, torch.jit.ScriptModule):
+def _refuse_quantised(model: nn.Module) -> None:
+    """Raise ModelImportError for packed weights, which are no tensors."""
+    if path := module_tree.quantised(model):
         raise ModelImportError(
-            "it is TorchScript, which holds no Python code to follow: import the model that it was made of. "
-            "tapedeck draw shows its operations",
-            "compiled",
-        )
-    packed = [name for name, value in model.state_dict().items() if not isinstance(value, torch.Tensor)]
-    if packed:
-        raise ModelImportError(
-            f"{packed[0].partition('._packed')[0]} is quantised: its weights are packed and have no gradient. Import "
-            "the model before it is quantised; tapedeck draw shows this one",
+            f"{path} is quantised: its packed int8 weights have no gradient, and no project holds them. Import the "
+            "model before it is quantised; tapedeck draw shows this one",
             "compiled",
         )
 
@@ -220,7 +211,7 @@ def _part_of(loaded: Loaded, path: str) -> Loaded:
     from app.sources.loading import Loaded
 
     module, calls = loaded.model.get_submodule(path), list[tuple[Any, dict[str, Any]]]()
-    hook = module.register_forward_pre_hook(lambda _, args, named: calls.append((args, named)), with_kwargs=True)
+    hook = module_tree.before_call(module, lambda _, args, named: calls.append((args, named)), with_kwargs=True)
     module_tree.set_mode(loaded.model, False)
     try:
         with torch.no_grad():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -236,7 +235,7 @@ def _loaded(wanted: Observe) -> Loaded:
     if loaded.refusal:
         raise ModelRaisedError(f"{wanted.source}: {loaded.refusal}. {loaded.remark}")
     if _kept_by_module(loaded.model, wanted):  # another lane may be amid a forward pass of it
-        loaded.model = copy.deepcopy(loaded.model)
+        loaded.model = module_tree.copied(loaded.model)
     return loaded
 
 
@@ -275,8 +274,7 @@ def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]]
 
     try:
         for path, module in module_tree.named_modules(model) if found is not None else ():
-            if not isinstance(module, torch.jit.ScriptModule):
-                hooks.append(module.register_forward_hook(hook(path)))
+            hooks.append(module_tree.on_call(module, hook(path)))
         yield
     finally:
         for one in hooks:

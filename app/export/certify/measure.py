@@ -74,7 +74,7 @@ def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: i
     """Run the net in eval mode, in its own dtype. Raises whatever the net raises."""
     net.eval()
     seed_everything(seed)
-    with torch.inference_mode():
+    with torch.no_grad():
         return _split(net(*(value.clone() for value in inputs.values())))
 
 

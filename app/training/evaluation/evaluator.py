@@ -190,7 +190,7 @@ class _Collected:
     def take(self, inputs: Tensor, labels: Tensor) -> None:
         import torch
 
-        with borrowed(), torch.inference_mode():
+        with borrowed(), torch.no_grad():
             output = self.stepper.output(self.stepper.model, inputs)
             if not self.count:
                 self._must_fit(output, labels)

@@ -147,7 +147,7 @@ def output_maps(evaluator: Evaluator, part: str, numbers: Sequence[int]) -> list
     if not len(numbers) or evaluator.task.kind == CLASSES or isinstance(evaluator.task.one, OwnTask):
         return []
     inputs, labels = evaluator.read(part, numbers)
-    with borrowed(), torch.inference_mode():
+    with borrowed(), torch.no_grad():
         given = inputs.to(evaluator.device)
         output, labels = evaluator.task.chief(
             evaluator.stepper.output(evaluator.stepper.model, given), labels.to(evaluator.device)
@@ -288,7 +288,7 @@ def try_input(
     maps: list[tuple[str, Any]] = []
     hooks = _hooked(evaluator.stepper.model, maps) if layers else []
     try:
-        with borrowed(), torch.inference_mode():
+        with borrowed(), torch.no_grad():
             output = evaluator.task.answer(evaluator.stepper.output(evaluator.stepper.model, inputs))
     finally:
         for hook in hooks:
@@ -314,7 +314,7 @@ def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:
         for name, module in module_tree.named_modules(model)
         if not list(module_tree.children(module)) and name
     ]
-    return [module.register_forward_hook(keeper(name)) for name, module in leaves]
+    return [module_tree.on_call(module, keeper(name)) for name, module in leaves]
 
 
 def _map(values: Tensor) -> Picture:

@@ -53,7 +53,7 @@ def evaluate(
         inputs, labels = batch
         if stopping():
             return None, None, ()
-        with GENERATOR, torch.inference_mode():
+        with GENERATOR, torch.no_grad():  # TorchScript that has trained cannot run in inference mode
             output = stepper.output(model, inputs)
             losses.append(stepper.measured(output, labels))
             for name, part in stepper.parts.items():

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, Channels
+from app.util import module_tree
 from app.util.formatting import figure, shape_text
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
         if first is not None and not found:
             found.append(first.detach())
 
-    handle = model.get_submodule(path).register_forward_hook(take)
+    handle = module_tree.on_call(module_tree.submodule(model, path), take)
     trained = model.training
     try:
         with torch.no_grad():
@@ -131,7 +132,7 @@ def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channe
     a Linear on a flattened picture of `input_shape`. None for a layer without such weights."""
     import torch
 
-    module = model.get_submodule(path)
+    module = module_tree.submodule(model, path)
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor):
         return None

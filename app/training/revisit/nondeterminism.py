@@ -161,11 +161,8 @@ class _Places:
         self._made: dict[int, Place] = {}  # by the sequence number of the node that an operation made
 
     def __enter__(self) -> _Places:
-        import torch
 
         for path, module in self._modules.items():
-            if isinstance(module, torch.jit.ScriptModule):
-                continue
 
             def before(_module: Any, _args: Any, path: str = path) -> None:
                 self._stack.append(path)
@@ -174,8 +171,8 @@ class _Places:
                 if self._stack:
                     self._stack.pop()
 
-            self._hooks.append(module.register_forward_pre_hook(before, prepend=True))
-            self._hooks.append(module.register_forward_hook(after, always_call=True))
+            self._hooks.append(module_tree.before_call(module, before, prepend=True))
+            self._hooks.append(module_tree.on_call(module, after, always_call=True))
         return self
 
     def __exit__(self, *_exception: object) -> None:

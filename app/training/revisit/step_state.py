@@ -77,7 +77,6 @@ class StepState:
     @contextmanager
     def _keeping(self) -> Iterator[None]:
         """Keep the first output of each module on its first call, as long as there is room."""
-        import torch
 
         hooks: list[Any] = []
         room = BUDGET
@@ -96,8 +95,8 @@ class StepState:
             self._outputs[path] = few.detach().to("cpu", copy=True)
 
         for path, module in module_tree.named_modules(self._stepper.model):
-            if path and not isinstance(module, torch.jit.ScriptModule):
-                hooks.append(module.register_forward_hook(lambda _m, _i, output, path=path: keep(path, output)))
+            if path:
+                hooks.append(module_tree.on_call(module, lambda _m, _i, output, path=path: keep(path, output)))
         try:
             yield
         finally:
@@ -116,7 +115,7 @@ class StepState:
         """
         from app.data.targets import first
 
-        self._stepper.model.get_submodule(path)
+        module_tree.submodule(self._stepper.model, path)
         known = self._outputs.get(path)
         inputs = arguments(self._given.inputs, self._stepper.fields)[0]
         count = min(len(inputs), snapshots.SAMPLES)

@@ -12,14 +12,14 @@ from torch.utils._pytree import tree_unflatten
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import BATCH_NORM, Binder, BindingError, Bound, literal_of, signature_of
+from app.builder.importer.lowering.binding import BATCH_NORM, Binder, BindingError, Bound, literal_of
 from app.builder.importer.lowering.constants import constant_params, fill_of
 from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.lowering.modules import described
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.frames import Frame, VaryingCallsError
-from app.builder.importer.tracing.real_evaluation import port_name
+from app.builder.importer.tracing.real_evaluation import argument_names, port_name
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.literals import DType
 from app.util import module_tree
@@ -193,7 +193,7 @@ class _Sheet:
             spec, params = apart.spec, apart.params
         else:
             spec, params = described(module, self.drafter.catalog)
-        names = tuple(port_name(spec, name) for name in signature_of(type(module).forward)[1:])
+        names = tuple(port_name(spec, name) for name in argument_names(module))
         given = self.drafter.binder.by_name(spec, list(node.args), dict(node.kwargs), names)
         bound = Bound(spec.key)
         for name, value in given.items():

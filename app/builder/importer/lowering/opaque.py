@@ -20,7 +20,7 @@ from torch import fx, nn
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
-from app.builder.importer.lowering import function_layers, normed_layers, package_classes
+from app.builder.importer.lowering import function_layers, normed_layers, package_classes, scripted_layers
 from app.builder.importer.lowering.binding import BindingError, Bound
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
 from app.builder.importer.lowering.modules import arguments_of
@@ -30,7 +30,7 @@ from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
 from app.source import layer_modules
-from app.source.layer_files import LayerFileError
+from app.source.layer_files import LayerFileError, digest
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 
@@ -63,6 +63,8 @@ class OwnClasses:
     def stand_in(self, module: nn.Module, result: Any = None) -> tuple[OpSpec, dict[str, Any]]:
         """Return the op and the parameters that reproduce a module. The op of a generated layer gives the tensors of a
         `result`, if that is a record. Raises BindingError with the obstacle."""
+        if isinstance(module, torch.jit.ScriptModule):
+            return self._scripted(module, result)
         kind = normed_layers.plain_class(module)
         given, norms = _arguments(module, kind), normed_layers.statements(module)
         if not self._is_own(kind):
@@ -81,6 +83,16 @@ class OwnClasses:
                     raise reason from None
         _check(module, spec, params, layer.name)
         return spec, params
+
+    def _scripted(self, module: torch.jit.ScriptModule, result: Any) -> tuple[OpSpec, dict[str, Any]]:
+        """Return the op of a generated layer that has the TorchScript of a part. Raises BindingError."""
+        if self._folder is None:
+            raise BindingError(f"{module.original_name} is TorchScript, which holds no Python code")
+        label = scripted_layers.label_of(module)
+        text = scripted_layers.layer_text(module, result)
+        file = self._written(text, f"torch_jit_{module.original_name}_{digest(text)[:6]}")
+        _check(module, file.specs[0], {}, label)
+        return file.specs[0], {}
 
     def _is_own(self, kind: type) -> bool:
         return self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem
@@ -260,7 +272,7 @@ def _params(given: dict[str, Any], spec: OpSpec) -> tuple[dict[str, Any], dict[s
 def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str) -> None:
     """Make the layer as the drawing will, and compare it with the module of the model. `made_as` is the name of its
     class there."""
-    name = type(module).__name__
+    name = module_tree.class_name(module)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(SEED)
@@ -284,7 +296,7 @@ _LOOSE = " (not registered)"
 
 def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about a module, other than the values of its parameters and buffers."""
-    yield place or "its class", type(module).__name__
+    yield place or "its class", module_tree.class_name(module)
     dot = f"{place}." if place else ""
     known: dict[int, str] = {}
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -302,9 +314,10 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
                 yield f"{name} (shared)", known[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     kind: Any = type(module)
-    computed = normed_layers.computed_at_each_call(module)
+    hidden = normed_layers.computed_at_each_call(module) | _OWN
+    scripted = isinstance(module, torch.jit.ScriptModule)  # whose values are all in its archive
     for name, value in module.__dict__.items():
-        if name not in _OWN and name not in computed and name in _names_in(kind):
+        if not scripted and name not in hidden and name in _names_in(kind):
             yield from _attribute_facts(value, f"{dot}{name}", depth, own)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -145,15 +145,14 @@ def _text(
     else:
         text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=_label(kind, norms), more=more)
     if kind.__init__ is not nn.Module.__init__:
-        given, passed = _arguments(kind, "__init__", texts)
+        given, passed = arguments_of(_parameters(kind, "__init__"), kind.__name__, texts)
         line = "\n        ".join((wrapped("super().__init__(", passed, ")", 8), *norms))
         text += _METHOD.format(method="__init__", given=given, line=line)
-    given, passed = _arguments(kind, "forward", {})
+    given, passed = arguments_of(_parameters(kind, "forward"), kind.__name__, {}, in_forward=True)
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
     if opened_in_layer(kind, result):
-        line = f"found = {call}\n        {_returning(kind, [f'found{place}' for place in _tensors_in(result)], result)}"
-        return text + _METHOD.format(method="forward", given=given, line=line)
+        return text + _METHOD.format(method="forward", given=given, line=returning(kind.__name__, call, result))
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
 
@@ -181,12 +180,15 @@ def opened_in_layer(kind: type, result: Any) -> bool:
     return is_record(result) or several
 
 
-def _returning(kind: type, values: list[str], result: Any) -> str:
-    """Return the statement that returns the tensors of a record. Raises BindingError if there are none."""
+def returning(name: str, call: str, result: Any) -> str:
+    """Return the statements that make a call and return the tensors of its result. Raises BindingError if there are
+    none. `name` is that of the class."""
+    values = [f"found{place}" for place in _tensors_in(result)]
     if not values:
-        raise BindingError(f"{kind.__name__} returns a {type(result).__name__} without tensors")
+        raise BindingError(f"{name} returns a {type(result).__name__} without tensors")
     several = wrapped("return (", values, ")", 8)
-    return several if "\n" in several else f"return {', '.join(values)}"
+    returned = several if "\n" in several else f"return {', '.join(values)}"
+    return f"found = {call}\n        {returned}"
 
 
 def is_generated(spec: OpSpec) -> bool:
@@ -212,14 +214,20 @@ def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
             yield from _tensors_in(getattr(result, one.name), f"{place}.{one.name}")
 
 
-def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class.
-    Those that are `fixed` are passed on only. Raises BindingError."""
+def _parameters(kind: type[nn.Module], method: str) -> list[inspect.Parameter]:
+    return list(inspect.signature(getattr(kind, method)).parameters.values())[1:]
+
+
+def arguments_of(
+    parameters: Iterable[inspect.Parameter], name: str, fixed: Mapping[str, str], in_forward: bool = False
+) -> tuple[str, list[str]]:
+    """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class of
+    this name. Those that are `fixed` are passed on only. Raises BindingError."""
     given, passed, keyword = ["self"], [], False
-    for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
+    for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            if method == "forward" and one.kind is one.VAR_POSITIONAL:
-                raise BindingError(f"{kind.__name__}.forward takes *{one.name}")
+            if in_forward and one.kind is one.VAR_POSITIONAL:
+                raise BindingError(f"{name}.forward takes *{one.name}")
             if one.name in fixed:
                 passed.append(f"{'*' if one.kind is one.VAR_POSITIONAL else '**'}{fixed[one.name]}")
             continue
@@ -234,11 +242,11 @@ def _arguments(kind: type[nn.Module], method: str, fixed: Mapping[str, str]) -> 
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in given:
             given.append("*")
-        note = _annotation(one.annotation, one.default, method)
+        note = _annotation(one.annotation, one.default, in_forward)
         equals = " = " if note else "="
         given.append(f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}")
         # What has a default goes by name: decorators that add others by name would give it twice.
-        keyword = keyword or one.kind is one.KEYWORD_ONLY or (method == "forward" and bool(default))
+        keyword = keyword or one.kind is one.KEYWORD_ONLY or (in_forward and bool(default))
         passed.append(f"{one.name}={one.name}" if keyword else one.name)
     return ", ".join(given), passed
 
@@ -253,11 +261,11 @@ def written_default(default: Any) -> str | None:
     return f"torch.{value.name}" if isinstance(value, DType) else repr(value)
 
 
-def _annotation(annotation: Any, default: Any, method: str) -> str:
+def _annotation(annotation: Any, default: Any, in_forward: bool) -> str:
     words = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     if annotation is inspect.Parameter.empty:
         words = ""
-    if "Tensor" in words or (method == "forward" and default is None and not words):
+    if "Tensor" in words or (in_forward and default is None and not words):
         return "torch.Tensor | None" if default is None else "torch.Tensor" if "[" not in words else ""
     if default is None and (found := _OPTIONAL.fullmatch(words)):
         return f"{found['plain'] or found['inner']} | None"

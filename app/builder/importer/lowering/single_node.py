@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.importer.lowering.ir import Draft, DraftError
 from app.builder.importer.lowering.package_classes import is_generated
-from app.builder.importer.tracing.real_evaluation import port_name, run_alone
+from app.builder.importer.tracing.real_evaluation import argument_names, port_name, run_alone
 from app.builder.importer.tracing.records import is_record, plain
 from app.builder.literals import DType
 
@@ -23,7 +22,7 @@ def draw_as_one_node(model: nn.Module, spec: OpSpec, params: dict[str, Any], exa
     args, kwargs = examples
     draft = Draft("", type(model).__name__)
     made = draft.add(spec.key, WHOLE, params)
-    names = [port_name(spec, name) for name in inspect.signature(type(model).forward).parameters][1:]
+    names = [port_name(spec, name) for name in argument_names(model)]
     for name, value in (*zip(names, args, strict=False), *kwargs.items()):
         if value is None:
             continue

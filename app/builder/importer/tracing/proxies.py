@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -230,4 +229,4 @@ def on_meta(model: nn.Module) -> nn.Module:
     for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)):
         empty = torch.empty_like(tensor, device="meta")
         known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-    return copy.deepcopy(model, known)
+    return module_tree.copied(model, known)

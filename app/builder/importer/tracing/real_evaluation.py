@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -10,20 +9,11 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from app.builder.catalog.catalog import OpSpec
+from app.builder.importer.lowering.binding import signature_of
 from app.builder.importer.state import unseen_random
 from app.util import module_tree
 
 SEED = 20011
-
-
-def copy_of(module: nn.Module) -> nn.Module:
-    """Copy a module, even one with a cached non-leaf tensor in an attribute."""
-    computed = (
-        value for one in module_tree.modules(module) for value in one.__dict__.values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf
-    )  # fmt: skip
-    known: dict[int, Any] = {id(value): value.detach().clone() for value in computed}
-    return copy.deepcopy(module, known)
 
 
 def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -39,12 +29,13 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any]
     raises. `results` receives what each submodule returned at its first call, by path."""
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
     found, failed = None, None
+    mode = getattr(module, "training", False)  # frozen TorchScript has no mode
     # Some layers need several samples in training, and a tensor hook needs requires_grad.
-    for training, recorded in ((module.training, False), (module.training, True), (False, False)):
+    for training, recorded in ((mode, False), (mode, True), (False, False)):
         with unseen_random.restored(), torch.set_grad_enabled(recorded):
             torch.default_generator.manual_seed(SEED)
             try:
-                copied = copy_of(module).train(training)
+                copied = module_tree.copied(module).train(training)
                 if results is not None:
                     _note_results(copied, results)
                 found, failed = copied(*real, **named), None
@@ -67,8 +58,7 @@ def _note_results(model: nn.Module, results: dict[str, Any]) -> None:
         return note
 
     for path, module in module_tree.named_modules(model, remove_duplicate=False):
-        if not isinstance(module, torch.jit.ScriptModule):
-            module.register_forward_hook(noting(path))
+        module_tree.on_call(module, noting(path))
 
 
 def real_like(value: Any) -> Any:
@@ -83,6 +73,19 @@ def real_like(value: Any) -> Any:
 def _positive(value: Any) -> Any:
     """Take absolute values: loops until convergence mostly terminate from small positive inputs."""
     return value.abs() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def schema_of(script: torch.jit.ScriptModule) -> list[Any]:
+    """Return the arguments of the forward of TorchScript, as torch describes them."""
+    forward: Any = script.forward
+    return list(forward.schema.arguments)[1:]
+
+
+def argument_names(module: nn.Module) -> list[str]:
+    """Name the arguments of a module's forward."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return [one.name for one in schema_of(module)]
+    return signature_of(type(module).forward)[1:]
 
 
 def port_name(spec: OpSpec, name: str) -> str:

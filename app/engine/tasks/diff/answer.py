@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,7 +75,7 @@ def _compared(
         other = load_side(request.b, request)
     remarks += load_weights(other.model, request.b, request, tell, cancelled)
     if one.model is other.model:  # an object of a module
-        other.model = copy.deepcopy(one.model)
+        other.model = module_tree.copied(one.model)
     own = request.a.has_weights, request.b.has_weights
     if own == (False, True):
         structure = match(facts_of(other.model), facts_of(one.model))

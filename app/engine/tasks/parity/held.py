@@ -18,7 +18,7 @@ from app.engine.tasks.parity.differences import CALL, Difference
 from app.engine.tasks.parity.initial import fill_value
 from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.locate import loaded, place_of, smallest
-from app.engine.tasks.parity.subject import ComparedModule, detached_copy
+from app.engine.tasks.parity.subject import ComparedModule
 from app.export.certify.against_source import Probe, change
 from app.util import module_tree
 
@@ -38,7 +38,7 @@ def against(
         difference = Difference(CALL, "the drawing", f"cannot run: {first.message}. {first.reason}".rstrip("."))
         return ParityResult((difference,), inputs=given.tensors(given.shapes(given.batch), "first", False))
     try:
-        theirs = detached_copy(model)
+        theirs = module_tree.copied(model)
     except Exception as error:  # a lock, a generator, an open file in an attribute
         return ParityResult(notes=(f"It was not checked against the model, which cannot be copied: {error}.",))
     change(theirs, probe)

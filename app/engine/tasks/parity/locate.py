@@ -24,7 +24,7 @@ from app.engine.requests.import_model import CHECKING
 from app.engine.tasks.parity.blank_tensors import blank
 from app.engine.tasks.parity.check import SEED, ParityCheck, ParityResult, precision
 from app.engine.tasks.parity.inputs import GivenInputs
-from app.engine.tasks.parity.subject import ComparedModule, detached_copy
+from app.engine.tasks.parity.subject import ComparedModule
 from app.export.certify import measure
 from app.source.compiled import make_module
 from app.source.generated import Source
@@ -44,7 +44,7 @@ def smallest(
             if time.monotonic() > end:
                 return path
             tell(f"{CHECKING}: what differs, {child}")
-            if _differs(model.get_submodule(child), called, catalog, own):
+            if _differs(module_tree.submodule(model, child), called, catalog, own):
                 path = child
                 break
         else:
@@ -54,7 +54,7 @@ def smallest(
 
 def place_of(model: nn.Module, path: str) -> str:
     """`encoder.norm (Norm, net.py line 12)`: a module, its class and where that is written."""
-    module = model.get_submodule(path)
+    module = module_tree.submodule(model, path)
     kind = type(module)
     where = ""
     try:
@@ -78,7 +78,7 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
 
 def _calls(model: nn.Module, path: str, found: ParityResult) -> dict[str, Called]:
     """Return the arguments of the first call of each direct submodule of a module during a forward pass."""
-    net, dtype = detached_copy(model), precision(model)
+    net, dtype = module_tree.copied(model), precision(model)
     inputs = (tensor.to(dtype) if tensor.is_floating_point() else tensor.clone() for tensor in found.inputs)
     net.train(found.train)
     calls: dict[str, Called] = {}
@@ -104,12 +104,12 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
         inside.pop()
 
     hooks = []
-    outer = net.get_submodule(path)
+    outer = module_tree.submodule(net, path)
     for name, module in module_tree.named_modules(outer):
-        if module is not outer and not isinstance(module, torch.jit.ScriptModule):
+        if module is not outer:
             whole = f"{path}.{name}" if path else name
-            hooks.append(module.register_forward_pre_hook(before(whole), with_kwargs=True))
-            hooks.append(module.register_forward_hook(after, always_call=True))
+            hooks.append(module_tree.before_call(module, before(whole), with_kwargs=True))
+            hooks.append(module_tree.on_call(module, after, always_call=True))
     try:
         yield
     finally:

@@ -42,9 +42,9 @@ class OutputBytes:
     @contextmanager
     def watching(self, net: nn.Module) -> Iterator[None]:
         hooks = [
-            module.register_forward_hook(self._count)
+            module_tree.on_call(module, self._count)
             for module in module_tree.modules(net)
-            if not module_tree.has_children(module) and not isinstance(module, torch.jit.ScriptModule)
+            if not module_tree.has_children(module)
         ]
         try:
             yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
@@ -32,7 +31,7 @@ class ComparedModule:
         if not copied and self._base is not None and self._base[0] == double:
             base = self._base[1]
         else:
-            base = detached_copy(self.module)
+            base = module_tree.copied(self.module)
             base = base.double() if double else base
             if copied:
                 return base
@@ -40,7 +39,7 @@ class ComparedModule:
         # A copy of another class than torch's may need more than its values.
         shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in module_tree.parameters(base)
                   if type(p) is nn.Parameter}  # fmt: skip
-        return detached_copy(base, shared)
+        return module_tree.copied(base, shared)
 
 
 @dataclass
@@ -56,13 +55,6 @@ class ModuleResult:
     drew: bool = False
     refused: str = ""  # why it does not go backward
     buffers: dict[str, torch.Tensor | None] = field(default_factory=dict)  # after the first call
-
-
-def detached_copy(module: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
-    """Return a deep copy, also of a module with non-leaf tensors in attributes. `known` maps ids to replacements."""
-    computed = (value for one in module_tree.modules(module) for value in one.__dict__.values()
-                if isinstance(value, torch.Tensor) and not value.is_leaf)  # fmt: skip
-    return copy.deepcopy(module, {**{id(value): value.detach().clone() for value in computed}, **(known or {})})
 
 
 def run_module(
