@@ -48,12 +48,12 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
     output = opened.interface.chief
     if training.losses or output is None or len(source.known_targets) > 1:
         return project
-    target, found = source.known_targets[0], dict[str, Layout]()
+    target, fits = source.known_targets[0], dict[str, Layout]()
     again = _input_target(source)
     for one in (target, *again):
         loss = training.loss if chosen else usual_loss(one, prod(output.shape[1:]))
-        found[one.name] = _layout(project, source, output, one, loss) if takes(loss, one) else Layout(misfit=" ")
-    if again and found[INPUT].exact and not found[target.name].exact:
+        fits[one.name] = _layout(project, source, output, one, loss) if takes(loss, one) else Layout(misfit=" ")
+    if again and fits[INPUT].exact and not fits[target.name].exact:
         loss = training.loss if chosen else usual_loss(again[0])
         rows = (OutputLoss(output.name, loss, 1.0, INPUT),)
         return replace(project, training=replace(training, losses=rows, loss_by="" if chosen else BY_DATA))
@@ -103,14 +103,14 @@ def label_conversions(opened: OpenedModel, fields: Mapping[str, str], source: So
     """Return the code that makes floats of labels of two classes, for each argument that got floats in its call; the
     field of each argument is in `fields`."""
     targets = {one.name or TARGET: one for one in source.known_targets if one.task == CLASSES}
-    found = {}
+    conversions = {}
     for argument in opened.given:
         target = targets.get(fields.get(argument.name, ""))
         if target is None or len(target.classes) != 2 or not argument.dtype.startswith("float"):
             continue
         if prod(argument.shape[1:]) == 1:
-            found[argument.name] = ".float()" + (".reshape(-1, 1)" if argument.shape[1:] else "")
-    return found
+            conversions[argument.name] = ".float()" + (".reshape(-1, 1)" if argument.shape[1:] else "")
+    return conversions
 
 
 # --- Layouts
@@ -131,13 +131,13 @@ def layouts(project: Project, source: SourceSpec) -> dict[str, Layout]:
     if not rows and chief is not None and len(source.known_targets) == 1:
         rows = (OutputLoss(chief.name, project.training.loss),)
     targets = {one.name: one for one in (*source.known_targets, *_input_target(source))}
-    found = {}
+    by_output = {}
     for row in rows:
         target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
         own = row.loss.name == OWN_LOSS
         if not own and row.output in returned and target is not None and takes(row.loss, target):
-            found[row.output] = _layout(project, source, returned[row.output], target, row.loss)
-    return found
+            by_output[row.output] = _layout(project, source, returned[row.output], target, row.loss)
+    return by_output
 
 
 def _layout(project: Project, source: SourceSpec, output: Returned, target: TargetInfo, loss: Choice) -> Layout:
@@ -216,10 +216,10 @@ def _without_target(project: Project, row: OutputLoss) -> Problem:
 def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
     """Offer the loss of the rule in place of one that does not fit."""
     plain = replace(project, training=replace(project.training, losses=(), loss=TrainingConfig.loss))
-    found = with_fitting_loss(plain, source, chosen=False)
-    if any(layout.misfit for layout in layouts(found, source).values()):
+    fitting = with_fitting_loss(plain, source, chosen=False)
+    if any(layout.misfit for layout in layouts(fitting, source).values()):
         return ()
-    if found.training.losses:
-        return (Cure("Compare with the input", (SetTraining("", "losses", found.training.losses),)),)
-    edits = (SetTraining("", "losses", ()), SetTraining("", "loss", found.training.loss))
-    return (Cure(f"Use {found.training.loss.name}", edits),) if found.training != project.training else ()
+    if fitting.training.losses:
+        return (Cure("Compare with the input", (SetTraining("", "losses", fitting.training.losses),)),)
+    edits = (SetTraining("", "losses", ()), SetTraining("", "loss", fitting.training.loss))
+    return (Cure(f"Use {fitting.training.loss.name}", edits),) if fitting.training != project.training else ()

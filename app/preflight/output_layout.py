@@ -53,10 +53,10 @@ def _of_values(output: Returned, wanted: Shape, certain: bool) -> Layout:
         return Layout(_reshaped(wanted), exact=True)
     if not certain:
         return Layout()
-    words = f"{output.name} is {_text(have)}, and its target {_text(wanted)}: the loss compares them number by number."
+    reason = f"{output.name} is {_text(have)}, and its target {_text(wanted)}: the loss compares them number by number."
     if len(have) == len(wanted) and have[:-1] == wanted[:-1]:
-        words += f" Give the last layer {counted(wanted[-1], 'output')} (out_features={wanted[-1]})."
-    return Layout(misfit=words)
+        reason += f" Give the last layer {counted(wanted[-1], 'output')} (out_features={wanted[-1]})."
+    return Layout(misfit=reason)
 
 
 def _reshaped(label: Shape) -> str:
@@ -71,12 +71,12 @@ def _of_classes(output: Returned, classes: int, loss: str) -> Layout:
     enough = len(plain) == 1 and (plain[0] >= classes if ids else plain[0] == classes)
     if enough:
         return Layout(".flatten(1)" if len(have) > 1 else "", exact=plain[0] == classes)
-    words = f"{output.name} is {_text(have)}, and the loss expects one value for each of {classes} classes."
+    reason = f"{output.name} is {_text(have)}, and the loss expects one value for each of {classes} classes."
     if len(have) == 1:
-        words += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
+        reason += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
     if classes == 2 and prod(have) == 1:
-        words += f" Or choose {OF_LOGITS}, which takes one value of two classes."
-    return Layout(misfit=words)
+        reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
+    return Layout(misfit=reason)
 
 
 def _of_places(output: Returned, target: TargetInfo, each: Shape, field: Shape, ids: bool) -> Layout:
@@ -101,13 +101,13 @@ def _of_places(output: Returned, target: TargetInfo, each: Shape, field: Shape, 
         return Layout("" if last else ".movedim(1, -1)", exact=True)
     if len(have) == 1 and output.shape[0] % prod(places) == 0 and enough(have[0]):  # (N·T, classes)
         return Layout(f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))", exact=True)
-    words = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
-    words += f"{shape_text(places)} places of a sample"
+    reason = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
+    reason += f"{shape_text(places)} places of a sample"
     if have[:-1] == places or have[1:] == places:
         count = have[-1] if have[:-1] == places else have[0]
-        words += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
-        words += f"{counted(classes, 'output')} or more" if ids else counted(classes, "output")
-    return Layout(misfit=f"{words}.")
+        reason += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
+        reason += f"{counted(classes, 'output')} or more" if ids else counted(classes, "output")
+    return Layout(misfit=f"{reason}.")
 
 
 def _text(shape: Shape) -> str:

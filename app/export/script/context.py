@@ -193,12 +193,12 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
     single = chief.task == CLASSES and takes_one_output(loss, len(chief.classes))
     if single:
         answer = f"class_scores({answer}, {OF_ONE_OUTPUT[loss]})"
-    known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
+    label = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
     ignore = ignored_label(training.losses[0].loss if rows else training.loss, chief.task)
-    right = f"({answer}.argmax({axis}) == {known})"
+    right = f"({answer}.argmax({axis}) == {label})"
     if ignore is not None and ignore >= 0:
-        right = f"({right} & ({known} != {ignore}))"
+        right = f"({right} & ({label} != {ignore}))"
 
     def batch(made: str, mixup: bool = False) -> BatchCode:
         inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
@@ -209,12 +209,14 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         elif input_is_target(training):
             target = f'with_input({target}, "{INPUT}", {inputs})'
         fed = "mixture" if mixup else inputs
-        known = {"": (fed, spec.shape)}
-        known |= {name: (_labels(spec, name, "labels[batch]"), one.shape) for name, one in target_fields(spec).items()}
-        known |= {one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs}
-        given = [known[name] for name in given_fields or ("",)]
+        tensors = {"": (fed, spec.shape)}
+        tensors |= {
+            name: (_labels(spec, name, "labels[batch]"), one.shape) for name, one in target_fields(spec).items()
+        }
+        tensors |= {one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs}
+        arguments = [tensors[name] for name in given_fields or ("",)]
         last = ".contiguous(memory_format=torch.channels_last)" if training.channels_last else ""
-        fed = ", ".join(code + (last if len(shape) == 3 else "") for code, shape in given)
+        fed = ", ".join(code + (last if len(shape) == 3 else "") for code, shape in arguments)
         return BatchCode(made, inputs, fed, target)
 
     given_fields = fields_of(job.source, training.inputs, spec)
@@ -235,7 +237,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         "seen": batch(seen),
         "output": "output.movedim(-1, 1)" if chief.task == TOKENS and has_ids and not rows else "output",
         "answer": answer,
-        "known": known,
+        "known": label,
         "correct": f"{right}.sum()" if axis else "",
         "ignore": ignore,
         "ignores": ignore is not None,

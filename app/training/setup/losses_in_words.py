@@ -41,8 +41,8 @@ def losses_in_words(training: TrainingConfig, source: Source, target: TargetInfo
     rows = training.losses or (OutputLoss(source.outputs[0] if source.outputs else "output", training.loss),)
     trained = " + ".join(map(_one, (row for row in rows if row.weight)))
     measured = ", ".join(map(_one, (row for row in rows if not row.weight)))
-    told = f"loss: {trained}, chosen by {_chooser(training, rows, target)}"
-    return f"{told}; {measured} is measured alone" if measured else told
+    sentence = f"loss: {trained}, chosen by {_chooser(training, rows, target)}"
+    return f"{sentence}; {measured} is measured alone" if measured else sentence
 
 
 def _one(row: OutputLoss) -> str:

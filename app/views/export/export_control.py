@@ -62,8 +62,8 @@ class ExportControl(QObject):
             dialog.set_weights(f"cannot be read: {failure.message}")
 
         def name(weights: WeightsChoice) -> None:
-            asked = NameWeights(source, training.seed, training.start, weights)
-            self._engine.ask(LOOK, asked, on_answer=dialog.set_weights, on_error=failed)
+            request = NameWeights(source, training.seed, training.start, weights)
+            self._engine.ask(LOOK, request, on_answer=dialog.set_weights, on_error=failed)
 
         def look(best: bool = False) -> None:
             dialog.set_weights("are looked for")
@@ -86,8 +86,8 @@ class ExportControl(QObject):
         job = preflight.job(project, analysis, str(self._settings.data_folder))
 
         def write(weights: WeightsChoice) -> None:
-            asked = Export(choice, job, project, weights)
-            self._engine.ask("export", asked, on_answer=self._done, on_error=self._failed)
+            request = Export(choice, job, project, weights)
+            self._engine.ask("export", request, on_answer=self._done, on_error=self._failed)
 
         if choice.takes_weights:
             self._with_weights("export", job.source, choice.best, write, self._failed)
