@@ -97,7 +97,7 @@ TORCH_MODULES = """
     sources.loading sources.positional
     sources.stored_weights training.evaluation.evaluator training.evaluation.predict training.loop
     training.monitoring.answers training.monitoring.measured_memory training.multi_output training.script_recipes
-    training.revisit.hashes training.revisit.probe training.revisit.recompute_steps training.setup.prepare
+    training.revisit.hashes training.revisit.recompute_steps training.setup.prepare
     training.surgery.in_run training.surgery.operation training.surgery.transfer training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}

@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 from app.autograd.capture import record_of, with_leaves_placed
 from app.autograd.layers import NodeOrigin, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, is_freed
-from app.autograd.partial_pass import part_of
-from app.autograd.playback.steps import PassResult
+from app.autograd.playback.memory_timeline import held_by_step, released_by_step
+from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
 from app.autograd.playback.watched_backward import PassWatch
 from app.autograd.snippets.local_names import LocalNames
 from app.autograd.snippets.names import ScopeNames
@@ -68,7 +68,7 @@ class Before:
             return None, ""
         passed, words = self.watch.result(), self.watch.missing_steps()
         if passed is not None and self.number is not None:
-            passed = part_of(passed, self.number, self.tape)
+            passed = _part_of(passed, self.number, self.tape)
             words = "" if passed is not None and len(passed.records) == len(self.tape.order) else words
         return passed, words
 
@@ -322,3 +322,39 @@ def _title(lines: list[str], line: int, run: int) -> str:
     words = words.partition("  #")[0].rstrip()
     words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
     return words if run == 1 else f"{words} · {run}"
+
+
+def _part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassResult | None:
+    """Extract the steps of `part`; `number` maps node ids to those in it. None if they ran in another order.
+
+    Gradients at its first node are those of the whole pass; a gradient from outside counts as a seed.
+    """
+    held, released = held_by_step(part), released_by_step(part)
+    records: list[StepRecord] = []
+    for record in passed.records:
+        if record.node not in number:
+            continue
+        place = len(records)
+        leaving = tuple(
+            with_values(edge, source=number[edge.source], target=number[edge.target]) for edge in record.leaving
+        )
+        records.append(
+            with_values(
+                record, position=place, node=number[record.node], leaving=leaving,
+                fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins), released=released[place],
+                held=held[place + 1],
+            )
+        )  # fmt: skip
+    ran = tuple(record.node for record in records)
+    return PassResult(tuple(records)) if ran and ran == part.order[: len(ran)] else None
+
+
+def _fan_in(fan_in: FanIn, number: Mapping[int, int]) -> FanIn:
+    shares = tuple(_share(share, number) for share in fan_in.shares)
+    return with_values(fan_in, node=number[fan_in.node], shares=shares)
+
+
+def _share(share: Share, number: Mapping[int, int]) -> Share:
+    if share.source in number:
+        return with_values(share, source=number[share.source])
+    return with_values(share, source=-1, slot=-1)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from app.diagram.layout.chain_layout import is_chain, place_chain
 from app.diagram.layout.coordinates import assign_y
 from app.diagram.layout.crossing_order import make_rows, order_rows
-from app.diagram.layout.model import Link, Placed, Rows, Spacing, State, Vertex
+from app.diagram.layout.model import Chain, Link, Placed, Rows, Spacing, State, Vertex
 from app.diagram.layout.ranks import acyclic, layers
 from app.diagram.layout.routes import CROWDED, MOST_TRACKS, draw
 from app.diagram.layout.rows import cut_into_bands
@@ -42,7 +41,7 @@ class Layered:
             for k, turn in zip(links, self._turned, strict=True)
         ]
         self._layer = layers(self._vertices, self._links, rank)
-        self.is_chain = bool(vertices) and is_chain(self._layer, self._links)
+        self.is_chain = bool(vertices) and _is_chain(self._layer, self._links)
         self._cuts: dict[Rows, State] = {}
         self._known: dict[tuple[tuple[int, ...], ...], Placed] = {}
         self._rows: dict[Rows, int] = {}
@@ -56,7 +55,7 @@ class Layered:
         key = (*state.bands, tuple(state.arms))
         if key not in self._known:
             if self.is_chain:
-                place_chain(state)
+                _place_chain(state)
             else:
                 make_rows(state)
                 order_rows(state)
@@ -103,3 +102,39 @@ class Layered:
         state.weights = [v.weight for v in self._vertices]
         cut_into_bands(state, rows)
         return state
+
+
+def _is_chain(layer: Sequence[int], links: Sequence[Link]) -> bool:
+    """Return whether each layer has one vertex and all links go to the next layer."""
+    if len(layer) != max(layer) + 1:
+        return False
+    return all(layer[link.head] == layer[link.tail] + 1 for link in links)
+
+
+def _place_chain(state: State) -> None:
+    """Assign rows, chains and y; all links are level but those to the next band."""
+    layer, links, band_of = state.layer, state.links, state.band_of_layer
+    at_layer = [0] * len(layer)
+    for vertex, place in enumerate(layer):
+        at_layer[place] = vertex
+    state.rows = [[vertex] for vertex in at_layer]
+    rises: list[list[float]] = [[] for _ in layer]
+    for number, link in enumerate(links):
+        tail, head = layer[link.tail], layer[link.head]
+        band = band_of[tail]
+        if band == band_of[head]:
+            state.chains.append(Chain(number, [link.tail, link.head], band))
+            rises[head].append(link.tail_dy - link.head_dy)
+            continue
+        state.chains.append(Chain(number, [link.tail], band, leaves=True))
+        state.chains.append(Chain(number, [link.head], band_of[head], enters=True))
+    state.y = y = [0.0] * len(layer)
+    for a, b in state.bands:
+        here = least = 0.0
+        for place in range(a, b):
+            if rise := rises[place]:
+                here += sum(rise) / len(rise)
+            least = min(least, here)
+            y[at_layer[place]] = here
+        for place in range(a, b):
+            y[at_layer[place]] -= least

@@ -25,7 +25,6 @@ from app.training.events import (
     MemorySample,
     Noticed,
 )
-from app.training.monitoring.layer_nodes import node_of
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchHit, WatchPoints, dead_above, gradients_above, memory_above
 from app.training.revisit.recording import HashRecording
@@ -178,7 +177,7 @@ class Watcher:
             for at, norms in self._fetched():
                 yield GradientNorms(at, self.sampler.layers, norms)
                 by_layer = dict(zip(self.sampler.layers, norms, strict=True))
-                found += [(at, each, node_of(self._source, each.layer)) for each in gradients_above(points, by_layer)]
+                found += [(at, each, _node_of(self._source, each.layer)) for each in gradients_above(points, by_layer)]
         if self._looked_at is not None:
             at, self._looked_at = self._looked_at, None
             seen = self.look.fetch()
@@ -221,7 +220,7 @@ class Watcher:
             new = [each for each in mistakes(self._live.model) if (each.layer, each.name) not in self._noticed]
         for each in new:
             self._noticed.add((each.layer, each.name))
-            yield Noticed(step, each.layer, node_of(self._source, each.layer), each.text)
+            yield Noticed(step, each.layer, _node_of(self._source, each.layer), each.text)
 
     def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
         import torch
@@ -255,3 +254,11 @@ class Watcher:
         self._hashes.clear()
         self.look.drop()
         self._norms.clear()
+
+
+def _node_of(source: Source, layer: str) -> str | None:
+    """Return the node of a layer, of the module that contains it, or of a parameter of the network itself."""
+    owners = {path: node for node, path in source.modules.items()}
+    while layer and layer not in owners:
+        layer = layer.rpartition(".")[0]
+    return owners.get(layer)

@@ -16,7 +16,6 @@ from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.gestures.hit import NOTHING, Hit
-from app.views.canvas.items.clearing import Clearing
 from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 CLEARED = 500  # nodes; fewer are taken away one by one
 PAUSE = 20  # milliseconds between two such turns, for what else is painted
 STRIPS = 8  # nodes whose strips change in one turn: each is drawn again, and a turn has 16 ms
+_FREED_PER_TURN = 100  # items of a sheet that was removed
 
 
 class CanvasScene(QGraphicsScene):
@@ -62,7 +62,7 @@ class CanvasScene(QGraphicsScene):
         self.bends = BendDots(self._near)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
-        self._clearing = Clearing(self)
+        self._clearing = _Clearing(self)
         self._far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
         self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, QTimer(self))
@@ -449,3 +449,22 @@ class CanvasScene(QGraphicsScene):
         self.nodes_item.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
+
+
+class _Clearing(QObject):
+    """Frees the items of a large removed sheet a few per turn, since all at once would block the window."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._kept: list[object] = []
+        self._timer = QTimer(self, interval=1)
+        self._timer.timeout.connect(self._free_some)
+
+    def take(self, items: Iterable[object]) -> None:
+        self._kept += items
+        self._timer.start()
+
+    def _free_some(self) -> None:
+        del self._kept[-_FREED_PER_TURN:]
+        if not self._kept:
+            self._timer.stop()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMimeData
+from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QMenu
 
+from app.training.checkpoints.save_report import SaveReport
+from app.training.events import Event, Saved
 from app.util.resources import path as resource_path
 from app.views.actions import Actions
 from app.views.feature import Action, Feature, Submenu
 from app.views.files.files import project_in
 from app.views.files.recovery_control import RecoveryControl
-from app.views.files.saving_control import SavingControl
+
+if TYPE_CHECKING:
+    from app.views.workspace import Workspace
 
 Key = QKeySequence.StandardKey
 OLD_FORMAT = "The file had an older format; this version saved it in the current one."
+_FAILING = "Checkpoints cannot be written"
+_NOT_ALL = "Some data of this run could not be saved"
 
 
 class FilesFeature(Feature):
@@ -41,7 +48,7 @@ class FilesFeature(Feature):
     def begin(self) -> None:
         workspace, notifier = self.workspace, self.workspace.notifier
         self.recovery = RecoveryControl(workspace)
-        self.saving = SavingControl(workspace)
+        self.saving = _SavingControl(workspace)
         workspace.files.refused.connect(notifier.refuse)
         workspace.files.saved.connect(lambda path: notifier.say(f"Saved {path.name}", str(path.parent)))
         workspace.document.backed_up.connect(
@@ -72,3 +79,33 @@ class FilesFeature(Feature):
         for path in sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()):
             action = menu.addAction(path.stem)
             action.triggered.connect(lambda *_, name=path.name: self.workspace.files.open_example(name))
+
+
+class _SavingControl(QObject):
+    """Shows `SaveReport`s of the active run in the window's banner."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._report = workspace, SaveReport()
+        workspace.session.runStarted.connect(self._started)
+        workspace.session.told.connect(self._on_events)
+        workspace.session.finished.connect(self._ended)
+
+    def _started(self, _run: object) -> None:
+        self._report = SaveReport()
+
+    def _on_events(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Saved) and (words := self._report.message_for(event)):
+                self._report_save(event, words)
+
+    def _report_save(self, event: Saved, words: str) -> None:
+        if event.problem:
+            self._workspace.notifier.warn(_FAILING if event.step else _NOT_ALL, words)
+        else:
+            self._workspace.notifier.withdraw(_FAILING)
+            self._workspace.notifier.say("Checkpoints are being saved again", words.partition(": ")[2].capitalize())
+
+    def _ended(self, _ending: object) -> None:
+        if words := self._report.at_end():
+            self._workspace.notifier.warn(_NOT_ALL, words)

@@ -14,6 +14,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, GraphError, Node
 from app.builder.value_types import TensorType, ValueType
 from app.project.project import Project
+from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.edit_target import EditTarget
@@ -27,14 +28,13 @@ from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.fields.values import BlockScope
 from app.views.inspector.header import NodeHeader
 from app.views.inspector.inits_section import InitsSection
-from app.views.inspector.instance_section import InstanceSection
 from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.sections import CostSection, PortShape, ProblemsSection
 from app.views.navigation import SheetDocument
 from app.views.project_catalog import ProjectCatalog
-from app.views.ui.layouts import vbox
-from app.views.ui.widgets import Section
+from app.views.ui.layouts import hbox, vbox
+from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class NodePage(TabDown):
         self._problems: tuple[Problem, ...] = ()
         self.form: ParamForm | None = None
         self.header = NodeHeader()
-        self.instance = InstanceSection()
+        self.instance = _InstanceSection()
         self.parameters = Section("Parameters")
         self.owned = label("", "caption", "accent", wrap=True)
         self.nothing = label("", "label", "text3", wrap=True)
@@ -337,3 +337,40 @@ def _port_shape(port: str, value: ValueType | None, state: str) -> PortShape:
         return PortShape(port, "unknown", "assumed")
     dtype = value.dtype if isinstance(value, TensorType) and value.dtype != "float32" else ""
     return PortShape(port, str(value), state, dtype)
+
+
+class _InstanceSection(Section):
+    """Opens the block of an instance by `enter_requested()`, or makes it unique by `unique_requested()`."""
+
+    enter_requested = Signal()
+    unique_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Block", parent=parent)
+        self.words = label("", "label", "text2", wrap=True)
+        self.enter = Button("Edit block", icon="block")
+        self.unique = Button("Make unique")
+        self.unique.setToolTip("Copy the block for this instance, so that edits do not affect the others.")
+        row = hbox(self.enter, self.unique, 1, spacing=8)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        self.body_layout.addWidget(self.words)
+        self.body_layout.addLayout(row)
+        self.body_layout.addWidget(self.problem)
+        self.enter.clicked.connect(self.enter_requested)
+        self.unique.clicked.connect(self.unique_requested)
+        self.hide()
+
+    def show_instance(self, block: str, count: int, note: str) -> None:
+        """Show an instance of a block with `count` instances, and the note of the block."""
+        alike = counted(count, "instance")
+        self.words.setText(note or (f"{alike} of {block}. Editing the block changes all of them." if count > 1 else
+                                    f"The only instance of {block}."))  # fmt: skip
+        self.set_caption(alike)
+        self.unique.setEnabled(count > 1)
+        self.show_problem("")
+
+    def show_problem(self, problem: str) -> None:
+        """Show why an action was refused; "" clears it."""
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))

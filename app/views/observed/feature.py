@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
+
 from app.builder.diagnostics.problems import Problem
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
@@ -16,7 +18,6 @@ from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
-from app.views.observed.file_watch import ModelFileWatch
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
@@ -38,6 +39,7 @@ OF_ANY = frozenset(
     )
 )  # fmt: skip
 STEP = 1.25  # of a command that zooms
+_SETTLING = 150  # ms of debounce: programs may save a file in several steps
 
 
 class ObservedFeature(Feature):
@@ -63,7 +65,7 @@ class ObservedFeature(Feature):
         yield Action("show-call", "", self._show_call)
 
     def begin(self) -> None:
-        self._file = ModelFileWatch(self.workspace.window)
+        self._file = _ModelFileWatch(self.workspace.window)
         self._file.changed.connect(self._file_changed)
         self.workspace.pages.set_offered("observed", False)
         self.workspace.document.changed.connect(self._project_changed)
@@ -312,3 +314,35 @@ class ObservedFeature(Feature):
             project = self.workspace.document.project
             carried = project if project.opened is not None else None
             pictures.choose_file(drawing, "Export this picture", found.name, project=carried)
+
+
+class _ModelFileWatch(QObject):
+    """Notices changes of the files of an opened model.
+
+    `changed` tells that one may have other contents, may have gone, or may be there again.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._paths: tuple[Path, ...] = ()
+        self._watcher = QFileSystemWatcher(self)
+        self._settle = QTimer(self, singleShot=True, interval=_SETTLING)
+        self._settle.timeout.connect(self._settled)
+        self._watcher.fileChanged.connect(lambda _path: self._settle.start())
+        self._watcher.directoryChanged.connect(lambda _path: self._settle.start())
+
+    def follow(self, paths: tuple[Path, ...]) -> None:
+        """Watch these files in place of those before, with their folders: many editors replace a file by a new one."""
+        self._paths = paths
+        wanted = {str(one) for path in paths for one in (path, path.parent) if one.exists()}
+        known = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := known - wanted:
+            self._watcher.removePaths(sorted(gone))
+        if new := wanted - known:
+            self._watcher.addPaths(sorted(new))
+
+    def _settled(self) -> None:
+        self.follow(self._paths)
+        self.changed.emit()

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QStyle,
+    QStyleOptionFrame,
+    QWidget,
+)
 
 from app.views.settings import Settings
 from app.views.shell.preferences import PREFERENCES, Preference
@@ -16,10 +26,10 @@ from app.views.ui.layouts import hbox
 from app.views.ui.scrolled import Column
 from app.views.ui.widgets import Button, ChoiceField, NumberField, Toggle
 from app.views.ui.widgets.painting import label, set_property
-from app.views.ui.widgets.path_line import PathLine
 
 WIDTH, HEIGHT = 580, 700
 FIELD = 230  # width of a list or a number, px
+_CURSOR = 2  # px that a line edit keeps beside its text
 
 
 class SettingsDialog(Dialog):
@@ -114,7 +124,7 @@ class SettingsDialog(Dialog):
         return number, number
 
     def _make_folder(self, one: Preference, value: Path, put: Callable[[Path], None]) -> tuple[QWidget, QHBoxLayout]:
-        line = PathLine()
+        line = _PathLine()
         button = Button("Choose…")
         button.setAccessibleName(f"{one.label}: choose…")
 
@@ -139,3 +149,40 @@ class SettingsDialog(Dialog):
         for members in PREFERENCES.values():
             for each in members:
                 self._settings.reset(each.name)
+
+
+class _PathLine(QLineEdit):
+    """Shows a path that can be copied but not typed, elided in the middle, with the whole of it as tool tip.
+
+    While it has the focus, the text can be scrolled and selected.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setReadOnly(True)
+
+    def set_path(self, path: str) -> None:
+        """Show another path."""
+        self.setText(path)
+        self.setCursorPosition(0)
+        self.setToolTip(path)
+
+    def shown(self) -> str:
+        """Return the path as it is drawn without the focus."""
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        room = self.style().subElementRect(QStyle.SubElement.SE_LineEditContents, option, self).width() - 2 * _CURSOR
+        return self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, room)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.hasFocus() or (shown := self.shown()) == self.text():
+            super().paintEvent(event)
+            return
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        style, painter = self.style(), QPainter(self)
+        style.drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option, painter, self)
+        area = style.subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
+        painter.setPen(self.palette().text().color())
+        painter.drawText(area.adjusted(_CURSOR, 0, -_CURSOR, 0), Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.end()

@@ -14,8 +14,13 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import Job
 from app.training.revisit.conditions import Condition, ConditionError, Hit
-from app.training.revisit.probe import ConditionProbe
-from app.training.revisit.recompute_steps import RecomputeWatcher, StepFigures, leave_recomputing, recompute_steps
+from app.training.revisit.recompute_steps import (
+    Probe,
+    RecomputeWatcher,
+    StepFigures,
+    leave_recomputing,
+    recompute_steps,
+)
 from app.training.revisit.recorded import Recorded
 
 Series = dict[int, dict[str, float]]
@@ -43,7 +48,7 @@ def first_step(
             f"{kept.record.title} ran on several processes, of which only the losses are recorded at every step."
         )
     job = as_recorded(kept, job)
-    probe = ConditionProbe(condition)
+    probe = _ConditionProbe(condition)
 
     def at_end(watcher: RecomputeWatcher, figures: StepFigures) -> Parted | None:
         if watcher.parting is None:
@@ -94,3 +99,32 @@ def _first_recorded(series: Series, recorded: Recorded, condition: Condition) ->
             earlier = {one for one in recorded.losses if one < step}
             return Hit(step, *found), not earlier <= series.keys()
     return None, not recorded.losses.keys() <= series.keys()
+
+
+class _ConditionProbe(Probe):
+    """Checks a condition at every step that is recomputed; `hit` is the first step at which it held."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self.looks = condition.figure == "dead"
+        self.hit: Hit | None = None
+        self.known: tuple[str, ...] = ()  # the layers that have the figure
+
+    def holds(self, watcher: RecomputeWatcher, step: int, updated: bool) -> bool:
+        values = self._values(watcher, updated)
+        self.known = tuple(values) or self.known
+        if self._condition.layer and values and self._condition.layer not in values:
+            return True
+        if found := self._condition.first(values):
+            self.hit = Hit(step, *found)
+        return self.hit is not None
+
+    def _values(self, watcher: RecomputeWatcher, updated: bool) -> dict[str, float]:
+        if self._condition.figure == "norm":
+            return watcher.layer_norms()
+        if self._condition.figure == "weight":
+            return watcher.largest_weights()
+        if not (updated and watcher.look.open):
+            return {}
+        watcher.look.end()
+        return watcher.look.fetch().dead

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.diagram.diagram import Box, Drawing
+from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import HEADER, KnownPlaces, Layout, Progress, Rect, arrange, no_progress
 from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
-from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.near_item import NearGraph
 from app.views.autograd.graph.overview_item import Marks, OverviewMembers, TapeOverview, rectangle
 from app.views.autograd.graph.parts import ArrowPath, BoxPart, GroupPart, Part, Parts, Place, places
@@ -438,7 +437,7 @@ class TapeScene(QGraphicsScene):
             return next((box.id for box in self._drawing.boxes if box.id in inside), "")
         arrows = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
         leaves = {end for arrow in arrows for end in (arrow.source, arrow.target) if self._box_of[end].shape == "leaf"}
-        return next_box(self.layout_.boxes, arrows, leaves, key, direction)
+        return _next_box(self.layout_.boxes, arrows, leaves, key, direction)
 
     def innermost_at(self, at: QPointF) -> str:
         """Return the key of the box at a point of the scene, or of the innermost open group around it; "" for none."""
@@ -473,3 +472,34 @@ class TapeScene(QGraphicsScene):
         for key in keys:
             area = area.united(rectangle(self.layout_.boxes[key]))
         return area
+
+
+def _next_box(
+    rects: Mapping[str, Rect], arrows: Sequence[Arrow], leaves: Collection[str], key: str, direction: str
+) -> str:
+    """Along the gradients left and right, where an arrow leads on; else the nearest box in that direction, or "".
+
+    `arrows` are those at the box, and `leaves` the ends of them that are parameters: these are gone to last.
+    """
+    here = rects.get(key)
+    if here is None:
+        return next(iter(rects), "")
+    if direction == "left":
+        ends = [arrow.target for arrow in arrows if arrow.source == key]
+    else:
+        ends = [arrow.source for arrow in arrows if arrow.target == key]
+    main = [end for end in ends if end not in leaves] or ends
+    if main and direction in ("left", "right"):
+        return min(main, key=lambda end: abs(rects[end].center[1] - here.center[1]))
+    return _nearest(rects, here, direction)
+
+
+def _nearest(rects: Mapping[str, Rect], here: Rect, direction: str) -> str:
+    x, y = here.center
+    best, best_far = "", float("inf")
+    for key, rect in rects.items():
+        dx, dy = rect.center[0] - x, rect.center[1] - y
+        along, across = {"left": (-dx, dy), "right": (dx, dy), "up": (-dy, dx), "down": (dy, dx)}[direction]
+        if along > 4 and (far := along + 3 * abs(across)) < best_far:
+            best, best_far = key, far
+    return best

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
+from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
-from app.diagram.diagram import Arrow, Drawing
+from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
 from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
@@ -26,7 +28,6 @@ from app.views.export.printing.faces import (
     text_mark,
 )
 from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
-from app.views.export.printing.narrow import bare, narrowed
 from app.views.export.printing.paper import Choice, Paper, Sheet, fitting, on_paper
 from app.views.ui.graphview.spatial import RectIndex
 
@@ -38,6 +39,7 @@ NARROWEST = 160.0  # pixels of a row
 NARROW_GAP = 26.0
 THICK = 1.1
 RISE = 5.0  # of a label's baseline above its wire
+_WIDE = 12  # letters of a subtitle that is left in one line
 
 
 class EmptyDrawingError(ValueError):
@@ -79,8 +81,8 @@ def _styles(drawing: Drawing) -> Iterator[tuple[Drawing, Spacing]]:
     tight = Spacing(column=NARROW_GAP, bend=12.0, track=9.0)
     yield drawing, Spacing()
     if len(drawing.boxes) <= MANY:
-        yield narrowed(drawing), tight
-        yield bare(drawing), tight
+        yield _narrowed(drawing), tight
+        yield _bare(drawing), tight
 
 
 def _arrangement(drawing: Drawing, paper: Paper) -> tuple[Drawing, Places] | None:
@@ -251,3 +253,30 @@ def _moved(mark: Mark, dx: float, dy: float) -> Mark:
         moved = tuple(Segment(s.kind, tuple((x + dx, y + dy) for x, y in s.points)) for s in mark.segments)
         return mark._replace(segments=moved)
     return mark._replace(x=mark.x + dx, y=mark.y + dy)
+
+
+def _narrowed(drawing: Drawing) -> Drawing:
+    """Return the drawing with narrow boxes; labels stay on wires where those of one box differ."""
+    labels: dict[str, set[str]] = {}
+    for arrow in drawing.arrows:
+        labels.setdefault(arrow.source, set()).add(arrow.label)
+    moved = {box: next(iter(each)) for box, each in labels.items() if len(each) == 1 and each != {""}}
+    boxes = tuple(_narrow(box, moved.get(box.id, "")) for box in drawing.boxes)
+    arrows = tuple(
+        with_values(arrow, label="") if arrow.source in moved and arrow.count == 1 else arrow
+        for arrow in drawing.arrows
+    )
+    return replace(drawing, boxes=boxes, arrows=arrows)
+
+
+def _bare(drawing: Drawing) -> Drawing:
+    """Return the drawing with narrow boxes and without the sizes of values."""
+    arrows = tuple(with_values(arrow, label="") for arrow in drawing.arrows)
+    return replace(drawing, boxes=tuple(_narrow(box, "") for box in drawing.boxes), arrows=arrows)
+
+
+def _narrow(box: Box, output: str) -> Box:
+    first, _, rest = box.subtitle.partition(" ")
+    subtitle, more = (first, (rest,)) if rest and len(box.subtitle) > _WIDE else (box.subtitle, ())
+    said = output and output not in (box.subtitle, *box.lines)
+    return with_values(box, subtitle=subtitle, lines=(*more, *box.lines, *((f"→ {output}",) if said else ())))
