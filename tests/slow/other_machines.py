@@ -159,12 +159,15 @@ def user(folder: Path) -> Setup:
     "import app, sys; print(*(' deck ' in path for path in (app.__file__, sys.executable)))", "True True",
 )  # fmt: skip
 def blanks(folder: Path) -> Setup:
-    root = folder / "a tape deck ü"
+    root = folder / "a tape deck"
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(root)], check=True)
     venv.create(root / ".venv", with_pip=False, symlinks=True)
     (packages,) = (root / ".venv" / "lib").glob("python*/site-packages")
-    # The packages of this environment, without its reference to this checkout.
-    (packages / "others.pth").write_text(f"{root}\n{sysconfig.get_paths()['purelib']}\n", encoding="utf-8")
+    for each in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        (packages / each.name).symlink_to(each)
+    (checkout,) = packages.glob("*tapedeck_torch.pth")
+    checkout.unlink()
+    checkout.write_text(f"{root}\n", encoding="utf-8")
     return Setup(root=root, python=str(root / ".venv" / "bin" / "python"))
 
 

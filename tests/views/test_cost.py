@@ -237,7 +237,7 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
 def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: WholeWindow) -> None:
     window.pages.show("cost")
     overview = window.inspector.overview
-    assert "85,066" in window.status.text("parameters") and overview._verdict.isVisible()
+    qtbot.waitUntil(lambda: "85,066" in window.status.text("parameters") and overview._verdict.isVisible())
     window.document.new()
     assert window.status.text("compute") == window.status.text("parameters") == "" and window.costs.empty.isVisible()
     assert not overview._verdict.isVisible(), "nothing has been checked yet"
