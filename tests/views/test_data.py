@@ -93,7 +93,7 @@ def test_long_names_of_columns_make_the_section_no_wider(qtbot, section, tmp_pat
     def needed(name: str) -> int:
         section.show_config(DataConfig("file.csv", path=file(tmp_path, f"{name},kind,y\n1,a,2\n3,b,4\n5,a,6\n")))
         settled(qtbot, section)
-        assert section.columns.isVisible()
+        qtbot.waitUntil(lambda: section.columns.isVisible() and section.columns.minimumSizeHint().width() > 0)
         return section.columns.minimumSizeHint().width()
 
     assert needed("length") == needed("length_of_the_northern_edge_in_metres")

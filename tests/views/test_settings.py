@@ -14,6 +14,7 @@ from PySide6.QtCore import QByteArray, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
+from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
 from app.data.sources import DIGITS, MNIST, default_root
 from app.engine.client import shared
@@ -21,12 +22,12 @@ from app.engine.requests.choices import CheckLoss, CheckOptimizer, Params
 from app.project.document import Document
 from app.project.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
-from app.training.config import Choice
+from app.training.config import Choice, TrainingConfig
 from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings
-from app.views.training.form.settings_form import ChoiceSection, TrainingForm
+from app.views.training.form.settings_form import ChoiceSection, RunSettings, TrainingForm
 from tests.support.engines import asked, stop
 
 DEVICES = (Device("cuda:0", "NVIDIA H200", 139 * 2**30), Device("cpu", "CPU, 2 threads"))
@@ -263,7 +264,7 @@ def test_devices_are_listed_and_an_absent_one_is_not_changed_unseen(
 
 
 def test_during_a_run_it_says_what_edits_mean(form: TrainingForm) -> None:
-    form.set_running(True)
+    form.set_running(True, RunSettings("Run 1", TrainingConfig(), DataConfig()))
     assert form.running.isVisible() and "next run" in form.running.reason()
     assert form.numbers.isEnabled()
     form.set_running(False)

@@ -146,7 +146,7 @@ def test_the_page_says_what_there_is_to_do_and_fits_a_narrow_window(qtbot) -> No
     page.resize(760, 240)
     page.show()
     with qtbot.waitSignal(page.captureRequested):
-        page._empty.button.click()
+        page.offer.button.click()
     player.set_tape(chain(30, 3))
     assert page.count.text() == "1/30" and page.deck.state() == "at_start" and not page.let_go.isVisible()
     assert page.minimumSizeHint().width() <= 760
