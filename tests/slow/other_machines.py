@@ -156,7 +156,7 @@ def user(folder: Path) -> Setup:
 
 @machine(
     "blanks", "a folder with blanks in its name",
-    "import app, sys; print(*(' deck ' in path for path in (app.__file__, sys.executable)))", "True True",
+    "import app, sys; print(*('tape deck' in path for path in (app.__file__, sys.executable)))", "True True",
 )  # fmt: skip
 def blanks(folder: Path) -> Setup:
     root = folder / "a tape deck"
