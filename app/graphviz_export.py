@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import graphviz
@@ -87,7 +86,7 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
         "direction": drawing.direction,
         "boxes": msgspec.to_builtins(drawing.boxes),
         "arrows": msgspec.to_builtins(drawing.arrows),
-        "groups": [asdict(group) for group in drawing.groups],
+        "groups": msgspec.to_builtins(drawing.groups),
     }
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QThread, Signal
 
 from app.engine.dispatch import control_for, train

@@ -14,9 +14,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 REST = 6000  # milliseconds between the last answer and the measure
 HERE = Path(__file__).resolve().parent

@@ -14,10 +14,12 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from msgspec.structs import replace
 
 TURN = 4  # milliseconds between two turns of an event loop that has nothing to do
 IDLE = 3.0  # seconds that are measured before the run

@@ -11,11 +11,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from _report import Figure, in_turns, publish
+from msgspec.structs import replace
 from PySide6.QtCore import QCoreApplication
 
 from app.builder.graph import Edge, Node

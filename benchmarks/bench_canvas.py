@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from _peer import Missing, Peer, environment
 from _report import OUT, Figure, percentile, publish
+from msgspec.structs import replace
 from PySide6 import __version__ as pyside
 from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 

@@ -23,7 +23,7 @@ REDRAWS = 50
 
 def growth(steps: int, settled: int) -> float:
     """MB that the process grew by from step `settled` on; what a history must hold of the steps is among it."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.builder.analysis import analyse
     from app.preflight import preflight

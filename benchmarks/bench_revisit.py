@@ -27,7 +27,7 @@ WITHIN, LENGTH = 10.0, 45.0  # seconds asked for, and of the run
 
 def slices(name: str, count: int, seconds: float) -> list[tuple[bool, float]]:
     """Steps per second of CPU time of slices of one run, in turns with hashes and without."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.builder.analysis import analyse
     from app.preflight import preflight

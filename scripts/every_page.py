@@ -16,11 +16,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

@@ -89,7 +89,7 @@ class Photographer:
         window = self.window
         project = window.document.project
         graph = project.graph.with_param(self.node("fc2"), "in_features", 10)
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         window.document.apply("Set in_features of fc2", replace(project, graph=graph))
         until(lambda: window.live.up_to_date and bool(window.live.errors))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from app.autograd.capture import (
     ReadyLoss,
@@ -30,15 +32,13 @@ from app.source.compiled import make_module
 from app.source.generated import Source
 from app.util import gc_pause, module_tree, rng
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.module_tree import temporary_mode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingBatch:
+class TrainingBatch(Struct, frozen=True, eq=False):
     """`loss(output, target)` below `model(*inputs, **kwargs)`; without `loss` the graph starts at all outputs.
 
     A single tensor for `inputs` is one input; other arguments may be anything. Of several outputs the loss gets the
@@ -65,7 +65,7 @@ class TrainingBatch:
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, tuple):
-            object.__setattr__(self, "inputs", (self.inputs,))
+            force_setattr(self, "inputs", (self.inputs,))
 
     @property
     def tensors(self) -> list[Tensor]:

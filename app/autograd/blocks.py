@@ -8,15 +8,14 @@ children.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from app.autograd.grouping import HOLDERS, LayerGroup, make_group
 from app.autograd.tape import LOSS, Tape, TapeNode
-from app.util.late_dataclass import dataclass
 
 
-@dataclass
-class _Branch:
+class _Branch(Struct):
     """One group as it grows. `path` is the module's, `run` counts how often the net came back to it."""
 
     key: str

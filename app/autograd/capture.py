@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace as with_values
 
 from app.autograd.errors import CaptureError, ForwardError
@@ -17,7 +18,6 @@ from app.autograd.tape import ACCUMULATE, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source import layer_files
 from app.util import module_tree, user_frames
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,8 +45,7 @@ def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool
     raise failure
 
 
-@dataclass(frozen=True)
-class ReadyLoss:
+class ReadyLoss(Struct, frozen=True):
     """A loss of what `ready` makes of output and target."""
 
     loss: Callable[[Any, Any], Tensor]

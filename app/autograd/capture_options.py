@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 VECTORS = ("ones", "random", "one-hot")
 
 
-@dataclass(frozen=True)
-class CaptureOptions:
+class CaptureOptions(Struct, frozen=True):
     """Options of a capture, except train or eval mode, which is chosen with each capture.
 
     `data` is "batch" or "random": inputs of the net's own shapes and dtypes, with random targets for the loss. `batch`

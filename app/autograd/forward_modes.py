@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace as with_values
 
 from app.autograd.errors import CaptureCancelledError
 from app.autograd.walk import is_accumulate
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 BACKEND = "aot_eager"
 
 
-@dataclass(frozen=True)
-class Special:
+class Special(Struct, frozen=True):
     """Modes of a forward pass: autocast, checkpointing, compile, second order.
 
     `amp` is "", "bfloat16" or "float16": net and loss run under `torch.autocast`. The modules in `checkpoint` run under

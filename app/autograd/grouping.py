@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import Struct
 
 from app.autograd.pictures.op_category import module_category, node_category
 from app.autograd.tape import LEAF, LOSS, Label, Tape, TapeNode
-from app.util.late_dataclass import dataclass
 
 OPEN_GROUP = 12
 OPEN_TOTAL = 90
 HOLDERS = ("ModuleList", "ModuleDict")  # classes of modules that are not called themselves
 
 
-@dataclass(frozen=True)
-class LayerGroup:
+class LayerGroup(Struct, frozen=True):
     """The backward nodes of one layer's call, in forward order.
 
     `link` is the node of the drawing, or `module_link` for a model without one. `held` are the bytes of activations
@@ -49,8 +48,7 @@ class FoldedEdge(msgspec.Struct, frozen=True):
     shapes: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """A folded tape: `place[i]` is the id of the item that replaces node `i` (`fold:<key>`, or its own number)."""
 
     groups: tuple[LayerGroup, ...]

@@ -13,14 +13,14 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from app.source.generated import Source
 from app.util import module_tree, user_frames
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from app.autograd.tape import TapeNode
 
 
-@dataclass(frozen=True)
-class NodeOrigin:
+class NodeOrigin(Struct, frozen=True):
     """`layer` is a module path, `call` counts that module's calls from 1; `line` is a line of the generated text, or of
     `file`."""
 
@@ -40,8 +39,7 @@ class NodeOrigin:
     file: str = ""
 
 
-@dataclass
-class _Spans:
+class _Spans(Struct):
     """Half-open intervals of one depth: they do not overlap and come in rising order."""
 
     starts: list[int] = field(default_factory=list)

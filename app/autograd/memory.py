@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.sparse import parts_of
 from app.autograd.tape import SavedTensor, Storage
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 # torch hands negative dimensions and indices out as unsigned 64-bit numbers.
 _WRAPPED = 2**63
@@ -28,8 +27,7 @@ _NO_VALUES: FrozenMap[str, Any] = FrozenMap()
 _Custom = torch._C._FunctionBase  # nodes of a user-defined `torch.autograd.Function`
 
 
-@dataclass
-class StorageTable:
+class StorageTable(Struct):
     """Small numbers for memory blocks. `kinds` maps the address of a block to "parameter", "buffer" or "input"."""
 
     kinds: dict[int, str] = field(default_factory=dict)

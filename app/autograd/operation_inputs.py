@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
 from typing import Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -17,11 +18,9 @@ from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.tape import TapeNode
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedCall:
+class RecordedCall(Struct, frozen=True, eq=False):
     """A call with copies of its arguments, none of which requires a gradient.
 
     `names` are those of the parameters among the tensors, in order: "" for others, None for tensors that did not

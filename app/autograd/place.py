@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class OpLocation:
+class OpLocation(Struct, frozen=True):
     """The location of an operation. `op` is torch's name ("detach"); `layer` the innermost module's path, `call` counts
     its calls.
 

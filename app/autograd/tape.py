@@ -6,15 +6,15 @@ fast.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 ACCUMULATE = "AccumulateGrad"
 LOSS = "loss"
@@ -23,8 +23,7 @@ LOSS = "loss"
 LEAF = "leaf:"  # begins the label of a leaf that belongs to none of the operations that use it
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(Struct, frozen=True):
     """Title and category of a node of the drawing.
 
     `category` is a key such as "conv", `kind` the operation's name such as "Conv2d"; both are "" if unknown.
@@ -110,8 +109,7 @@ class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
     shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Tape:
+class Tape(Struct, frozen=True, dict=True, weakref=True):
     """Everything that backward would traverse, `nodes[i].id == i`.
 
     `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to class

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog, catalog

@@ -7,14 +7,14 @@ ports, its output nodes its outputs, and parameters that it exposes can be set o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 PREFIX = "block."
 _KEPT = 8
@@ -24,8 +24,7 @@ class BlockError(CodedError, ValueError):
     """An invalid edit of blocks; the text says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A named graph. `name` is an identifier, the name of its class; `params` are what instances may set."""
 
     name: str
@@ -35,7 +34,7 @@ class Block:
     bends: Bends = field(default_factory=FrozenMap)
     params: tuple[Param, ...] = ()
     note: str = ""
-    unfolded: frozenset[str] = field(default=frozenset(), repr=False)  # unordered, so left out of the repr
+    unfolded: frozenset[str] = frozenset()  # unordered, so left out of the repr
 
     @property
     def key(self) -> str:

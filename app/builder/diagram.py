@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct, field
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
@@ -15,7 +16,6 @@ from app.builder.sheet import Comments, Positions
 from app.builder.summary import compact, detail_line, summary_line
 from app.diagram.diagram import Arrow, Box, Drawing, Frame, Group
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -42,8 +42,7 @@ class DrawnSheet(Protocol):
     def unfolded(self) -> frozenset[str]: ...
 
 
-@dataclass
-class _Sheet:
+class _Sheet(Struct):
     """A visible sheet: the network (`key` ""), or the inside of an open instance on `parent`."""
 
     key: str

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 LONGEST = 200
 LARGEST = 2**53
@@ -29,8 +30,7 @@ class ExpressionError(CodedError, ValueError):
     """Invalid expression text, or an expression that cannot be evaluated; the message says why."""
 
 
-@dataclass(frozen=True)
-class Expr:
+class Expr(Struct, frozen=True, dict=True):
     """An expression as typed. Raises ExpressionError unless it consists of names, numbers and + - * / // %.
 
     >>> Expr("channels*2").evaluate({"channels": 32}), Expr("channels*2").code(), sorted(Expr("a + b").names)

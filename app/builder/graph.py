@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
 class GraphError(CodedError, ValueError):
     """An edit that would leave the graph broken."""
 
 
-@dataclass(frozen=True, order=True)
-class Edge:
+class Edge(Struct, frozen=True, order=True, dict=True):
     """A wire from output number `output` of `source` into `port` of `target`.
 
     `index` orders the wires of a variadic port (`torch.cat`); it is 0 elsewhere.
@@ -38,28 +38,22 @@ class Edge:
         """Cached: the canvas looks up each wire many times per edit."""
         return hash((self.source, self.output, self.target, self.port, self.index))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Edge, (self.source, self.output, self.target, self.port, self.index)
 
-
-@dataclass(frozen=True)
-class Init:
+class Init(Struct, frozen=True):
     """How one parameter of a layer is initialised: a function of `torch.nn.init` and its arguments."""
 
     name: str
     params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
 
 
-@dataclass(frozen=True)
-class Tie:
+class Tie(Struct, frozen=True):
     """The parameter `name`, a state_dict key, of the module of `node`; "" if the node is itself a parameter."""
 
     node: str
     name: str
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     """One call. `op` is a key of the catalog; `params` holds only values that differ from the default.
 
     A `muted` node is bypassed: its first input becomes its first output. The parameters of a `frozen` node have
@@ -84,8 +78,7 @@ class Node:
     order: int = 0
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True, dict=True):
     """Nodes by id and the edges between them. Every method returns a new graph."""
 
     nodes: FrozenMap[str, Node] = field(default_factory=FrozenMap)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from app.builder.blocks import Block, block_of
 from app.builder.graph import Graph, Node
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 MOST_NODES = 5_500  # of one sheet
 MOST_EDGES = 20_000  # wires of one sheet
@@ -30,8 +31,7 @@ class TooLargeError(CodedError, ValueError):
         self.block = block
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """Nesting depth of the blocks of a sheet, and its number of calls including those inside them."""
 
     depth: int

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.expressions import Expr, ExpressionError
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 
 class _Auto:
@@ -41,8 +42,7 @@ DTYPES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class DType:
+class DType(Struct, frozen=True):
     """`torch.<name>` without importing torch."""
 
     name: str
@@ -52,8 +52,7 @@ class DType:
             raise ValueError(f"{self.name!r} is not a dtype; there are {', '.join(DTYPES)}")
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """`start:stop:step` between brackets, each a whole number or None.
 
     >>> str(Slice(1, None)), str(Slice(None, None, 2))

@@ -7,10 +7,9 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import field
 from functools import cache
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct, field
 
 # Names that the generated source uses itself.
 SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})
@@ -171,8 +170,7 @@ class Paths:
         return ".".join((*path, level.take(parts[-1])))
 
 
-@dataclass
-class _Level:
+class _Level(Struct):
     """The paths with a common prefix. `wanted` are the numbers that nodes request."""
 
     names: UniqueNames

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph, Node

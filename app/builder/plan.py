@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
-from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
+from app.util.frozen import FrozenMap, equal_in
 
 
-@dataclass(frozen=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """Output number `output` of a node."""
 
     node: str
@@ -23,8 +23,7 @@ class Ref:
 HOLDING = ("module", "parameter", "buffer")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True, dict=True):
     """One call. `args` holds the connected ports in the order of the spec; `live` is True if an output needs it, or if
     it is `kept`: constructed but never called.
 
@@ -53,8 +52,7 @@ class Step:
         return tuple(ref for refs in self.args.values() for ref in refs)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Steps in execution order, outputs last; `loops` are the nodes on a cycle, which have no order.
 
     Nodes downstream of a loop have no step either. A muted node has none: `passed` maps it to the value that it
@@ -64,7 +62,14 @@ class Plan:
     steps: tuple[Step, ...]
     loops: tuple[str, ...] = ()
     passed: FrozenMap[str, Ref | None] = field(default_factory=FrozenMap)
-    catalog: Catalog | None = field(default=None, compare=False, repr=False)
+    catalog: Catalog | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the steps, of whichever catalog."""
+        return equal_in(("steps", "loops", "passed"), self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.steps)
 
 
 def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = None) -> Plan:

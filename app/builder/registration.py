@@ -6,7 +6,8 @@ It is call order unless `Node.order` overrides it, as in an imported net.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph, Node

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph, Node
@@ -13,12 +14,10 @@ from app.builder.plan import Plan
 from app.builder.shapes.network_cost import NetworkCost
 from app.builder.value_types import TensorType, ValueType
 from app.source.generated import Path, Source
-from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
+from app.util.frozen import FrozenMap, equal_in
 
 
-@dataclass(frozen=True)
-class CallFailed:
+class CallFailed(Struct, frozen=True):
     """The call fails: torch's message on meta tensors and, if small enough to try, on real ones.
 
     `dtype` is True if the shapes fit and only the dtypes do not.
@@ -29,8 +28,7 @@ class CallFailed:
     dtype: bool = False
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """The call runs: types of its outputs and how many parameters its module has.
 
     `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
@@ -44,8 +42,7 @@ class Ran:
 Inputs = FrozenMap[str, tuple[ValueType, ...]]
 
 
-@dataclass(frozen=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """Shapes inside one instance of a block, given its inputs. Expressions in the steps are evaluated.
 
     `values` are the parameters of the block at that instance.
@@ -56,8 +53,7 @@ class Inside:
     values: FrozenMap[str, Any] = FrozenMap()
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One repetition of a repeated node, or the single instance of a block."""
 
     outcome: Ran | CallFailed | None
@@ -66,8 +62,7 @@ class Turn:
     inside: Inside | None = None
 
 
-@dataclass(frozen=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """Result of one call; `outcome` is None if something upstream is missing or failed.
 
     `turns` has one entry per repetition of a block or repeated node; `resolved` and `inputs` are those of the first.
@@ -80,8 +75,10 @@ class StepResult:
     turns: tuple[Turn, ...] = ()
 
 
-@dataclass(frozen=True)
-class Analysis:
+HOW = ("walk", "results", "quiet", "cost")  # fields of Analysis: how its values were computed
+
+
+class Analysis(Struct, frozen=True, dict=True):
     """`values` maps each known output to its type, `resolved` the parameters with AUTO filled in.
 
     `parameters` counts the values of each node's module. `assumed` are nodes of unknown type, because an upstream one
@@ -101,10 +98,17 @@ class Analysis:
     partial: bool = False
     path: Path = ()
     inside: Analysis | None = None
-    walk: Plan | None = field(default=None, compare=False, repr=False)
-    results: Mapping[str, StepResult] = field(default_factory=dict, compare=False, repr=False)
-    quiet: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    cost: NetworkCost | None = field(default=None, compare=False, repr=False)
+    walk: Plan | None = None
+    results: Mapping[str, StepResult] = field(default_factory=dict)
+    quiet: frozenset[str] = frozenset()
+    cost: NetworkCost | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is known of the net, not how it came to be known."""
+        return equal_in((name for name in self.__struct_fields__ if name not in HOW), self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.graph, self.path))
 
     @property
     def sheet(self) -> Analysis:

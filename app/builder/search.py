@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from app.builder.value_types import TensorType, TupleType, ValueType
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """`words` are for name and class, `shapes` are runs of sizes, each of which a value must have."""
 
     words: str

@@ -6,12 +6,13 @@ shown expanded in place.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.graph import Edge, Graph
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 Point = tuple[float, float]
 Positions = FrozenMap[str, Point]
@@ -22,8 +23,7 @@ FRAME, COMMENT = "frame", "comment"
 KINDS = (FRAME, COMMENT)
 
 
-@dataclass(frozen=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """Text on the canvas. A frame is drawn behind the nodes in it and moves them along.
 
     `color` is a category of the palette, "" for the plain one; `x`, `y` is the top left corner.

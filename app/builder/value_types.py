@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec import Struct
+
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 # Every call runs with both batch sizes; what differs between them depends on N. Both are primes that no layer has as a
 # size, so that the batch is not taken for channels, nor a batch of one size for one of any.
 BATCHES = (1009, 2017)
 
 
-@dataclass(frozen=True)
-class Dim:
+class Dim(Struct, frozen=True):
     """A dimension that grows with the batch: `scale * N + offset`.
 
     >>> str(Dim(1, 0)), str(Dim(49, 0)), str(Dim(1, 3))
@@ -40,8 +40,7 @@ def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
     return tuple(size.with_batch(batch) if isinstance(size, Dim) else size for size in sizes)
 
 
-@dataclass(frozen=True)
-class TensorType:
+class TensorType(Struct, frozen=True):
     """A tensor: its sizes, of which some may depend on the batch N, and the name of its dtype.
 
     `strides` is None where it lies in memory row by row; a transposed one does not, and `view` minds.
@@ -74,8 +73,7 @@ class TensorType:
         return None
 
 
-@dataclass(frozen=True)
-class NumberType:
+class NumberType(Struct, frozen=True):
     """A number: its value at each of the two batch sizes, and its kind, "int", "float" or "bool".
 
     >>> [str(NumberType.from_batches(*pair)) for pair in ((1009, 2017), (64, 64), (0.5, 0.5))]
@@ -125,8 +123,7 @@ class NumberType:
         return self.first + (self.second - self.first) / (BATCHES[1] - BATCHES[0]) * (batch - BATCHES[0])
 
 
-@dataclass(frozen=True)
-class TupleType:
+class TupleType(Struct, frozen=True):
     """Several values as one, as an LSTM's `(h_n, c_n)` or the shape of a tensor."""
 
     items: tuple[ValueType, ...]

@@ -91,8 +91,8 @@ def run(arguments: Sequence[str]) -> int:
 def _carried_out(arguments: Sequence[str]) -> int:
     try:
         _reject_empty(arguments if arguments[:1] != ["run"] else arguments[:2])  # the rest is for a script
-        options = _parser().parse_args(arguments)
-    except CommandError as error:
+        options = _parser(arguments[0]).parse_args(arguments)
+    except (CommandError, ImportError) as error:  # of a package that the commands need
         return _refused(error, whole=False)
     if arguments[0] != "run":  # which runs a script of the user as it is
         processors.limit_this_process()
@@ -121,10 +121,11 @@ def _reject_empty(arguments: Sequence[str]) -> None:
             raise CommandError(f"{argument} contains a NUL character, which is not allowed in names")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of one of `COMMANDS`, else of all: a package that others need may be broken."""
     parser = _Parser(prog="tapedeck", description="Tapedeck on the command line, without its window.")
     parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_CommandParser)
-    for module in COMMANDS.values():
+    for module in [COMMANDS[command]] if command in COMMANDS else COMMANDS.values():
         import_module(f"{__name__}.{module}").add(commands)
     return parser

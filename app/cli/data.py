@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from app.cli import arguments, console, nets
 
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]
         batch = {"inputs": inputs, "labels": labels}
-        told = {**asdict(seen.info), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}
+        told = {**to_builtins(seen.info, enc_hook=dict), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}
         print(json.dumps(told, default=dict))
     else:
         lines = [description.facts(spec, project.data), description.balance(spec), *spec.notes, description.batch(seen)]

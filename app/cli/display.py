@@ -9,15 +9,14 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from app.cli.system_packages import install_line, missing_libraries
-from app.util.late_dataclass import dataclass
 
 INVISIBLE = frozenset({"offscreen", "minimal"})  # platforms of Qt that show nothing, and need nothing
 
 
-@dataclass(frozen=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """Why a window cannot be opened, and what to do about it."""
 
     reason: str

@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 from app import __version__
 from app.cli.display import display, obstacle, qt_folder
 from app.cli.system_packages import install_line, missing_libraries
-from app.util.late_dataclass import dataclass
 
 State = Literal["ok", "note", "missing"]
 
@@ -40,9 +39,11 @@ MODULES = {"scikit-learn": "sklearn", "charset-normalizer": "charset_normalizer"
 _PIP = f"{Path(sys.executable).name} -m pip install"
 
 
-@dataclass(frozen=True)
-class DoctorCheck:
-    """The result of one check. "missing" is needed and not there; "note" is something that can be done without."""
+class DoctorCheck(NamedTuple):
+    """The result of one check. "missing" is needed and not there; "note" is something that can be done without.
+
+    Made without the packages that are looked at.
+    """
 
     name: str
     state: State
@@ -281,7 +282,7 @@ def _fonts() -> DoctorCheck:
 
 def _data_folder() -> DoctorCheck:
     """Check whether downloads can be saved, by a temporary file in the nearest existing folder."""
-    from app.data.sources import default_root
+    from app.util.user_folders import default_root
 
     folder = default_root()
     nearest = next(place for place in (folder, *folder.parents) if place.exists())

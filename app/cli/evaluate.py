@@ -43,7 +43,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the results."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.preflight import preflight
     from app.training.evaluation.evaluator import Evaluator

@@ -81,7 +81,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Write the requested files and print their paths."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.data.config import DataConfig
 

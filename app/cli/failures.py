@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 from app.cli import console
-from app.source import layer_files, raised
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ def explained(error: BaseException, whole: bool) -> tuple[str, int]:
     from app.cli import startup
 
     if words := startup.cause(error):
-        print_traceback(raised.trace_of(error) if whole else "", whole)
+        if whole:
+            traceback.print_exception(error)
         return words, FAILED
+    from app.source import raised  # which needs the packages, one of which may be what failed
+
     trace = raised.trace_of(error)
     if isinstance(error, CodedError) and raised.is_ours(error):
         if whole and error.__cause__ is not None:
@@ -49,6 +52,7 @@ def describe_failure(failed: Failed, whole: bool, more: str = "") -> str:
 
 def print_traceback(text: str, whole: bool) -> None:
     """Print to stderr the frames of the user's files in a traceback, or the `whole` of it."""
+    from app.source import layer_files
 
     lines = (text if whole else layer_files.own_frames(text)).splitlines()
     if lines:

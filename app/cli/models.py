@@ -47,7 +47,7 @@ def request_of(
 
     Raises SourceError, ImportRequestError, and CommandError for code that is not trusted.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.engine.requests import observe
 

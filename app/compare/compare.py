@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 from msgspec.structs import replace as with_values
 from torch import Tensor, nn
 
@@ -28,7 +29,6 @@ from app.compare.structure import compare as match
 from app.source.raised import sentence
 from app.util import module_tree, user_frames
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 LARGEST_DOUBLE = 1 << 31  # bytes of both models' weights; larger ones are not copied in double precision
 # Of two whole models in double precision: rounding of all layers together.
@@ -39,8 +39,7 @@ class ComparisonError(CodedError, RuntimeError):
     """Two models that cannot be compared; the message says which one, why, and the cure."""
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(Struct, frozen=True, eq=False):
     """What both models are called with; `targets` are inputs by name that they take in train mode alone."""
 
     args: tuple[Any, ...] = ()

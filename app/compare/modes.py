@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 PRECISIONS = ("float64", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda", "mps")
@@ -17,8 +18,7 @@ class ModeError(CodedError, ValueError):
     exit_code = 2
 
 
-@dataclass(frozen=True)
-class Modes:
+class Modes(Struct, frozen=True):
     """The modes of A and of B, both of one of `KINDS`."""
 
     a: str

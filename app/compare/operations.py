@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import Tensor
 from torch.overrides import resolve_name
 
 from app.compare.structure import common
 from app.observe import tensors
-from app.util.late_dataclass import dataclass
 
 # Products whose every element is a sum over a dimension that both have.
 _PRODUCTS = frozenset(
@@ -41,8 +41,7 @@ def reduction_length(func: Any, given: Sequence[Tensor], made: Tensor) -> int:
     return max(1, max(one.numel() for one in given) // made.numel(), last)
 
 
-@dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(Struct, frozen=True, eq=False):
     """An operation that ran: its name, arguments that are no tensors, its place, and the numbers that it computed."""
 
     name: str

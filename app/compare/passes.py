@@ -14,10 +14,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -28,12 +28,10 @@ from app.compare.operations import Operation, reduction_length
 from app.compare.results import Pass
 from app.observe import tensors
 from app.util import module_tree, rng, user_frames
-from app.util.late_dataclass import dataclass
 from app.util.module_tree import temporary_mode
 
 
-@dataclass(eq=False)
-class Spot:
+class Spot(Struct, eq=False):
     """A tensor at the border of a call: its value then, and the gradient that came back to it."""
 
     value: Tensor
@@ -44,8 +42,7 @@ class Spot:
         self.gradient = gradient.detach().clone()
 
 
-@dataclass(eq=False)
-class Call:
+class Call(Struct, eq=False):
     """A call of a module. `path` and `number` say which, `inputs` and `outputs` are its tensors in order, `written` the
     values of inputs that it changed in place. `roundoff` and `length` are the coarsest unit roundoff and the longest
     reduction among its own operations, without those of the matched modules that it calls."""
@@ -74,8 +71,7 @@ class Call:
         return self.path, self.number
 
 
-@dataclass
-class Gradients:
+class Gradients(Struct):
     """Those of parameters by name; `refused` is torch's error where backward raised."""
 
     of_parameters: dict[str, Tensor | None] = field(default_factory=dict)
@@ -263,8 +259,7 @@ class Recording(ModelPass):
             torch.autograd.backward(found, [direction(one, number) for number, one in enumerate(found)])
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A difference that a call adds by its own operations: `error` relative, `what` differs. `at_a` and `at_b` are the
     lines in both models, of the call itself or of one in it whose inputs differ."""
 

@@ -6,8 +6,7 @@ import math
 from typing import Literal
 
 import msgspec
-
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 Pass = Literal["forward", "backward"]
 
@@ -51,8 +50,7 @@ class Moved(msgspec.Struct, frozen=True, array_like=True):
     kind: str
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(Struct, frozen=True):
     """How the modules of two models match: `pairs` are the paths in A and in B, in the order of A."""
 
     pairs: tuple[tuple[str, str], ...] = ()
@@ -123,8 +121,7 @@ class Distance(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-@dataclass(frozen=True)
-class First:
+class First(Struct, frozen=True):
     """The first layer that adds more than rounding can explain: paths, lines, and why. `operation_a` and `operation_b`
     are the operations that differ in it, "" where none was found or the other one has none."""
 
@@ -141,8 +138,7 @@ class First:
     operation_b: str = ""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """What comparing model A with model B found. `layers` are in the order of the calls in A, and empty where nothing
     was run; `mode` says in which mode they ran. `settings` are those of runs or environments, side by side."""
 

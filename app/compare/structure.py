@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
+from msgspec import Struct
 
 from app.compare.results import Alone, Changed, Moved, Setting, Structure
-from app.util.late_dataclass import dataclass
 
 MOST_EDITS = 1000  # of two sequences; with more of them they are matched in order
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
@@ -35,8 +35,7 @@ class ModuleFacts(msgspec.Struct, frozen=True, array_like=True):
         return self.path.rpartition(".")[2]
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, eq=False, dict=True):
     """The modules of one model, parents first, and a number for each subtree, equal for those of the same class,
     settings and shapes; `known` is shared by the trees that are compared."""
 

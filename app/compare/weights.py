@@ -6,19 +6,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from msgspec import Struct
 from torch import Tensor, nn
 
 from app.compare.results import Distance
 from app.util import module_tree
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 SIGMAS = 8.0  # of the difference of two samples' mean or spread, beyond which they were drawn differently
 LEAST = 16  # elements from which a sample tells its spread
 
 
-@dataclass(frozen=True)
-class InitialDifference:
+class InitialDifference(Struct, frozen=True):
     """A parameter that both models initialise differently; `path` is its module in A."""
 
     path: str

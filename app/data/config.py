@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
+
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Transform:
+class Transform(Struct, frozen=True):
     """A class of `torchvision.transforms.v2` by name, with the parameters that differ from the defaults shown here."""
 
     name: str
     params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
 
 
-@dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Struct, frozen=True):
     """Data settings: `source` is a key of `app.data.sources.SOURCES`; the split is seeded and stratified by class.
 
     `validation_fraction` and `test_fraction` are the fractions of samples held out for validation and test; for a

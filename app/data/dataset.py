@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.data.samples import Samples
 from app.data.spec import ColumnScale, DataInfo
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(Struct, frozen=True):
     """The training, validation and test samples of a run."""
 
     train: Samples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 from zipfile import BadZipFile
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
@@ -26,7 +27,7 @@ from app.data.own_files import cache, dataset_class, own_dataset, pictures, tabl
 from app.data.own_files import readers as file_readers
 from app.data.own_files import survey as surveys
 from app.data.samples import TensorSamples
-from app.data.sources import SOURCES, Watch, check, default_root, is_present, options_of, spec_of
+from app.data.sources import SOURCES, Watch, check, is_present, options_of, spec_of
 from app.data.spec import (
     CLASSES,
     VALUES,
@@ -45,8 +46,8 @@ from app.data.transforms import readying
 from app.util import regular_files
 from app.util.formatting import counted, plural, shape_text
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
+from app.util.user_folders import default_root
 
 Pair = tuple[Any, Any]  # inputs: a tensor, Fields, or Streamed; labels: a tensor, or Fields
 Parts = tuple[Pair, Pair, Pair]
@@ -117,8 +118,7 @@ def bad_samples_text(spec: SourceSpec) -> str:
     return f"{counted(len(spec.bad), 'sample')} of {spec.label} cannot be read: {first}{more}."
 
 
-@dataclass(frozen=True)
-class LoadedSamples:
+class LoadedSamples(Struct, frozen=True):
     """The content of a user's files: all samples before the split."""
 
     spec: SourceSpec

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Protocol
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +30,7 @@ class Samples(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TensorSamples:
+class TensorSamples(Struct, frozen=True):
     """Samples in memory on the device: inputs (N, ...), or Streamed from disk, and labels (N, ...); Fields of several.
 
     `ready` converts the inputs of a batch for the net; None if no conversion is needed.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
@@ -13,6 +14,7 @@ from app.data.known_sources import DIGITS, MNIST, SIZED, SOURCES
 from app.data.own_files import cache
 from app.data.spec import DataError, DataInfo, NotDownloadedError, SourceSpec
 from app.data.transform_list import is_random, params_of, shape_after
+from app.util.user_folders import default_root
 
 __all__ = [
     "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloadedError", "SourceSpec", "UnknownSourceError",
@@ -105,11 +107,6 @@ def _check_transforms(config: DataConfig) -> None:
     if is_random(config.eval_transforms):
         raise DataError("Validation samples must be the same each time: random transforms are for training only.")
     spec_of(config)
-
-
-def default_root() -> Path:
-    """Return the default folder for downloads."""
-    return Path.home() / ".cache" / "tapedeck" / "data"
 
 
 def is_present(source: str, root: str | Path | None = None) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.late_numpy import np
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ class NotDownloadedError(DataError):
         )
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """One field of a source's own; the fields are those of the layer catalog's parameters.
 
     A "literal" is a tuple of numbers, of whole ones if the default has them; a "names" is a tuple of texts.
@@ -100,8 +99,7 @@ class Option:
         return self._bounds_refusal("its numbers", value)
 
 
-@dataclass(frozen=True)
-class TargetInfo:
+class TargetInfo(Struct, frozen=True):
     """One of the targets of a sample: its task, see `app.training.task.Task`, and its shape without the batch.
 
     `form` is PROBABILITIES for values of which each row sums to 1, one-hot rows too, BINARY for other rows of 0 and 1.
@@ -121,8 +119,7 @@ class TargetInfo:
 SHOWN_DIGITS = 6  # that float32 keeps of a column's mean or spread
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnScale:
+class ColumnScale(Struct, frozen=True, eq=False):
     """Mean and standard deviation, (C,) each, by which the columns of an input were standardised.
 
     >>> import numpy
@@ -148,8 +145,7 @@ class ColumnScale:
         return rounded
 
 
-@dataclass(frozen=True)
-class FieldInfo:
+class FieldInfo(Struct, frozen=True):
     """One of the inputs of a sample: its shape without the batch and torch's name of its dtype.
 
     `symbols` are the texts of its integer codes; empty for numbers.
@@ -161,8 +157,7 @@ class FieldInfo:
     symbols: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SourceSpec:
+class SourceSpec(Struct, frozen=True):
     """Metadata of a source, before or after reading it.
 
     `shape` is one sample, without the batch. `per_class` counts the samples of each class that are split into training,
@@ -231,8 +226,7 @@ class SourceSpec:
         return sum(self.per_class) + self.held_out
 
 
-@dataclass(frozen=True)
-class DataInfo:
+class DataInfo(Struct, frozen=True):
     """Metadata of loaded data: shapes without the batch, torch's name of the dtype, counts of samples.
 
     `class_counts` are the training samples (or tokens) of each class, empty for values. If a sample has several
@@ -268,8 +262,7 @@ class DataInfo:
         return self.targets or (only,)
 
 
-@dataclass(frozen=True)
-class BatchPreview:
+class BatchPreview(Struct, frozen=True):
     """The samples that a run trains on first, as its step gets them; `shuffled` if their order is drawn.
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 from torch.nn import functional as F
 

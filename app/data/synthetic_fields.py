@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.data.spec import CLASSES, TOKENS, VALUES, DataError, FieldInfo, TargetInfo
-from app.util.late_dataclass import dataclass
 
 DTYPES = ("float32", "int64", "bool")
 MOST = 2**31  # a larger bound is no vocabulary
@@ -18,8 +19,7 @@ _TARGET = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class SyntheticField:
+class SyntheticField(Struct, frozen=True):
     """An input of synthetic samples; whole numbers are drawn below `bound`."""
 
     info: FieldInfo

@@ -6,11 +6,11 @@ torch is imported at the top since the code runs alone in that script: import th
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from torch import Tensor
 
 from app.data.fields import Fields
 from app.data.spec import DataInfo, TargetInfo
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.data.samples import Samples
@@ -22,8 +22,7 @@ def first(given: Any) -> Tensor:
     return only
 
 
-@dataclass(frozen=True)
-class WithInput:
+class WithInput(Struct, frozen=True):
     """Samples with their inputs as an additional target; a single target is named ""."""
 
     samples: "Samples"
@@ -46,8 +45,7 @@ def with_input(labels: Any, name: str, inputs: Tensor) -> Fields:
     return known.with_(name, inputs)
 
 
-@dataclass(frozen=True)
-class WithTargets:
+class WithTargets(Struct, frozen=True):
     """Samples with some of their targets as additional inputs; an only input is named "", an only target `only`."""
 
     samples: "Samples"

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.data.config import Transform
 from app.data.spec import DataError, Option
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
 
@@ -33,8 +34,7 @@ def _grey(_shape: Shape, params: Mapping[str, Any]) -> Shape:
     return (params["num_output_channels"], *_shape[1:])
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A transform: whether it is random, its parameters, and its output shape for an input shape."""
 
     name: str

@@ -5,14 +5,13 @@ The owner of a graph (the builder, autograd) converts it to a `Drawing`; layout,
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 Shape = Literal["op", "leaf", "folded", "call"]
 Direction = Literal["LR", "RL", "TB", "BT"]
@@ -64,8 +63,7 @@ class Arrow(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """A named frame around boxes. `caption` is right-aligned in its title (a subtotal), the first of `tags` that fits
     is left of it; see `Box`."""
 
@@ -79,8 +77,7 @@ class Group:
     mark: Mark = ""
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """A titled frame that the owner put around boxes, by id, where they are arranged by `places`."""
 
     title: str
@@ -88,8 +85,7 @@ class Frame:
     category: str = ""
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
     `places` are the corners of boxes, if their owner arranged them; then `frames` are around some.

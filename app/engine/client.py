@@ -368,7 +368,8 @@ def _fail(question: Future[Any], error: BaseException) -> None:
 
 
 def _handles(request: Request[Any]) -> list[Handle]:
-    return [value for value in vars(request).values() if isinstance(value, Handle)]
+    values = (getattr(request, name) for name in request.__struct_fields__)
+    return [value for value in values if isinstance(value, Handle)]
 
 
 def _is_stopped(pid: int) -> bool:

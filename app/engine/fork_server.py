@@ -23,11 +23,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent, leave_signals_to_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
 from app.util import gc_pause
-from app.util.late_dataclass import complete_all, dataclass
 
 # What runs, imports and snippets use; torch imports its compiler and its monitor with the first optimizer step.
 MODULES = """
@@ -43,8 +44,7 @@ MODULES = """
 """
 
 
-@dataclass(frozen=True)
-class _Forked:
+class _Forked(Struct, frozen=True):
     """A forked process: `ends` becomes readable when it has ended, `status` is its exit status."""
 
     pid: int
@@ -96,7 +96,6 @@ def _load() -> None:
         import_torchvision("models")
     with contextlib.suppress(TorchUnreadableError):  # the process that needs it reports that, too
         catalog()
-    complete_all()
     _libraries()
 
 

@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.engine import child_process, pool
 from app.engine.client import Question

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class RunPlacement:
+class RunPlacement(Struct, frozen=True):
     """`processes` is 1 for a single separate process, more for distributed training on this machine.
 
     `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: kernels run synchronously, so an error of CUDA points at the line

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 VERSION = 1
 MAIN = "main"
@@ -19,8 +19,7 @@ MAIN = "main"
 A = TypeVar("A")
 
 
-@dataclass(frozen=True)
-class Request(Generic[A]):
+class Request(Struct, Generic[A], frozen=True):
     """A request to an engine, answered with an `A` by the handler in the module of the same name in `app.engine.tasks`.
 
     Requests of one `lane` run one after another, those of different lanes concurrently; those of MAIN on the main
@@ -34,8 +33,7 @@ class Request(Generic[A]):
     overtaken: ClassVar[bool] = False  # once it is cancelled, the next of its lane need not wait for its end
 
 
-@dataclass(frozen=True)
-class Handle:
+class Handle(Struct, frozen=True):
     """An object kept alive in the engine `engine` until it is released: a captured graph, a playback."""
 
     number: int

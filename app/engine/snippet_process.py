@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO
+
+from msgspec.structs import replace
 
 from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.engine import child_process, pool

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -34,7 +33,7 @@ from app.util.frozen import FrozenMap
 from app.util.late_numpy import np
 from app.util.resources import PROGRAM
 
-# Modules whose dataclasses, msgspec structs, enums and exceptions are serialisable, beside those of requests; none of
+# Modules whose structs, enums and exceptions are serialisable, beside those of requests; none of
 # them imports torch.
 REQUESTS = "engine.requests."
 MODULES = """
@@ -116,7 +115,7 @@ def _error_class(name: str) -> type[Exception]:
 
 
 def _travels(kind: type) -> bool:
-    return is_dataclass(kind) or issubclass(kind, msgspec.Struct | Enum | Exception)
+    return issubclass(kind, msgspec.Struct | Enum | Exception)
 
 
 @cache
@@ -130,9 +129,13 @@ def _name(kind: Any) -> str:
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    return tuple(field.name for field in fields(kind) if field.init)
+    names: tuple[str, ...] = kind.__struct_fields__
+    return names
+
+
+def _is_in_bulk(kind: Any) -> bool:
+    """Return whether many values of a class travel together: those that are written as arrays."""
+    return issubclass(kind, msgspec.Struct) and bool(kind.__struct_config__.array_like)
 
 
 class _Table:
@@ -158,7 +161,7 @@ def _weight(value: Any) -> int:
     """Return how many entries a remembered value counts as."""
     if type(value) not in _LONG_KINDS:
         return 1
-    struct = type(value) is tuple and bool(value) and isinstance(value[0], msgspec.Struct)
+    struct = type(value) is tuple and bool(value) and _is_in_bulk(type(value[0]))
     return max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
 
 
@@ -458,7 +461,7 @@ def _likeness(kind: Any, value: Any) -> tuple[Any, ...] | None:
     if kind is Catalog or kind is frozenset:
         return (kind,) if kind is frozenset else None
     first = value[0] if kind is tuple else next(iter(value.values()))
-    return None if isinstance(first, msgspec.Struct) else (kind, len(value), type(first))  # structs go in bulk
+    return None if _is_in_bulk(type(first)) else (kind, len(value), type(first))  # structs go in bulk
 
 
 def _changed(base: Any, parts: list[Any]) -> Any:
@@ -478,7 +481,7 @@ def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
 @cache
 def _family(kind: Any) -> frozenset[type]:
     """Return the structs that are encoded together with those of a class: all of its module if they are tagged."""
-    if kind is None or not issubclass(kind, msgspec.Struct):
+    if kind is None or not _is_in_bulk(kind):
         return frozenset()
     if kind.__struct_config__.tag is None:
         return frozenset((kind,))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 Kind = Literal["PT2", "ONNX"]
 
@@ -15,8 +16,7 @@ class FormatError(CodedError):
     """A net that a format does not support, or a file that does not run; the text says which and why."""
 
 
-@dataclass(frozen=True)
-class OpenAxis:
+class OpenAxis(Struct, frozen=True):
     """An axis of an input that a file takes in any size, counted from 0, which is the batch."""
 
     name: str
@@ -38,8 +38,7 @@ def parse_axis(text: str) -> OpenAxis:
     return OpenAxis(name, int(axis))
 
 
-@dataclass(frozen=True)
-class WrittenFormat:
+class WrittenFormat(Struct, frozen=True):
     """A file that was written and run. `any_batch` is False if it is limited to batches of one, because of `why`.
 
     `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same

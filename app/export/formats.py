@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.export.certify import clean_process
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent

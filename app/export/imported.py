@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.importer.origin import KeptFile, Origin
 from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, CertificateCheck
 from app.training.setup.weights_header import StartError, is_unchanged
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class ImportedNet:
+class ImportedNet(Struct, frozen=True):
     """Where a net comes from, and whether its drawing was `edited` since."""
 
     origin: Origin

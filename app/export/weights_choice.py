@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.source.generated import Source
 from app.training.setup.initial_weights import initial_weights
 from app.training.setup.weights_header import header
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict
     from app.training.config import StartWeights
 
 
-@dataclass(frozen=True)
-class ExportWeights:
+class ExportWeights(Struct, frozen=True):
     """A state_dict that fits the net, and its origin as `words`, which follow "weights" in texts."""
 
     state_dict: StateDict

@@ -13,11 +13,11 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -26,7 +26,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from app.util import module_tree, user_frames
-from app.util.late_dataclass import dataclass
 
 CHUNK = 1 << 26  # bytes of weights that are computed at a time
 OPEN = 4  # results of softmax that wait for their matmul
@@ -36,8 +35,7 @@ _OTHERS = ("convolution", "linear", "addmv", "mv", "dot", "_scaled_mm", "embeddi
 _FUSED = "_scaled_dot_product_"
 
 
-@dataclass(eq=False)
-class Attention:
+class Attention(Struct, eq=False):
     """An attention that has just been computed. Weights have the shape (..., heads, queries, keys), `values` (...,
     heads, keys, width), and `output` is the result used by the net, as (..., heads, queries, width).
 
@@ -55,7 +53,7 @@ class Attention:
     queries: int
     keys: int
     lead: tuple[int, ...]
-    rows: Callable[[int, int], tuple[Tensor, float]] = field(repr=False)
+    rows: Callable[[int, int], tuple[Tensor, float]]
     dropout: float = 0.0
     remark: str = ""
     pictures: tuple[tuple[int, int], ...] = ()

@@ -6,10 +6,10 @@ import contextlib
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 

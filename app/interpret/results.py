@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 SALIENCY, INTEGRATED_GRADIENTS, GRAD_CAM = "saliency", "integrated-gradients", "grad-cam"
 METHODS = (SALIENCY, INTEGRATED_GRADIENTS, GRAD_CAM)
@@ -21,8 +21,7 @@ class InterpretError(CodedError, ValueError):
     exit_code = 2
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionReading:
+class AttentionReading(Struct, frozen=True, eq=False):
     """One scaled-dot-product attention of a forward pass, for one sample.
 
     `path` is the innermost module that computed it, `call` counts the attentions of that module from 1, `kind` is the
@@ -48,7 +47,7 @@ class AttentionReading:
     entropy: tuple[float, ...]
     pooled: int = 1
     grid: tuple[int, int, int] | None = None
-    maps: Any = field(default=None, repr=False)
+    maps: Any = None
     remark: str = ""
 
     @property
@@ -57,20 +56,18 @@ class AttentionReading:
         return f"{self.path or 'the model'}{f'#{self.call}' if self.call > 1 else ''}"
 
 
-@dataclass(frozen=True, eq=False)
-class SampleLook:
+class SampleLook(Struct, frozen=True, eq=False):
     """One sample for display: its number, a picture (H, W, 3) of bytes or None, its tokens, label and
     prediction."""
 
     number: int
-    picture: Any = field(default=None, repr=False)
+    picture: Any = None
     tokens: tuple[str, ...] = ()
     label: str = ""
     prediction: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionFound:
+class AttentionFound(Struct, frozen=True, eq=False):
     """All attentions of a forward pass on a sample, in the order in which they were computed; `remarks` say what was
     not followed."""
 
@@ -79,8 +76,7 @@ class AttentionFound:
     remarks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Attribution:
+class Attribution(Struct, frozen=True, eq=False):
     """What each value of an input contributes to one number of the output, `score`, which `target` names.
 
     `values` have the shape of the input without the batch, of (tokens,) for token ids; those of Grad-CAM are (H, W), at
@@ -92,7 +88,7 @@ class Attribution:
     method: str
     target: str
     score: float
-    values: Any = field(repr=False)
+    values: Any
     total: float = math.nan
     baseline: float = math.nan
     steps: int = 0
@@ -111,8 +107,7 @@ class Attribution:
         return self.incompleteness <= COMPLETE
 
 
-@dataclass(frozen=True)
-class Intervention:
+class Intervention(Struct, frozen=True):
     """An intervention: the output of a part of the net is replaced by zeros, or by its output for sample `source`.
 
     The part is the output of the module at `path`, one channel of it along `axis` (None: the one its type has), or one
@@ -132,8 +127,7 @@ class Intervention:
         return f"{self.path}{f'#{self.call}' if self.call else ''}{part}"
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """The loss on some samples without and with interventions, and by sample.
 
     `measure` names the number, as "CrossEntropyLoss". `predictions` are those before and after, "" without classes;

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from dataclasses import replace as with_values
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace as with_values
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from app.interpret.results import InterpretError
 from app.util import rng
-from app.util.late_dataclass import dataclass
 from app.util.module_tree import temporary_mode
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
@@ -23,8 +23,7 @@ _CHIEF = ("logits", "output", "out", "last_hidden_state", "prediction", "sample"
 LOSS, OWN_PREDICTION, MEAN = "loss", "cross entropy against its own prediction", "mean of the output"
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
+class Subject(Struct, frozen=True, eq=False):
     """`run(*tensors)` is a forward pass of `model` with these in place of `tensors`, the tensors among its arguments.
 
     `scores(output)` is the tensor that is read as prediction, (N, classes) or (N, tokens, classes) or (N, ...) by

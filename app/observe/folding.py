@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from msgspec import Struct
+
 from app.observe.observation import Call, Observation
-from app.util.late_dataclass import dataclass
 
 MOST = 60  # boxes that are shown at first
 MOST_AROUND = 4  # times as many modules may be open around them
 LONGEST_PERIOD = 6  # calls that repeat together, such as a layer and the addition behind it
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A module call, an operation, an input or an output, or a row of equal ones.
 
     `key` names it while the observation lives: the id of its call, `first*count` of a row. `calls` are its calls, one
@@ -27,7 +26,7 @@ class Part:
     calls: tuple[int, ...]
     title: str
     kind: str
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = ()
 
     @property
     def repeated(self) -> int:
@@ -43,8 +42,7 @@ class Part:
         return tuple(one for part in self.parts for one in part.every) if self.repeated > 1 else self.calls
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, eq=False, dict=True):
     """The parts of an observation, and which part stands for a call when some are folded."""
 
     observation: Observation

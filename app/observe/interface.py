@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from app.source.interface import Argument, Interface, Returned, is_place, is_way

@@ -1,6 +1,6 @@
 """One observed forward pass as frozen plain data: module calls, the operations in them, and the tensors between them.
 
-Classes with tens of thousands of instances are `msgspec.Struct`s, which are created ten times as fast as dataclasses.
+Classes with tens of thousands of instances are written as arrays, and travel together.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from app.source.interface import Interface
-from app.util.late_dataclass import dataclass
 
 Kind = Literal["module", "operation", "read", "input", "output"]
 ROOT = 0  # the id of the call of the model itself
@@ -99,8 +99,7 @@ class Flow(msgspec.Struct, frozen=True, array_like=True):
     output: int = 0
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True, dict=True):
     """What a forward pass did, up to the call that raised if one did.
 
     `calls` are in the order in which they began, `flows` in the order in which tensors were taken. `failed` is the

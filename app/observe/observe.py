@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from dataclasses import replace as set_fields
 from typing import Any
 
 import torch
 from msgspec.structs import replace
+from msgspec.structs import replace as set_fields
 from torch import Tensor, nn
 
 from app.observe import tensors

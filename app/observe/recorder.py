@@ -14,12 +14,12 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from types import FrameType
 from typing import Any
 from weakref import ref
 
 import torch
+from msgspec import Struct, field
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.overrides import TorchFunctionMode, resolve_name
@@ -28,7 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from app.observe import tensors
 from app.observe.observation import Call, Flow, Kind, TensorFacts
 from app.util import module_tree, user_frames
-from app.util.late_dataclass import dataclass
 
 INDEXED = frozenset({"__getitem__", "__setitem__"})
 # Take a Python value out of a tensor: what follows may depend on it.
@@ -52,8 +51,7 @@ LONGEST = 60  # letters of a value that was read
 _ONE_AT_A_TIME = threading.RLock()  # `nn.Module.__call__` is one for all threads
 
 
-@dataclass
-class Draft:
+class Draft(Struct):
     """A call that has begun."""
 
     id: int

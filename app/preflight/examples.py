@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.builder.blocks import Block, block_of, with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.graph import Graph
@@ -14,7 +16,6 @@ from app.data.sources import SOURCES, is_present
 from app.preflight import preflight
 from app.project import file
 from app.project.project import Project
-from app.util.late_dataclass import dataclass
 from app.util.resources import path as resource_path
 
 OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"
@@ -22,8 +23,7 @@ _SENTENCES, _LETTERS = 2, 170
 _NAMED = 6
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """A bundled project. `words` describe it in a sentence or two."""
 
     path: Path
@@ -32,8 +32,7 @@ class Example:
     layers: int
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Facts of the analysis of an example: its parameters, and whether it can be trained as it is.
 
     `training` is OFFLINE, DOWNLOAD if the data must be downloaded first, NO_DATA if no known data fit, BROKEN if the

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
 from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
@@ -22,7 +24,6 @@ from app.training.setup import losses_in_words, weighted_losses
 from app.training.setup.losses_in_words import takes
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -32,8 +33,7 @@ CHIEF = ("logits", "out", "output")  # keys of the main output, in dictionaries 
 _KEEPING = SOFTMAXES | ACTIVATIONS  # ops that keep the shape of their input
 
 
-@dataclass(frozen=True)
-class NetOutput:
+class NetOutput(Struct, frozen=True):
     """An output of the net: its name in the code, its node, its type if it is known, and whether it always comes."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.results import Analysis

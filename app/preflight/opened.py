@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
@@ -56,7 +57,7 @@ def with_data(project: Project, data: DataConfig) -> Project:
     source = known_source(data)
     if source is None:
         return replace(project, training=training.changed(losses=()))
-    plain = replace(project, training=training.changed(losses=(), loss=TrainingConfig.loss))
+    plain = replace(project, training=training.changed(losses=(), loss=TrainingConfig().loss))
     return opened_losses.with_fitting_loss(plain, source, chosen=False)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import prod
+
+from msgspec.structs import replace
 
 from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
@@ -33,7 +34,7 @@ def with_own_losses(project: Project) -> Project:
     own = opened.interface.own_losses if wanted else own_losses(opened)
     if training.losses or not own:
         return project
-    loss = TrainingConfig.loss if wanted else training.loss
+    loss = TrainingConfig().loss if wanted else training.loss
     rows = tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own)
     training = replace(training, losses=rows, loss=loss, loss_by="" if wanted else BY_MODEL)
     return replace(project, training=training)
@@ -215,7 +216,7 @@ def _without_target(project: Project, row: OutputLoss) -> Problem:
 
 def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
     """Offer the loss of the rule in place of one that does not fit."""
-    plain = replace(project, training=replace(project.training, losses=(), loss=TrainingConfig.loss))
+    plain = replace(project, training=replace(project.training, losses=(), loss=TrainingConfig().loss))
     fitting = with_fitting_loss(plain, source, chosen=False)
     if any(layout.misfit for layout in layouts(fitting, source).values()):
         return ()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec import Struct
+
 from app.data.spec import CLASSES, VALUES, TargetInfo
 from app.source.interface import Argument, Returned
 from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, takes_one_output
 from app.training.config import INPUT, Choice
 from app.util.formatting import counted, shape_text
-from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """`code` follows the output in an expression that is laid out as the loss takes it, "" if it is so already.
 
     `misfit` is a sentence about why it cannot be, `exact` says that each number has its counterpart in the target.

@@ -5,8 +5,10 @@ Combines the net's shapes, the data's shapes and the loss's requirements.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
@@ -30,7 +32,6 @@ from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
 from app.training.setup.losses_in_words import takes, usual_loss
 from app.util.formatting import counted, plural, shape_text
-from app.util.late_dataclass import dataclass
 
 UNREAD = "The data have not been read yet"
 
@@ -68,8 +69,7 @@ def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] 
     )
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Shapes of the data and of the network, the problems between them, and their fixes."""
 
     data: str

@@ -6,11 +6,12 @@ torch is imported at the top, so import this module inside a function.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
@@ -25,7 +26,6 @@ from app.training.objectives import forms
 from app.training.registry import make_loss
 from app.util import module_tree, rng
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.training.config import Choice
@@ -42,8 +42,7 @@ _KEEPS_VALUES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """Facts from running a net on meta tensors: `rows` maps an input's index to the size of the smallest table indexed
     by its integers, `bytes_per_sample` is the memory held for backward; None if unknown."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.preflight import preflight
 from app.project.project import Project
@@ -87,7 +88,7 @@ def with_values(training: TrainingConfig, values: Values) -> TrainingConfig:
     optimizer = replace(optimizer, params=FrozenMap({**optimizer.params, **own}))
     fields: dict[str, Any] = {name: value for name, value in values.items() if name in FIELDS}
     if fields.get("amp", "") is None:
-        fields["amp"] = TrainingConfig.amp
+        fields["amp"] = TrainingConfig().amp
     if not isinstance(fields.get("no_decay", False), bool):
         raise SweepError(f"no_decay is {fields['no_decay']}; it must be True or False", "no_decay")
     return replace(training, optimizer=optimizer, **fields)

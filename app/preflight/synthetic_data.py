@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.diagnostics.problems import ChooseData, Cure, SetData, SetTraining
 from app.builder.literals import DType
@@ -17,7 +19,6 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT
 from app.util.formatting import counted, shape_text
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +32,7 @@ NOISE, FIELDS = "made.fake", "made.fields"
 MOST_NUMBERS = 2**22  # of a sample; 1,000 samples of more would fill the memory
 
 
-@dataclass(frozen=True)
-class SyntheticData:
+class SyntheticData(Struct, frozen=True):
     """A source of synthetic data and the options with which it fits a net."""
 
     source: str

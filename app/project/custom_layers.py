@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog

@@ -8,12 +8,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import catalog
 from app.builder.catalog.inits import check_inits

@@ -10,12 +10,12 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct, to_builtins
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 LONGEST_NOTE = 1 << 16  # bytes read of a lock file's content
 PATIENCE = 2.0  # seconds that a save waits for a concurrent one of the same file
@@ -119,8 +119,7 @@ def exclusive(path: Path) -> Iterator[None]:
             os.close(handle)
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The process that has a file open: `since` is local time in ISO format; unknown fields are "" or 0."""
 
     user: str = ""
@@ -198,7 +197,7 @@ def mark_open(path: Path, *, force: bool = False) -> Lock:
         lock.release()
         raise FileInUseError(before)
     try:
-        lock.note(json.dumps(asdict(this_process())))
+        lock.note(json.dumps(to_builtins(this_process())))
     except OSError:  # it holds all the same
         pass
     return lock

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from app.project import file as project_file
 from app.project import file_lock, limits
@@ -23,7 +24,6 @@ from app.project.project import Project
 from app.project.weights import files as weights_files
 from app.util import atomic, leftovers
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 VERSION = 1
 JOURNAL, LOCK, PAINTING, DAMAGED = ".journal", ".lock", ".painting", "damaged"
@@ -39,8 +39,7 @@ class NewerJournalError(JournalError):
     """A journal of a newer version of the program, which can read it."""
 
 
-@dataclass(frozen=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """The content of a journal: a project, and its file.
 
     `file` is None for a project that was never saved; `on_disk` is the digest of the file before the changes. `runs`
@@ -201,8 +200,7 @@ class Journal:
                 self._write_note()
 
 
-@dataclass
-class ClaimedJournal:
+class ClaimedJournal(Struct):
     """A journal of a crashed window, claimed: no other window offers it until it is released or discarded.
 
     `entry` is None if it cannot be restored, and `problem` tells why.
@@ -242,8 +240,7 @@ class ClaimedJournal:
         self.lock.remove()
 
 
-@dataclass(frozen=True)
-class FoundJournals:
+class FoundJournals(Struct, frozen=True):
     """Journals to offer, the newest first, and damaged ones: where each was moved, and why."""
 
     found: tuple[ClaimedJournal, ...] = ()

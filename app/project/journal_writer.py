@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.project.journal import ClaimedJournal, Journal, JournalEntry
 from app.util import gc_pause
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class JournalWritten:
+class JournalWritten(Struct, frozen=True):
     """How writing a journal ended: `problem` is "" for one that was written."""
 
     saved: datetime

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.blocks import PREFIX, Block, BlockError, Blocks, contained, spec_of, unused_name
 from app.builder.catalog.catalog import OpSpec
@@ -16,14 +18,12 @@ from app.project import file as project_file
 from app.project.file import ProjectFileError
 from app.project.project import Project
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 SUFFIX = ".tape"
 KEY = "library."  # before the name of a block that is offered and not in the project yet
 
 
-@dataclass(frozen=True)
-class LibraryEntry:
+class LibraryEntry(Struct, frozen=True):
     """One block of the library: its file, and it with all that it contains."""
 
     name: str
@@ -40,8 +40,7 @@ class LibraryEntry:
         return self.blocks[self.name]
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """Blocks in a folder. `unread` lists files that are no blocks: (file, reason)."""
 
     entries: tuple[LibraryEntry, ...] = ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.blocks import PREFIX, Block
 from app.builder.catalog.inits import is_name
@@ -12,15 +14,13 @@ from app.builder.importer.origin import ModelInit
 from app.project.project import Project
 from app.source.generated import ClassText, Source
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 Inits = Mapping[str, Init | None]
 NAMED = 3  # parameters in a sentence
 LOSES = "Starting from random weights loses the model's own initialisation of"
 
 
-@dataclass(frozen=True)
-class LostInits:
+class LostInits(Struct, frozen=True):
     """Initialisations that a start from random weights loses: `inits` can be taken over, `others` are unknown to
     torch.nn.init, or are of parameters that no setting of a node names."""
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.builder.blocks import PREFIX, Block, innermost_first, used
 from app.builder.graph import Graph
 from app.project.project import Project
 from app.source.generated import ClassText, Source
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-@dataclass(frozen=True)
-class NetModule:
+class NetModule(Struct, frozen=True):
     """A module of the net. `path` leads to it; `modules` are those with a forward: several of a repeated node.
 
     `parameters` is None where they were not counted, which is inside blocks.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from app.project.sheet_records import ProjectFileError, Text
 from app.source.interface import Argument, Interface, Returned, is_place, is_way

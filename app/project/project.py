@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
@@ -12,11 +12,9 @@ from app.data.config import DataConfig
 from app.sources.opened import OpenedModel
 from app.training.config import TrainingConfig
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Struct, frozen=True):
     """The content of a `.tape` file: the network's sheet, its blocks, data and training.
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with

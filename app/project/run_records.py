@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -135,7 +134,7 @@ def data_record(config: DataConfig) -> dict[str, Any]:
 
 def data_from(record: DataRecord) -> DataConfig:
     """Convert a record to its value. Raises ProjectFileError for an invalid option."""
-    values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
+    values = {name: getattr(record, name) for name in DataConfig.__struct_fields__}
     values["options"] = _params(record.options, "$.data.options")
     for name in ("train_transforms", "eval_transforms"):
         values[name] = tuple(
@@ -167,7 +166,7 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
 
 def training_from(record: TrainingRecord) -> TrainingConfig:
     """Convert a record to its value. Raises ProjectFileError for an invalid parameter."""
-    values = {field.name: getattr(record, field.name) for field in fields(TrainingConfig)}
+    values = {name: getattr(record, name) for name in TrainingConfig.__struct_fields__}
     schedule = None
     if record.schedule is not None:
         choice = _choice(record.schedule, "$.training.schedule")
@@ -195,14 +194,15 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
 
 def _fields(config: Any, own: dict[str, Any]) -> dict[str, Any]:
     """Serialize the fields of a config in order: `own` has those that are not plain, defaults are left out."""
-    found: dict[str, Any] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if field.name in own:
-            found[field.name] = own[field.name]
-        elif field.name in _ALWAYS or value != (field.default if field.default is not MISSING else FrozenMap()):
-            found[field.name] = list(value) if isinstance(value, tuple) else value
-    return found
+    record: dict[str, Any] = {}
+    default = type(config)()
+    for name in config.__struct_fields__:
+        value = getattr(config, name)
+        if name in own:
+            record[name] = own[name]
+        elif name in _ALWAYS or value != getattr(default, name):
+            record[name] = list(value) if isinstance(value, tuple) else value
+    return record
 
 
 def _choice_record(choice: Choice) -> dict[str, Any]:

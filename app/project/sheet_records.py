@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from app.builder import limits, literals
 from app.builder.blocks import Block, Blocks, circling, with_blocks

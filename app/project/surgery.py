@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import TypeVar
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Node
 from app.builder.plan import Plan
@@ -19,7 +21,6 @@ from app.project.project import Project
 from app.source.generated import ClassText, Source
 from app.training.surgery.values import Surgery, SurgeryError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 # A value: the position of the call that gives it, and which of its outputs.
 Value = tuple[int, int]
@@ -38,8 +39,7 @@ _ADD, _MUL, _CAT = ("operator.add", "torch.add"), ("operator.mul", "torch.mul"),
 _NAMED = 3  # edits that a description names
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """One call of a net with its blocks and repetitions unfolded: `ids` leads to its node, `path` to its module."""
 
     ids: tuple[tuple[str, int], ...]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.util.late_dataclass import dataclass
 
 _TO_REVISIT = re.compile(r"revisit-\d+\.pt")
 _OF_STAGE = re.compile(r"stage-(\d+)-(start|end|best)\.pt")
 
 
-@dataclass(frozen=True)
-class GoingOn:
+class GoingOn(Struct, frozen=True):
     """The run was resumed after `step`, with `epochs` complete, in a stage of it, from 1."""
 
     step: int
@@ -22,8 +22,7 @@ class GoingOn:
     stage: int = 1
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A checkpoint of a stored run; `step` is None if the record does not have it."""
 
     path: Path
@@ -55,8 +54,7 @@ def kept_to_revisit(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
 
 
-@dataclass(frozen=True)
-class DiskUse:
+class DiskUse(Struct, frozen=True):
     """What a run's folder of checkpoints holds: whether any, and how many for revisiting, with their bytes."""
 
     any: bool

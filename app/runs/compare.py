@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.project.project import Project
 from app.project.run_records import data_record, training_record
 from app.runs import store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 
 NOTHING, DEFAULT = "–", "the default"
 # Rows other than fields of data and training, before and after those.
@@ -19,8 +20,7 @@ NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "pl
 START = "start weights"
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One row: the value of each run, in their order."""
 
     name: str

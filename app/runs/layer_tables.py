@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram

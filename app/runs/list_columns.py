@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from app.runs.record import Hyperparameters, Record, RunError, Summary
 from app.util import formatting
-from app.util.late_dataclass import dataclass
 
 Value = str | float | tuple[str, ...] | None
 NOTHING = formatting.UNKNOWN
 
 
-@dataclass(frozen=True)
-class ListedRun:
+class ListedRun(Struct, frozen=True):
     """What the columns are read from."""
 
     record: Record
@@ -24,8 +24,7 @@ class ListedRun:
     state: str
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column: its key in filters and JSON, its heading and meaning, and its value of a run."""
 
     key: str

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.runs import record, store
 from app.runs.checkpoint_files import checkpoints
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.util.late_dataclass import dataclass
 
 PROJECT = ".tape"
 RUNS = "runs"  # in the folder of `train --out`
 
 
-@dataclass(frozen=True)
-class NamedRun:
+class NamedRun(Struct, frozen=True):
     """A stored run, and what of it: the stem of a checkpoint, a step as decimal digits, or "" for its best weights."""
 
     kept: Kept

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from app.project import file as project_file
 from app.project.project import Project
@@ -41,7 +41,7 @@ def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> Stage
     project_file.write(project, folder / store.PROJECT)
     atomic.write_text(folder / store.SOURCE, surgery.source.text)
     known: dict[str, Any] = msgspec.to_builtins(
-        {one.name: getattr(surgery, one.name) for one in fields(surgery) if one.name not in _OF_PROJECT}
+        {name: getattr(surgery, name) for name in surgery.__struct_fields__ if name not in _OF_PROJECT}
     )
     return StageRecord(event.epoch, event.step, event.description, known, event.outcome, event.layers, event.parameters)
 

@@ -7,12 +7,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.project import file as project_file
 from app.project import file_lock
@@ -25,7 +26,6 @@ from app.training.columns import Columns
 from app.training.events import Started
 from app.training.history import History
 from app.util import leftovers
-from app.util.late_dataclass import dataclass
 
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
@@ -37,8 +37,7 @@ MOST_NAME = 200  # characters of a run's name
 _NUMBER = re.compile(r"\d{4,9}")
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A run in its folder."""
 
     folder: Path

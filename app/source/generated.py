@@ -7,19 +7,19 @@ generated. `source.compiled` creates the module.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.user_frames import GENERATED
 
 # The function of a source that constructs a model from user code, and the module that it is exported as.
 MAKER = "make_model"
 
 
-@dataclass(frozen=True)
-class OwnModel:
+class OwnModel(Struct, frozen=True):
     """The user's file that a source's text imports first, and the hash by which it is trusted with all that it imports.
     It is imported as `module` from `folder`, and named from the folder `found_from`."""
 
@@ -30,8 +30,7 @@ class OwnModel:
     found_from: str = ""
 
 
-@dataclass(frozen=True)
-class InputSpec:
+class InputSpec(Struct, frozen=True):
     """One argument of `forward`: `shape` excludes the batch, which is dimension `batch` (None without one); `dtype` is
     torch's name ("float32").
 
@@ -52,8 +51,7 @@ class InputSpec:
         return (*self.shape[: self.batch], batch, *self.shape[self.batch :])
 
 
-@dataclass(frozen=True)
-class OutputSpec:
+class OutputSpec(Struct, frozen=True):
     """One value that `forward` returns: under a `key` of a dictionary if all have one; `when` is "always", "training"
     or "eval".
     """
@@ -63,8 +61,7 @@ class OutputSpec:
     when: str = "always"
 
 
-@dataclass(frozen=True)
-class ClassText:
+class ClassText(Struct, frozen=True):
     """Map of the lines and attributes of one class to nodes.
 
     `blocks` maps nodes that are instances of another class to its name, and `repeated` are the nodes whose attribute is
@@ -91,8 +88,7 @@ class ClassText:
 Path = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing; or that of
     `make_model`, which constructs a model from user code.
 

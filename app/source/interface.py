@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 # A way from what forward returns to a tensor in it: `.logits`, `["out"]`, `[0]`, and so on inwards.
 _STEP = r'\.[A-Za-z_]\w*|\[\d+\]|\["[^"\\\n]*"\]'
@@ -17,8 +17,7 @@ _TOTALS = ("loss", "total_loss", "loss_total", "objective")  # names of a loss t
 LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument of forward, or a tensor in one. `shape`, with the batch, and `dtype` are those of the tensor that it
     was called with; "" if it was called without. `needed` says that it has no default, `other` is the type of what it
     was given if that is no tensor, and `by_place` that it cannot be passed by its name.
@@ -37,8 +36,7 @@ class Argument:
     way: str = ""
 
 
-@dataclass(frozen=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """One tensor that forward returned, with its shape and dtype; `dtype` is "" for a field that was None.
 
     `way` leads to it: `.logits`, `["out"]`, `[0]`; "" for forward's only tensor. `detached` says that no gradient flows
@@ -74,8 +72,7 @@ class Returned:
         return not self.dtype or (self.is_float and len(self.shape) < 2 and not self.detached)
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
     what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
     `losses_in_training` says that it returned losses in train mode, and something else in eval mode, `lazy` that its

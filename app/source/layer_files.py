@@ -10,12 +10,13 @@ import hashlib
 import re
 import traceback
 from collections.abc import Iterable
-from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
+from app.util.frozen import equal_in
 
 FOLDER = "imported_layers"  # of files that an import wrote, each in a folder named by its hash
 
@@ -28,18 +29,24 @@ class UntrustedError(LayerFileError):
     """A file that is not trusted."""
 
 
-@dataclass(frozen=True)
-class LayerFile:
+class LayerFile(Struct, frozen=True):
     """A file's text and the name that it is imported by. `path` is where it was read, "" if nowhere."""
 
     module: str
     text: str
     sha256: str
-    path: str = field(default="", compare=False)
+    path: str = ""
 
     def __post_init__(self) -> None:
         if self.sha256 != digest(self.text):
             raise ValueError(f"{self.sha256} is not the hash of the text of {self.name}")
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is imported; the same file may have been read from elsewhere."""
+        return equal_in(("module", "sha256"), self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.module, self.sha256))
 
     @classmethod
     def from_text(cls, module: str, text: str, path: str = "") -> LayerFile:

@@ -13,10 +13,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.source import layer_files, own_imports
 from app.source.own_imports import INSTALLED
 from app.util import regular_files
-from app.util.late_dataclass import dataclass
 
 LARGEST = 1 << 20  # bytes of a file that can be reviewed
 MOST = 300  # files of one model
@@ -28,8 +29,7 @@ _BY_NAME = frozenset(
 _FOLDERS_UP = 3  # above a file that changes sys.path
 
 
-@dataclass(frozen=True)
-class OwnFile:
+class OwnFile(Struct, frozen=True):
     """One file, by its path without links. `text` is what runs of it, None for a compiled module, and `sha256` the hash
     of the text, or of the bytes."""
 
@@ -49,8 +49,7 @@ class OwnFile:
         return self.text
 
 
-@dataclass(frozen=True)
-class OwnFiles:
+class OwnFiles(Struct, frozen=True, dict=True):
     """Every file that may run for a model, the one that defines it first."""
 
     files: tuple[OwnFile, ...]
@@ -232,8 +231,7 @@ def _absolute(dotted: str, level: int, package: str) -> str:
     return ".".join(filter(None, (*base, dotted)))
 
 
-@dataclass(frozen=True)
-class _Imports:
+class _Imports(Struct, frozen=True):
     """What a text imports: a level and a dotted name each; whether it imports by computed names, or uses sys.path."""
 
     names: frozenset[tuple[int, str]]

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 _noted: list[str] = []  # what was turned in this process
 
 
-@dataclass(frozen=True)
-class Switches:
+class Switches(Struct, frozen=True):
     """What holds for every operation of torch in this process, or in this thread for `gradients`."""
 
     gradients: bool

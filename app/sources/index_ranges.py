@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from app.sources.examples import falling
 from app.util import rng
-from app.util.late_dataclass import dataclass
 from app.util.module_tree import temporary_mode
 
 ROUNDS = 5  # forward passes, each with what the one before has shown
@@ -27,8 +27,7 @@ _BY_DIMENSION = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Integers from `low` to `high`, both included, other than `without`. `sorted` are the lengths of sequences, the
     longest first."""
 

@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from app.source import layer_files, own_files, own_imports, raised, switches
@@ -33,15 +34,13 @@ from app.sources.spec import (
     parse_example,
 )
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
 TRIAL = 1 << 28  # bytes of weights of a model that is copied for a trial
 LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
 
 
-@dataclass
-class Loaded:
+class Loaded(Struct):
     """A model and its example inputs; `targets` are inputs by name that it takes in train mode only. `lazy` says that
     its first call gave layers their sizes. `guessed` describes the inputs whose sizes or values nobody has given, and
     `refusal` says what the model raised with inputs that are all guessed. `switched` says which of torch's switches its

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.source.interface import Argument, Interface
 from app.sources.spec import InputSpec, SourceSpec
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class OpenedModel:
+class OpenedModel(Struct, frozen=True):
     """The source of a model, and the inputs and outputs of its forward in one call.
 
     `arguments` are those of its constructor, `inputs` describe that call where they were not proposed, or

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 COLLECTIONS = ("torchvision", "timm", "hf", "diffusers")  # of installed packages: no code of the user's own
 FILES = ("pt2", "onnx")  # graphs that are drawn as their files describe them; a .pt2 can be run too
@@ -60,8 +61,7 @@ class InputsNeededError(SourceError):
         self.names, self.guessed = names, guessed
 
 
-@dataclass(frozen=True)
-class SourceSpec:
+class SourceSpec(Struct, frozen=True):
     """`kind` is "file", "module", one of `COLLECTIONS` or `FILES`, or the name of an installed adapter; `where` is the
     file or the dotted module, `name` the class, function or model in it, which is called if `call`. One of `FILES` has
     no name, and is loaded to be run if `call`."""
@@ -92,8 +92,7 @@ class SourceSpec:
         return f"{self.where or self.kind}:{self.name}{'()' if self.call else ''}"
 
 
-@dataclass(frozen=True)
-class InputSpec:
+class InputSpec(Struct, frozen=True):
     """One tensor among the arguments of `forward`.
 
     `dtype` is "" for that of the model's weights. `name` is empty for a positional argument; it may lead into a
@@ -136,8 +135,7 @@ class InputSpec:
         return tuple(found)
 
 
-@dataclass(frozen=True)
-class AskedModel:
+class AskedModel(Struct, frozen=True):
     """A model as typed: `source` and each of `inputs` as below, `arguments` of its constructor as JSON.
     `trust` says that its code was reviewed, `example` is a text for `parse_example`. Files and modules are found from
     `folder`, "" for the current one."""
@@ -198,8 +196,7 @@ def parse_input(text: str) -> InputSpec:
     return InputSpec(sizes, dtype, parts["name"] or "", parts["values"] or "")
 
 
-@dataclass(frozen=True)
-class ExampleSpec:
+class ExampleSpec(Struct, frozen=True):
     """Inputs from a file: what its `function` returns, or the tensors that it contains if that is ""."""
 
     file: str

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import Tensor
 
 from app.sources.spec import SourceError
 from app.util import tensor_files
-from app.util.late_dataclass import dataclass
 
 WHOLE = "model.safetensors"
 PIECE = 1 << 26  # bytes that are read at a time
@@ -25,8 +25,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StoredWeight:
+class StoredWeight(Struct, frozen=True):
     """A tensor of a file: its shape and dtype, and statistics of its elements, NaN for one without any."""
 
     name: str
@@ -38,8 +37,7 @@ class StoredWeight:
     greatest: float
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     file: Path
     begin: int
     end: int

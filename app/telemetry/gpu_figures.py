@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class GpuReading:
+class GpuReading(Struct, frozen=True):
     """Percentages, degrees Celsius, bytes; None if not available, explained by `reason`."""
 
     name: str = ""
@@ -17,8 +16,7 @@ class GpuReading:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Allocator:
+class Allocator(Struct, frozen=True):
     """CUDA's caching allocator, in bytes. `split` is free memory inside used blocks, available to smaller tensors only;
     its fraction of the reserved memory is the fragmentation."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 VANISHED, EXPLODED = 1e-3, 1e3  # relative to the gradient at the last layer
 NET = "Net"  # operations of the net itself, outside all of its layers
@@ -13,8 +13,7 @@ NET = "Net"  # operations of the net itself, outside all of its layers
 _AGAIN = re.compile(r"(#\d+)?(/\d+)?$")
 
 
-@dataclass(frozen=True)
-class Gains:
+class Gains(Struct, frozen=True):
     """`layers` in forward order, with the norms of their incoming and outgoing gradients; nan: none, inf: not finite.
 
     A layer is named by its path; `path#2` is its second call, `path/2` its own operations after one of its children.

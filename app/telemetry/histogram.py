@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 BINS = 32
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(Struct, frozen=True):
     """Counts of a layer's values in `BINS` equal bins from `low` to `high`; non-finite ones are left out.
 
     `mean` and `std` are of the counted values, `zeros` and `not_finite` how many are exactly 0 and how many were left

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class LayerBytes:
+class LayerBytes(Struct, frozen=True):
     """`optimizer` is the optimizer's state of the parameters, `activations` what backward holds of the forward."""
 
     layer: str
@@ -20,8 +19,7 @@ class LayerBytes:
         return self.parameters + self.gradients + self.optimizer + self.activations
 
 
-@dataclass(frozen=True)
-class StepBytes:
+class StepBytes(Struct, frozen=True):
     """The layers in the order of the net; `batch` is the size of the batch that the activations are of."""
 
     layers: tuple[LayerBytes, ...]

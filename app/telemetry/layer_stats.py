@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from app.source.generated import Source
 from app.telemetry.gain_probe import GainProbe
 from app.telemetry.gradient_gains import Gains
@@ -19,7 +21,6 @@ from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,8 +32,7 @@ KINDS = ("weights", "gradients", "activations")
 _CUTTING = frozenset({"relu", "relu_", "relu6", "threshold", "threshold_"})
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """Measurements of one step. `weights` and `ratios` are by the sampler's layers: the norm of a layer's weights, and
     the norm of the optimizer's update over it; nan without any. `dead` is the fraction of units of each layer that cuts
     at 0 (features, or channels of pictures) that were 0 for the whole batch, by the layer's name, and `nodes` the

@@ -7,13 +7,12 @@ import os
 import sys
 from typing import Any, Literal
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 EVERY = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReading:
+class MemoryReading(Struct, frozen=True):
     """Memory in bytes. `scope` is their owner; figures that it does not provide are None."""
 
     scope: Literal["device", "process"]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 CLASS_IDS = "class ids"
 ONE_HOT = "one-hot"
@@ -93,8 +94,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").removeprefix("nn.").removesuffix("loss")
 
 
-@dataclass(frozen=True)
-class ChoiceParam:
+class ChoiceParam(Struct, frozen=True):
     """One field of the form; the fields are those of the layer catalog's parameters.
 
     A "literal" is a number, None, or a tuple of numbers (`count` of them; 0: any).

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 INPUT = "(input)"  # as a target: what went into the net is to come out again
 TARGET = "(target)"  # as an input: the only target of the data, such as for a model that computes its loss itself
@@ -27,16 +28,14 @@ MOST = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A class of `torch.optim` or a loss of `torch.nn` by name, with the parameters that differ from its defaults."""
 
     name: str
     params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
 
 
-@dataclass(frozen=True)
-class StartWeights:
+class StartWeights(Struct, frozen=True):
     """Initial weights of a run: a `.safetensors` file with keys of the net, and its expected hash.
 
     `keys` are those to load, all of the file if empty; other weights are initialised with the seed. `name` is shown to
@@ -49,8 +48,7 @@ class StartWeights:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A class of `torch.optim.lr_scheduler`, stepped `per` "step" or "epoch".
 
     `warmup` is the number of steps or epochs of a linear warm-up.
@@ -61,16 +59,14 @@ class Schedule:
     warmup: int = 0
 
 
-@dataclass(frozen=True)
-class ParameterGroup:
+class ParameterGroup(Struct, frozen=True):
     """A parameter group: the parameters below the module or of the name `path`, with their own options."""
 
     path: str
     options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
 
 
-@dataclass(frozen=True)
-class OutputLoss:
+class OutputLoss(Struct, frozen=True):
     """Target, loss and weight of one output in the sum of losses.
 
     `target` is the name of one of the data's targets, "" for the first, or INPUT for the net's input.
@@ -82,8 +78,7 @@ class OutputLoss:
     target: str = ""
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Struct, frozen=True):
     """Settings of a run. `device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" selects the fastest.
 
     Weights are initialised with `seed`, then those of `start` are loaded.

@@ -6,14 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct
 
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import Operate, RunRequest
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,14 +35,13 @@ class NoWeightsError(CodedError, RuntimeError):
     """Raised if the run ended before its model was created."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What remains of a run: how it ended, and its weights on the CPU, or None if no model was created."""
 
     ending: Ending
     epoch: int
     step: int
-    state_dict: Mapping[str, Tensor] | None = field(repr=False, default=None)
+    state_dict: Mapping[str, Tensor] | None = None
 
 
 class Control:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
@@ -19,7 +21,6 @@ from app.training.setup import weighted_losses
 from app.training.setup.losses_in_words import takes
 from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -29,16 +30,14 @@ class JobError(CodedError, ValueError):
     """Raised for a run that cannot be started; the message says what to change."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A stage of a run, which begins with a surgery after the step `step`; 0 is before the first one."""
 
     step: int
     surgery: Surgery
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """`data_root` is the folder of downloaded data; None is the usual one. `stages` are those after the first, in their
     order; `source` and `training` are those of the first stage. `begin` is the file of the checkpoint that the run
     begins with, if settings were changed there; its script begins there too.

@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from app.data.spec import ReadingCancelledError
 from app.training.checkpoints import checkpoint

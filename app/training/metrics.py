@@ -3,13 +3,13 @@ computed."""
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.data.spec import CLASSES, TOKENS, VALUES
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
 # How a loss reads the net's output as probabilities; of any other it is taken as it is.
@@ -20,8 +20,7 @@ _READ = {
 MOST_CLASSES = 1000  # above, metrics by class cost too much
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(Struct, frozen=True):
     """One metric: the class of torchmetrics that measures it, in `module`, and its arguments.
 
     `least` is how many classes the data must have. `share`: it lies between 0 and 1, and more is better.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.data.dataset import Dataset
 from app.data.spec import VALUES, DataInfo, TargetInfo
@@ -15,7 +17,6 @@ from app.training.job import Job, JobError
 from app.training.registry import make_loss
 from app.training.setup.losses_in_words import takes
 from app.training.task import OutputError, OwnTask, Task, ignored_label
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,8 +26,7 @@ Targets = tuple[TargetInfo, ...]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class OutputTarget:
+class OutputTarget(Struct, frozen=True):
     """An output with its loss and target: `target` is the name of one of the data's, or INPUT."""
 
     given: OutputLoss
@@ -44,8 +44,7 @@ class OutputTarget:
         return self.task.kind == "tokens" and LOSSES[self.given.loss.name] == CLASS_IDS
 
 
-@dataclass(frozen=True)
-class SeveralTasks(Task):
+class SeveralTasks(Task, frozen=True):
     """As a task it is that of the first row, whose accuracy and metrics are measured."""
 
     rows: tuple[OutputTarget, ...] = ()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.training.argument_docs import argument_docs
 from app.training.choices import (

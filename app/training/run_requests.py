@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
 from app.training.monitoring.memory_report import MemoryReport
 from app.training.surgery.values import Outcome, Surgery
-from app.util.late_dataclass import dataclass
 
 T = TypeVar("T")
 
 
-class RunRequest(Generic[T]):
+class RunRequest(Struct, Generic[T], frozen=True):
     """Ask for a T."""
 
 
-@dataclass(frozen=True)
-class SetRate(RunRequest[float]):
+class SetRate(RunRequest[float], frozen=True):
     """Set the learning rate of one parameter group, "" is the main one; the others keep theirs.
 
     The answer is the previous rate. ValueError for an unknown group.
@@ -27,8 +27,7 @@ class SetRate(RunRequest[float]):
     group: str = ""
 
 
-@dataclass(frozen=True)
-class Operate(RunRequest[Outcome]):
+class Operate(RunRequest[Outcome], frozen=True):
     """Replace the run's net by an edited one before the next step; the answer reports each layer.
 
     SurgeryError if that is not possible; the run is as it was then.
@@ -37,35 +36,30 @@ class Operate(RunRequest[Outcome]):
     surgery: Surgery
 
 
-@dataclass(frozen=True)
-class LookInside(RunRequest[LayerInside]):
+class LookInside(RunRequest[LayerInside], frozen=True):
     """Return the activations of one layer for one sample of the training data, at this moment of the run."""
 
     layer: str
     sample: int
 
 
-@dataclass(frozen=True)
-class ShowCaught(RunRequest[BatchPeek | None]):
+class ShowCaught(RunRequest[BatchPeek | None], frozen=True):
     """Return the batch at which a watch point paused the run; None if none has."""
 
 
-@dataclass(frozen=True)
-class TellMemory(RunRequest[MemoryReport]):
+class TellMemory(RunRequest[MemoryReport], frozen=True):
     """Measure the memory of a step on a batch of the run; with `empty`, the allocator's caches are emptied first."""
 
     empty: bool = False
 
 
-@dataclass(frozen=True)
-class WriteSnapshot(RunRequest[None]):
+class WriteSnapshot(RunRequest[None], frozen=True):
     """Save a snapshot of CUDA's allocator to a file, for pytorch.org/memory_viz. OSError if it cannot be written."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class ProfileStep(RunRequest[StepProfile]):
+class ProfileStep(RunRequest[StepProfile], frozen=True):
     """Profile a step on a batch of the run; with `trace`, save the trace to that file as well.
 
     OSError if it cannot be written.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, OF_ONE_OUTPUT, takes_one_output
 from app.training.config import Choice
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,8 +21,7 @@ class OutputError(CodedError, ValueError):
     """Raised if the loss cannot be computed on the network's output; the message names both shapes."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """How a loss interprets the net's output and the labels of the data.
 
     `kind` "classes": labels are class ids (N,), the output is (N, classes), or for some losses of two classes one value
@@ -137,8 +137,7 @@ def ignored_label(loss: Choice, kind: str) -> int | None:
     return label if kind == TOKENS or label >= 0 else None
 
 
-@dataclass(frozen=True)
-class OwnTask(Task):
+class OwnTask(Task, frozen=True):
     """The task of an output that is the loss itself, which the model computed."""
 
     def check(self, output: Any, labels: Tensor) -> None:

@@ -79,3 +79,8 @@ class FrozenMap(Mapping[K, V]):
         """Return the mapping without `keys`; absent keys are no error."""
         gone = set(keys)
         return FrozenMap({k: v for k, v in self._items.items() if k not in gone})
+
+
+def equal_in(names: Iterable[str], first: object, second: object) -> bool:
+    """Return whether two values are of one class and equal in these fields."""
+    return type(first) is type(second) and all(getattr(first, name) == getattr(second, name) for name in names)

@@ -16,6 +16,11 @@ def cache() -> Path:
     return Path(home) / "Tapedeck"
 
 
+def default_root() -> Path:
+    """Return the default folder for downloads."""
+    return Path.home() / ".cache" / "tapedeck" / "data"
+
+
 def typed_path(text: str) -> Path:
     """Return the path that a user typed; a ~ stands for the home folder, and stays where there is no such user.
 

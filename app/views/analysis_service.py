@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.catalog.catalog import Catalog
@@ -20,7 +21,6 @@ from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Path as Way
 from app.training.config import StartWeights
-from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.navigation import Navigation
 from app.views.project_catalog import ProjectCatalog
@@ -43,8 +43,7 @@ LARGE = 300  # nodes; for a larger net, one listener per turn of the event loop 
 RETRIES = 2  # times a request is repeated in a new engine
 
 
-@dataclass(frozen=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """Problems between a project and a run besides its net, from the facts about the data as of `look`."""
 
     project: Project

@@ -11,11 +11,11 @@ from inspect import isclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ Shortcut = str | QKeySequence.StandardKey | tuple[str, ...]
 Steps = Generator[None, None, QWidget]
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page under a tab of a dock: "left", "right", "bottom" or "centre".
 
     `make` returns the widget, or creates it in steps, one per turn of the event loop. Pages are created after the first
@@ -57,8 +56,7 @@ class Page:
             raise ValueError(f"Page {self.key!r} has the icon {self.icon!r}. There are: {', '.join(icons.names())}")
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Struct, frozen=True):
     """A command: `does` is called without arguments; if `late`, only after the pages of its feature exist.
 
     `app.views.menus` assigns the menus; a command not named there is appended to `menu`. One without `text` has no menu
@@ -76,8 +74,7 @@ class Action:
     menu: str = ""
 
 
-@dataclass(frozen=True)
-class Adopted:
+class Adopted(Struct, frozen=True):
     """A command that a view or the undo stack has made; it can be searched for where it is `listed`."""
 
     key: str
@@ -85,8 +82,7 @@ class Adopted:
     listed: bool = True
 
 
-@dataclass(frozen=True)
-class Submenu:
+class Submenu(Struct, frozen=True):
     """A menu in a menu, filled by its feature."""
 
     key: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
 from PySide6.QtCore import QCoreApplication, QMimeData, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QWidget
@@ -16,7 +16,6 @@ from app.project import journal
 from app.project.document import Document
 from app.project.project import Project
 from app.sources.spec import AskedModel
-from app.util import late_dataclass
 from app.views import early_imports, feature
 from app.views.actions import Actions
 from app.views.analysis_service import AnalysisService, Hearers
@@ -360,7 +359,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             self._furnishing = False
             if not self._started:
                 self._started = True
-                self.background.ask("dataclasses", late_dataclass.complete_all, on_answer=self._settled)
+                # All that lasts is there: what comes from now on is looked through for garbage.
+                self.housekeeping.go_on()
                 self.live.start()
             return
         QTimer.singleShot(1, self, self._furnish_one)  # first: a page that fails does not prevent the next ones
@@ -371,10 +371,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         finally:
             if made:
                 self._unmade.pop(each, None)
-
-    def _settled(self, _none: None) -> None:
-        """All that lasts as long as the window is there: what comes from now on is looked through for garbage."""
-        self.housekeeping.go_on()
 
     def open_on(self, file: str | None, model: AskedModel | None) -> None:
         """Show what the program was started with, and nothing else: a model, a script, a project or journal; without

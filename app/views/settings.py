@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
-from app.data.sources import default_root
+from app.util.user_folders import default_root
 from app.views.ui.theme import CHOICES, LEAST_SCALE, MOST_SCALE
 
 RECENT_FILES = 10

@@ -7,10 +7,10 @@ from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QObject, Signal
 
 from app.util.formatting import grouped_digits
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.engine.protocol import Handle
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from app.training.history import History
 
 
-@dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Struct, frozen=True):
     """One of the runs that are shown: its name with its tags, its history, and where it is stored, if it is."""
 
     label: str
@@ -27,8 +26,7 @@ class ComparedRun:
     folder: Path | None
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """A run's history and title; `source` maps its layers to nodes, None if its net is not open.
 
     `beside` are the labels and histories of runs compared with it, `folder` is where the run is stored, None if it is
@@ -64,8 +62,7 @@ class Figures:
         return named and len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
 
 
-@dataclass(frozen=True)
-class RecomputedStep:
+class RecomputedStep(Struct, frozen=True):
     """A step of a run as the engine computed it again, and holds it under `handle`; the `batch`-th of its epoch."""
 
     handle: Handle

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
+
 from app.views.navigation import NETWORK
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from app.views.ui.background import Background
 
 
-@dataclass(frozen=True)
-class Workspace:
+class Workspace(Struct, frozen=True, weakref=True):
     """`window` is the parent of dialogs. Models report changes by signals; features change them by methods."""
 
     window: QWidget

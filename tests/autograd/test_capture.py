@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F

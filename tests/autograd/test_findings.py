@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from app.autograd.batch import TrainingBatch

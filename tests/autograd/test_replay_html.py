@@ -7,13 +7,13 @@ import math
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 from PySide6.QtQml import QJSEngine
 

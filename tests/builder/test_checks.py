@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import Catalog, OpSpec, Port, catalog

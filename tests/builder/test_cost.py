@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch.utils.flop_counter import FlopCounterMode
 
 from app.builder.analysis import analyse

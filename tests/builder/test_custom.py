@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks

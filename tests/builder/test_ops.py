@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.catalog import ops, snapshot

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from app.builder.analysis import analyse

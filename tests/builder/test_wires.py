@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.builder import literals, rules
 from app.builder.analysis import analyse

@@ -25,7 +25,7 @@ def broken(tmp_path: Path) -> Path:
     """The digits net whose last Linear has a wrong in_features."""
     project = file.read(DIGITS)
     last = next(node for node in project.graph.nodes.values() if node.name == "fc2")
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     path = tmp_path / "broken.tape"
     file.write(replace(project, graph=project.graph.with_param(last.id, "in_features", 7)), path)

@@ -1,10 +1,10 @@
 """The settings of a resumed run are those of the run; what a command changes is taken, recorded and in the script."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.main import main
 from app.project import file

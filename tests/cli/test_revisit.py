@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.main import main
 from app.project import custom_layers, file

@@ -179,7 +179,7 @@ def test_the_traceback_of_a_failure_is_shown_where_it_is_asked_for(capsys) -> No
 @pytest.mark.usefixtures("no_pictures")
 def test_a_checkpoint_that_does_not_belong_to_the_project_leaves_nothing_behind(tmp_path: Path, capsys) -> None:
     """Neither a folder for the run that was refused, nor fewer checkpoints of the one that it is of."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.project import file
     from app.runs import store

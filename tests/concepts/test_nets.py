@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 from torch.nn import functional as F
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.export.script.script import training_script

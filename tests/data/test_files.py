@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app import cli
 from app.data.config import DataConfig

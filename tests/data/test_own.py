@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from torch.utils.data import IterableDataset
 
 from app.data.config import DataConfig

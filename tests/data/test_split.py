@@ -1,10 +1,9 @@
 """The split: every sample once, every class in its share, the same for the same seed."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.data import description
 from app.data.config import DataConfig

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data import drawn_samples
 from app.data.config import DataConfig, Transform

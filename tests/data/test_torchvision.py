@@ -6,9 +6,9 @@ import hashlib
 import io
 import pickle
 import tarfile
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.data.downloads.addresses import addresses

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
 from app.data.loaders import load, read_spec

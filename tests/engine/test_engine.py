@@ -8,7 +8,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import make_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import defstruct
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse, shapes_first
 from app.builder.catalog import custom
@@ -29,6 +30,7 @@ from app.engine import values
 from app.engine.channel import ChannelError
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, HandleLostError
+from app.engine.requests.export import Prove
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
 from app.engine.requests.weights import ReadWeights
@@ -171,10 +173,8 @@ def test_an_engine_that_grew_and_keeps_nothing_is_replaced_between_two_questions
 
 
 def test_what_a_handle_names_is_gone_with_its_engine(engine: Engine) -> None:
-    request = Measure()
-    object.__setattr__(request, "handle", Handle(1, -1))
     with pytest.raises(HandleLostError, match="gone"):
-        engine.ask(request).result(PATIENCE)
+        engine.ask(Prove(Handle(1, -1))).result(PATIENCE)
 
 
 def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
@@ -277,7 +277,7 @@ def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
 def test_a_class_of_a_new_module_of_requests_travels(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("app.engine.requests.counting")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    counted = make_dataclass("Counted", [("number", int)], frozen=True, namespace={"__module__": module.__name__})
+    counted = defstruct("Counted", [("number", int)], frozen=True, module=module.__name__)
     module.__dict__["Counted"] = counted
     assert Codec(1).decode(*Codec(0).encode(counted(3))) == counted(3)
 

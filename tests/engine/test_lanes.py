@@ -11,13 +11,11 @@ import pytest
 from app.engine import server as server_module
 from app.engine.protocol import Ask, Cancel, Request
 from app.engine.server import Context, Server
-from app.util.late_dataclass import dataclass
 
 PATIENCE = 60.0
 
 
-@dataclass(frozen=True)
-class Slow(Request[int]):
+class Slow(Request[int], frozen=True):
     lane: ClassVar[str] = "slow"
     overtaken: ClassVar[bool] = True
     number: int

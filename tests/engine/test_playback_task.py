@@ -9,12 +9,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import STAGES, find_all

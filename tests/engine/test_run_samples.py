@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from app.engine.client import Engine
 from app.engine.requests.past.run_samples import EvaluateRun, ShowRunSamples

@@ -2,11 +2,11 @@
 
 import ast
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
 from app.export.script.script import training_script

@@ -1,9 +1,9 @@
 """The script of a run that was resumed with other settings begins with its checkpoint, and is that run bit for bit."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.export.script.script import training_script, write_start

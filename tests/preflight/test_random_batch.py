@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.diagnostics.findings import find_all

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.builder.graph import Node
 from app.project import file as project_file

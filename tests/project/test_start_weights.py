@@ -6,11 +6,11 @@ import hashlib
 import json
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import nn
 

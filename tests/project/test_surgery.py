@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.edits import edits

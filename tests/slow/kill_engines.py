@@ -19,9 +19,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 MOMENTS = ("editing", "capturing", "playing", "evaluating", "training")
 LONGEST = 0.6  # seconds between the begin of something and its end

@@ -22,10 +22,12 @@ import tempfile
 import threading
 import traceback
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, perf_counter, process_time, sleep, thread_time
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.slow.material import monsters
 

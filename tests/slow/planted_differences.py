@@ -17,11 +17,12 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 

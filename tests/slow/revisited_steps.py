@@ -15,11 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
 from app.engine.tasks.past.revisit import revisited

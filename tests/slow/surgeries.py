@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from app.engine.tasks.runs import job_of
 from app.export.layers import write_models

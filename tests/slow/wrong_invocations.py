@@ -61,9 +61,8 @@ class Outcome:
 
 def kept_files(folder: Path) -> None:
     """Make the files that a call may be given, but for pipes and folders."""
-    from dataclasses import replace
-
     import torch
+    from msgspec.structs import replace
 
     from app.project import file
     from app.util.resources import path as resource_path

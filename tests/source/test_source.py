@@ -9,6 +9,7 @@ import traceback
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.source.compiled import load_class, make_module
@@ -56,5 +57,5 @@ def test_equal_texts_share_a_name_and_others_do_not() -> None:
 
 def test_values_compare_and_print() -> None:
     assert InputSpec("x", (4,)) == InputSpec("x", (4,), "float32")
-    assert hash(SOURCE) == hash(Source(**vars(SOURCE)))
+    assert hash(SOURCE) == hash(replace(SOURCE))
     assert Source("a", lines=FrozenMap(n=(1, 2))).node_at(2) == "n" and Source("a").node_at(1) is None

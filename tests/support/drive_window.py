@@ -12,9 +12,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 HEAVY = {"torch", "torchvision", "torchmetrics", "sklearn"}
 PATIENCE = 300.0  # seconds

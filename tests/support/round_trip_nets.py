@@ -20,9 +20,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
 from torch import nn
 
 from app.builder.analysis import analyse, shapes_first

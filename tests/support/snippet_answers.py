@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from app.util import rng
 

@@ -1,10 +1,10 @@
 """The number of CPU threads that a run chooses at its start, and what it says of other programs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.export.script.script import training_script
 from app.training.events import Noticed, Started

@@ -185,7 +185,7 @@ def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none
 
 
 def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.data.config import Transform
     from app.util.frozen import FrozenMap

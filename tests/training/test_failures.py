@@ -1,8 +1,7 @@
 """Whatever goes wrong in a run ends with a word: what, at which node, what next. The weights stay."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.source.generated import InputSpec

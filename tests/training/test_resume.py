@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.training.checkpoints import checkpoint

@@ -1,11 +1,11 @@
 """A target that is standardised: trained in its own units, measured and predicted in those of the file."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.data.loaders import load

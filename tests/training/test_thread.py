@@ -1,8 +1,7 @@
 """The thread of a run, which has a process of its own: the window polls, and every state change arrives once."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QThread
 
 from app.engine.requests.runs import FindResumable

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
 from app.training.choices import OPTIMIZERS, SCHEDULERS, ChoiceError

@@ -132,7 +132,7 @@ def test_a_tile_is_as_wide_as_the_classes_in_its_caption(qtbot):
 
 
 def test_values_have_a_plot_in_place_of_the_matrix(qtbot):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.training.evaluation.result import Evaluation
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QByteArray, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
-from app.data.sources import DIGITS, MNIST, default_root
+from app.data.sources import DIGITS, MNIST
 from app.engine.client import shared
 from app.engine.requests.choices import CheckLoss, CheckOptimizer, Params
 from app.project.document import Document
@@ -25,6 +25,7 @@ from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice, TrainingConfig
 from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
+from app.util.user_folders import default_root
 from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings
 from app.views.training.form.settings_form import ChoiceSection, RunSettings, TrainingForm

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest

@@ -6,12 +6,12 @@ import ast
 import copy
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.autograd.place import OpLocation
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class LineFix:
+class LineFix(Struct, frozen=True):
     """A proposed edit: line `line` of the text (or of `file`), and its replacement; `after` is "" if the change is
     elsewhere, as `sentence` explains."""
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 
 from app.autograd.memory import raw_saved
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import TapeNode
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +23,7 @@ _CUTTING = ("ReluBackward", "HardtanhBackward", "ThresholdBackward")
 _TABLES = ("Embedding", "EmbeddingBag")
 
 
-@dataclass(frozen=True)
-class DeadUnits:
+class DeadUnits(Struct, frozen=True):
     """Dead units of a layer, `dead` of `units`. `what` is "activation" (output 0 for the whole batch), "output" (no
     gradient for any weight into the unit) or "input" (none for any weight out of it).
 

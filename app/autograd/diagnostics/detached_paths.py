@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch.nn import Module, Parameter
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -24,7 +25,6 @@ from app.autograd.source_locations import SourceLocations
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
 _NOT_VALUES = frozenset(
@@ -46,8 +46,7 @@ _COMPARISONS = frozenset(
 _CHOICES = frozenset("argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split())
 
 
-@dataclass
-class _Seen:
+class _Seen(Struct):
     """A cut while the pass runs, with the graph that ends in it."""
 
     cut: Cut

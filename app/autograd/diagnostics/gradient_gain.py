@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.autograd.grouping import LayerGroup, group_by_layer
 from app.autograd.tape import LOSS, Tape
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 VANISHED, EXPLODED = 1e-3, 1e3
 
@@ -24,8 +25,7 @@ class Norms(Protocol):
     def edge_norms(self) -> Mapping[tuple[int, int], float]: ...
 
 
-@dataclass(frozen=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """One layer's call. `arriving` is |grad out|, `leaving` |grad in|: the norms of its incoming gradients and of those
     passed to other layers; `parameters` is the norm of its parameters' gradients. None without a gradient.
 
@@ -41,8 +41,7 @@ class Rung:
     reach: float | None
 
 
-@dataclass(frozen=True)
-class GainFinding:
+class GainFinding(Struct, frozen=True):
     """The first layer where the gradient degrades: `kind` is "vanishes", "explodes" or "non_finite".
 
     `rule` describes the violated bound, with numbers.
@@ -54,8 +53,7 @@ class GainFinding:
     rule: str
 
 
-@dataclass(frozen=True)
-class Ladder:
+class Ladder(Struct, frozen=True):
     """The layers in backward order, without the loss, and what was found."""
 
     rungs: tuple[Rung, ...]

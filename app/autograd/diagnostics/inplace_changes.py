@@ -11,12 +11,13 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Module
 from torch.overrides import TorchFunctionMode
@@ -34,15 +35,13 @@ from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source.generated import Source
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
 # A batch norm keeps its running statistics, but in training its backward does not read them.
 _NOT_READ = frozenset({"running_mean", "running_var"})
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """One operation that wrote into a saved tensor.
 
     `view` means through a view of it, `parameter` names the parameter written to, and `silent` means through `.data`,
@@ -58,8 +57,7 @@ class Write:
     replaced: str = ""
 
 
-@dataclass(frozen=True)
-class BrokenNode:
+class BrokenNode(Struct, frozen=True):
     """A node whose backward fails, or is silently wrong.
 
     `node` is its number in the tape, `place` the location of its operation. `saved` names the saved tensor, `version`
@@ -80,8 +78,7 @@ class BrokenNode:
     cure: LineFix | None = None
 
 
-@dataclass(frozen=True)
-class Mutations:
+class Mutations(Struct, frozen=True):
     """In-place changes that break backward, in backward order; the first that is not silent raises.
 
     `error` is torch's error from the backward pass of this graph, "" if none: a write through a view can invalidate
@@ -98,8 +95,7 @@ class Mutations:
         return next((broken for broken in self.broken if not broken.silent), None)
 
 
-@dataclass
-class _Seen:
+class _Seen(Struct):
     """A write while the pass runs. `started` is autograd's counter when the call that it belongs to began; `inside` is
     the custom Function whose forward wrote. The reference keeps the block's address from being given to another.
     `before` is the digest of the block before a silent write, None where no node was created since the last one."""

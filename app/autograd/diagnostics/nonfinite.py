@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,7 +18,6 @@ from torch.utils._pytree import tree_leaves
 from app.autograd.diagnostics import nonfinite_reasons
 from app.autograd.sparse import parts_of
 from app.util import module_tree, user_frames
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,8 +29,7 @@ _DELIBERATE = ("full", "fill", "masked_fill", "new_full", "full_like", "scalar_t
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize")  # memory as it is
 
 
-@dataclass(frozen=True)
-class NonFinite:
+class NonFinite(Struct, frozen=True):
     """`direction` is "forward" or "backward", `op` torch's name of the operation or of the backward node.
 
     `value` is "NaN" or "Inf". `made_here` is False if it was an input: in the data, a weight, or the initial vector of

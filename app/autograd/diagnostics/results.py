@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import field, replace
 from pathlib import PurePath
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
 from app.autograd.diagnostics.gradient_gain import Ladder
@@ -15,7 +16,6 @@ from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.formatting import MINUS, bytes_text, scientific
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 FEWEST = 3  # rounds, at least, to tell a difference from noise
 LOOKED_FOR = (
@@ -30,16 +30,14 @@ LOOKED_FOR = (
 )
 
 
-@dataclass(frozen=True)
-class PathStep:
+class PathStep(Struct, frozen=True):
     """One step on the path from a parameter to a cut: the autograd node, and the location of its operation."""
 
     node: str
     place: OpLocation
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A location where a gradient path ends.
 
     `kind` is "detach", "data", "item", "numpy", "no_grad", "inference_mode", "argmax", "comparison", "dtype" (an
@@ -59,8 +57,7 @@ class Cut:
     chains: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class GradAnswer:
+class GradAnswer(Struct, frozen=True):
     """Explanation of the `.grad` of one parameter.
 
     `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (only rounding errors remain
@@ -82,8 +79,7 @@ class GradAnswer:
     others: tuple[Cut, ...] = ()
 
 
-@dataclass(frozen=True)
-class GradientPaths:
+class GradientPaths(Struct, frozen=True):
     """Gradient paths of one forward and backward pass. `answers` has parameters by each of their names.
 
     `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether their output requires grad.
@@ -103,8 +99,7 @@ class GradientPaths:
         return tuple(answer for answer in self.answers.values() if answer.state != "flows")
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that was found.
 
     `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes",
@@ -142,8 +137,7 @@ class Finding:
         return f"line {self.line} of {PurePath(self.file).name}" if self.file else f"line {self.line}"
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """Findings of one batch, the worst first. `paths`, `ladder` and `tape` are None where the diagnostics did not get
     that far. With `cancelled` these are the findings until then."""
 
@@ -159,8 +153,7 @@ class Findings:
         return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
 
 
-@dataclass(frozen=True)
-class StepCost:
+class StepCost(Struct, frozen=True):
     """Cost of one forward and backward pass: bytes saved for backward after forward, peak bytes (activations, gradients
     and temporaries), and seconds per round."""
 
@@ -174,8 +167,7 @@ class StepCost:
         return statistics.median(self.times) if self.times else 0.0
 
 
-@dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """Effect of checkpointing one block. `plain` is the step without it, `again` with it.
 
     `freed` is the reduction of the peak in bytes (negative if it grows), `held_less` that of the bytes held after

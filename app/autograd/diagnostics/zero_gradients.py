@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec import Struct
+
 from app.autograd.batch import preserve_gradients, run_backward
 from app.autograd.gradient_norms import measure as measured
 from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 # Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
 # digits.
@@ -42,8 +43,7 @@ _STOPS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ZeroCause:
+class ZeroCause(Struct, frozen=True):
     """The node at which gradients that are not zero became exactly zero: `why` explains it, and what helps."""
 
     node: int | None
@@ -51,8 +51,7 @@ class ZeroCause:
     cure: str
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """The gradients of one backward pass. `norms` has the Euclidean norm by parameter's name, None without a gradient.
 
     `arrived[i]` tells whether a nonzero gradient arrived at node `i`, `left[i]` whether it passed one on, by slot.

@@ -6,10 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -20,7 +21,6 @@ from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import at_places_of, values_of
 from app.util import module_tree, rng
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 # The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
 EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3
@@ -36,8 +36,7 @@ _ROUNDING = 20 * torch.finfo(torch.float64).eps
 _FLOOR = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Function:
+class Function(Struct, frozen=True, eq=False):
     """A function to check: `run(own, given)` on copies of the modules `owned` (None and plain callables are passed as
     they are) and of the tensors in `given`, in train or eval mode. `names` are those of the tensors in `given`: "" for
     "input 0", None for one that is not checked. `state` is the CPU generator's state for each call, if the function ran

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 

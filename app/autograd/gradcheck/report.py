@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.autograd.place import OpLocation
 from app.util.formatting import scientific, significant
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Kink:
+class Kink(Struct, frozen=True):
     """An operation that is not differentiable at the point where it was checked, or so near that a step crosses it.
 
     `ties` counts its inputs that lie exactly there (a ReLU's zeros, a window whose maximum is there twice).
@@ -27,8 +27,7 @@ class Kink:
         return f"{self.place.op} {self.place.where} is not differentiable here: {why}."
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(Struct, frozen=True):
     """One element of one input: derivatives by backward and by finite differences, in double precision.
 
     `error` is |analytic - numeric| over its tolerance, as in `torch.autograd.gradcheck` (1e-5 plus 1e-3 of the numeric
@@ -58,8 +57,7 @@ class Element:
         return "" if self.output is None else f" of output {self.output + 1}"
 
 
-@dataclass(frozen=True)
-class CheckedInput:
+class CheckedInput(Struct, frozen=True):
     """Result for one input: `checked` of its `elements` were compared one by one, and all of them along a random
     direction: `direction` is that comparison, None if every element was compared. `worst` is the element with the
     largest error. `single` is the largest relative difference between backward's float32 and float64 gradients."""
@@ -77,8 +75,7 @@ class CheckedInput:
         return all(one is None or one.fine for one in (self.worst, self.direction))
 
 
-@dataclass(frozen=True)
-class EpsRow:
+class EpsRow(Struct, frozen=True):
     """Finite differences with one step along one random direction of all inputs, in one precision.
 
     `relative` is their difference from backward's derivative in the same precision, over the larger of the two.
@@ -91,8 +88,7 @@ class EpsRow:
     relative: float
 
 
-@dataclass(frozen=True)
-class GradcheckReport:
+class GradcheckReport(Struct, frozen=True):
     """`what` was checked ("layer conv1", "custom Function MulConstant", "the whole net").
 
     `random` are operations that draw random numbers; the check reseeds each call. `changes` means that results differ

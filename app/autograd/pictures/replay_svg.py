@@ -8,8 +8,8 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec import Struct
 
 from app.autograd.gradient_norms import norm_of, values_of
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 KINDS = ("zero", "scale", "clip", "noise", "ones")
 
 
-@dataclass(frozen=True)
-class GradEdit:
+class GradEdit(Struct, frozen=True):
     """`kind` is "zero", "scale" (by `amount`), "clip" (the norm, to `amount` at most), "noise" (normal noise is added,
     of `amount` times the standard deviation of the gradient, drawn with `seed`) or "ones"."""
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec import Struct, field
 
 from app.autograd.gradient_norms import measure, products
 from app.autograd.playback.node_call import added
 from app.autograd.playback.steps import FanIn, Share
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,8 +28,7 @@ NO_EDGE: Edge = (-1, -1)
 MOST_PARTS = 8
 
 
-@dataclass
-class AccumulatedGradient:
+class AccumulatedGradient(Struct):
     """The gradients that have arrived at one output of a node, in order of arrival.
 
     `parts` are stored separately unless `summed`, when only the `total` is. Sums follow the engine's order, so that

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.autograd.playback.steps import GradStats
 from app.telemetry.histogram import Histogram
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """`height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the gradient's `absmax`, and 0 is NaN or
     infinite. Larger gradients are subsampled: `every` are the strides of rows and columns."""
 
@@ -18,8 +18,7 @@ class Picture:
     every: tuple[int, int] = (1, 1)
 
 
-@dataclass(frozen=True)
-class GradientLook:
+class GradientLook(Struct, frozen=True):
     """`rows` are numbers as text from the start of the last two dimensions, at the index `where`.
 
     `histogram` is of the finite values; `nan`, `positive_inf` and `negative_inf` count the others. `pictures` are one

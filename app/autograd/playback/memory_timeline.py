@@ -6,15 +6,15 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TypeVar
 
+from msgspec import Struct
+
 from app.autograd.grouping import group_by_layer, held_by_module, node_keys
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Tape
 from app.util import gc_pause
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Consecutive steps of one layer: from `first` to before `end`. `released` are the bytes that they free."""
 
     key: str

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 from torch.autograd.graph import GradientEdge
 
 from app.autograd.memory import raw_saved
@@ -24,7 +25,6 @@ from app.autograd.playback.direct_call import (
     passes_on,
 )
 from app.autograd.walk import is_accumulate
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,8 +34,7 @@ class _Taken(BaseException):
     """Stops the engine; a BaseException, so that user code with `except Exception` does not catch it."""
 
 
-@dataclass(frozen=True)
-class Called:
+class Called(Struct, frozen=True):
     """Result of a node. `received` are its incoming gradients after hooks, by output number; `computed` its results, by
     slot, reduced to the shapes and dtypes of its inputs. `aside` counts the nodes that were created to run it."""
 

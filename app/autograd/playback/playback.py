@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec import Struct
 
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.compiled_node import rerunnable
@@ -24,7 +25,6 @@ from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, Pass
 from app.source import raised
 from app.util import module_tree, rng
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +41,7 @@ class StepError(CodedError, RuntimeError):
         self.position, self.node, self.layer, self.line = position, node, layer, line
 
 
-@dataclass(frozen=True)
-class _Edited:
+class _Edited(Struct, frozen=True):
     """An edit made at `position`; `before` is the previous state of the slot, `after` the gradient that replaced it."""
 
     position: int

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from msgspec import Struct, field
 
 from app.autograd.gradient_norms import norm_of, values_of
 from app.autograd.tape import Tape, TapeEdge
 from app.autograd.walk import execution_order, short_name, walk
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,8 +34,7 @@ _REARRANGING = frozenset(
 _POOLING = frozenset({"MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"})
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True, dict=True):
     """Gradient norms of one backward pass. Nodes are numbered as in the `Tape` of a capture of the same net.
 
     `node_norms` is what arrived, by node, `edge_norms` what left, by (source, slot), both with a gradient scaler's

@@ -6,14 +6,13 @@ Classes with tens of thousands of instances are `msgspec.Struct`s, as in `app.au
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from functools import cached_property
 
 import msgspec
+from msgspec import Struct, field
 
 from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
-from app.util.late_dataclass import dataclass
 
 
 class GradStats(msgspec.Struct, frozen=True, array_like=True):
@@ -111,8 +110,7 @@ def whole_norm(parts: Iterable[GradStats | None]) -> float | None:
     return sum(norm * norm for norm in norms) ** 0.5 if len(norms) > 1 else next(iter(norms), None)
 
 
-@dataclass(frozen=True)
-class PassResult:
+class PassResult(Struct, frozen=True, dict=True):
     """Steps that were played, in order. `order` are their nodes."""
 
     records: tuple[StepRecord, ...]
@@ -136,8 +134,7 @@ class PassResult:
         return {(e.source, e.slot): e.stats.norm for record in self.records for e in record.leaving if e.stats}
 
 
-@dataclass(frozen=True)
-class Breaks:
+class Breaks(Struct, frozen=True):
     """Break conditions. A node or layer breaks before it runs; a norm or a value after the step that produced it.
 
     `layers` are group keys ("node:n1", "layer:fc1", "loss"), module paths (all below them count) or drawing nodes.
@@ -149,8 +146,7 @@ class Breaks:
     layers: frozenset[str] = field(default_factory=frozenset)
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The end of a run: `reason` is "end", "node", "layer", "norm", "non_finite" or "cancelled".
 
     `node` is the one that runs next for "node", "layer" and "cancelled", and the one that just ran for "norm" and

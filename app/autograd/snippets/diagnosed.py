@@ -11,11 +11,11 @@ import contextlib
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.overrides import TorchFunctionMode
@@ -26,7 +26,6 @@ from app.autograd.errors import CaptureError
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.snippets.tape import BACKWARD, BETWEEN, SnippetSource
 from app.util import module_tree, rng
-from app.util.late_dataclass import dataclass
 
 CHECKS = ("gradcheck", "gradgradcheck")
 Execute = Callable[[ast.Module, str, dict[str, Any]], None]
@@ -73,8 +72,7 @@ def _calls_check(statement: ast.stmt) -> bool:
     return any(getattr(func, "attr", getattr(func, "id", "")) in CHECKS for func in calls)
 
 
-@dataclass
-class _Text:
+class _Text(Struct):
     """The statements of a snippet, and how they are run. `last` is the name of a last expression's value."""
 
     statements: list[ast.stmt]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import Tensor, nn
 
 from app.autograd import gradient_norms
 from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 FEW = 8  # values that are shown, and members of a list that are inspected
 MOST = 400  # rows
 
 
-@dataclass
-class ScopeNames:
+class ScopeNames(Struct):
     """Tensors and modules by name, in the order of first binding; a name comes before its members."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)

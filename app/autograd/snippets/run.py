@@ -12,12 +12,12 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 

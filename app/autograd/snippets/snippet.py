@@ -7,30 +7,28 @@ command.
 from __future__ import annotations
 
 import ast
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from app.autograd.diagnostics.results import Findings
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
 from app.util import resources
-from app.util.late_dataclass import dataclass
 
 Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of a snippet: seconds of wall time from its first line on, bytes in addition to torch's own."""
 
     seconds: float = 30.0
     memory: int = 2 << 30
 
 
-@dataclass(frozen=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     """Code to run. `name` is its file name in tracebacks.
 
     With `function` the text is a file whose function is called with random `inputs` (shapes and dtypes); if it returns
@@ -51,8 +49,7 @@ class Snippet:
     diagnose: bool = False
 
 
-@dataclass(frozen=True)
-class NamedTensor:
+class NamedTensor(Struct, frozen=True):
     """A tensor bound to a name when the snippet ended.
 
     `grad_fn` is torch's name of its node, "" for none. `grad` are the values of `.grad` as text, "" for None. `version`
@@ -72,8 +69,7 @@ class NamedTensor:
     version: int | None = None
 
 
-@dataclass(frozen=True)
-class TensorGraph:
+class TensorGraph(Struct, frozen=True):
     """The graph of one tensor. `freed_at` is the line whose backward freed it, 0 if the line is unknown.
 
     The tape of a freed graph shows its state before, if observed. `played` is its backward pass if requested and
@@ -87,8 +83,7 @@ class TensorGraph:
     stopped: str = ""
 
 
-@dataclass(frozen=True)
-class SnippetError:
+class SnippetError(Struct, frozen=True):
     """The error that a snippet raised, with the line (from 1) of its text."""
 
     kind: str
@@ -106,8 +101,7 @@ class SnippetError:
         return f"{where}: {message}" if message else where
 
 
-@dataclass(frozen=True)
-class SnippetAnswer:
+class SnippetAnswer(Struct, frozen=True):
     """Result of a snippet: its named tensors, the graphs below them (the chosen one first), what it printed.
 
     `ended` is how it ended; `words` describes that, or why there is no graph. `report_lines` are the text of the
@@ -144,14 +138,13 @@ class SnippetAnswer:
         return found
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A bundled snippet: its title, and what it shows in a sentence or two."""
 
     key: str
     title: str
     words: str
-    text: str = field(repr=False)
+    text: str
 
 
 @cache

@@ -6,12 +6,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from time import process_time
 from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 from torch.overrides import TorchFunctionMode
 
@@ -27,7 +28,6 @@ from app.autograd.tape import LEAF, Label, Tape, TapeEdge, TapeNode, below, numb
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 LONGEST = 34  # characters of a line that name a group
 KEPT = 64  # graphs recorded before a backward pass
@@ -38,8 +38,7 @@ BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
 
 
-@dataclass(frozen=True)
-class SnippetSource(Source):
+class SnippetSource(Source, frozen=True):
     """The text of a snippet under the name that its tracebacks show."""
 
     name: str = "snippet"
@@ -49,8 +48,7 @@ class SnippetSource(Source):
         return self.name
 
 
-@dataclass(frozen=True)
-class Before:
+class Before(Struct, frozen=True):
     """A graph as it was right before `line` started a backward pass; `watch` has that pass, if it was watched.
 
     Where the pass began above this graph, `number` has the number here of each of its nodes that lies in the graph.

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder import literals
 from app.builder.catalog import snapshot
 from app.builder.graph import Graph, Node
 from app.util.errors import CodedError
-from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
+from app.util.frozen import FrozenMap, equal_in
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
@@ -37,8 +38,7 @@ class UnknownOpError(CodedError, KeyError):
         return f"there is no op {self.args[0]!r} in the catalog"
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Struct, frozen=True):
     """Where a wire ends. `kind` is "tensor", "number", "tuple", several of them ("tensor or number") or "any"; a
     variadic port takes an ordered list of wires.
 
@@ -59,8 +59,7 @@ class Port:
         return re.split(r"[.[]", self.name, maxsplit=1)[0] if self.wired else ""
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(Struct, frozen=True):
     """One argument of a constructor or of a call.
 
     `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype",
@@ -87,8 +86,10 @@ class Param:
     holes: bool = False
 
 
-@dataclass(frozen=True)
-class OpSpec:
+INSIDE = ("definition", "contains")  # fields of OpSpec
+
+
+class OpSpec(Struct, frozen=True, dict=True):
     """One operation. `target` is its dotted name in torch, resolved only for keys of the catalog.
 
     `outputs_by` is the parameter that determines the number of outputs, "" if all are returned. Its documentation is
@@ -106,8 +107,15 @@ class OpSpec:
     params: tuple[Param, ...] = ()
     outputs_by: str = ""
     # The block that it represents, and every nested block; not part of the snapshot.
-    definition: Block | None = field(default=None, compare=False, repr=False)
-    contains: tuple[Block, ...] = field(default=(), compare=False, repr=False)
+    definition: Block | None = None
+    contains: tuple[Block, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is seen from outside: a block's inside is compared as a block."""
+        return equal_in((name for name in self.__struct_fields__ if name not in INSIDE), self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @cached_property
     def _params(self) -> dict[str, Param]:
@@ -263,11 +271,13 @@ def dump(catalog: Catalog) -> dict[str, Any]:
 
 def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    for name, spec_field in value.__dataclass_fields__.items():
+    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    default_of = dict(zip(names[-len(defaults) :], defaults, strict=True))
+    for name in names:
         item = getattr(value, name)
-        if name in ("definition", "contains"):
+        if name in INSIDE:
             continue
-        if item == spec_field.default and type(item) is type(spec_field.default):
+        if name in default_of and item == default_of[name] and type(item) is type(default_of[name]):
             continue
         if name in ("inputs", "outputs") or (name == "params"):
             record[name] = [_record(part) for part in item]

@@ -17,13 +17,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom_classes import LayerClass, LayerTextError, read_classes
 from app.builder.graph import Graph
 from app.builder.names import identifier
 from app.source import layer_files
 from app.source.layer_files import LayerFile, LayerFileError
-from app.util.late_dataclass import dataclass
 
 PREFIX = "custom."
 TARGET = "custom:"
@@ -35,8 +36,7 @@ _PACKAGES = frozenset({"torch", "torchvision", "numpy", "sklearn", "safetensors"
 _KEPT = 8
 
 
-@dataclass(frozen=True)
-class CustomFile:
+class CustomFile(Struct, frozen=True, dict=True):
     """One layer file in its current state. `problem` tells why it cannot be used, "" if it can.
 
     `path` is its location; `file` its text, None if it cannot be read.

@@ -8,14 +8,15 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Param, Port
 from app.builder.literals import DTYPES, DType, LiteralError, encode
 from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 _PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
           "object": "value", "numbers.Number": "float", "numbers.Real": "float", "torch.dtype": "dtype"}  # fmt: skip
@@ -38,8 +39,7 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What names of the file mean: `imported` by dotted name, `constants` by expression, `stars` are whole modules."""
 
     imported: dict[str, str]
@@ -94,8 +94,7 @@ def _float(value: Any) -> Any:
         return UNKNOWN
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """One argument of a function as written. `keyword` arguments come after `*`, `bare` ones before `/`."""
 
     name: str

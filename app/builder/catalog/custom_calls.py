@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from app.builder.catalog import custom
 from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.custom_classes import LayerClass
 from app.source import layer_modules
 from app.source.layer_files import LayerFileError
-from app.util.late_dataclass import dataclass
 
 BATCHES = (5, 7)
 LARGEST = 1 << 20  # values that arrive, at the larger batch
@@ -31,8 +31,7 @@ def resolve(target: str) -> Callable[..., Any]:
     return _Applied(found, layer) if layer.kind == "function" else found
 
 
-@dataclass(frozen=True)
-class _Applied:
+class _Applied(Struct, frozen=True):
     """`Function.apply`, which takes positional arguments only, called with keywords."""
 
     function: Any

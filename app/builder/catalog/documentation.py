@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Documentation:
+class Documentation(Struct, frozen=True):
     """Documentation of an op in the installed torch: first sentence, full text, and a sentence or two per argument."""
 
     summary: str

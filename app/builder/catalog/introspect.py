@@ -11,11 +11,11 @@ import re
 import sys
 import types
 import typing
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from app.builder.catalog import custom, custom_calls, ops, ops_values
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port, dump

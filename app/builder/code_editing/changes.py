@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder import names
 from app.builder.catalog.catalog import Catalog
@@ -15,13 +17,11 @@ from app.builder.graph import Init
 from app.builder.literals import to_code
 from app.builder.sheet import changed
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=blocks.Whole)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """On the sheet of a block, "" for the network's."""
 
     sheet: str
@@ -31,16 +31,14 @@ class Change:
         raise AssertionError
 
 
-@dataclass(frozen=True)
-class OnNode(Change):
+class OnNode(Change, frozen=True):
     """A change of a node; `who` is its name in descriptions."""
 
     node: str
     who: str
 
 
-@dataclass(frozen=True)
-class SetParameter(OnNode):
+class SetParameter(OnNode, frozen=True):
     """A parameter of a node; UNSET is its default."""
 
     name: str
@@ -52,8 +50,7 @@ class SetParameter(OnNode):
         return f"Set {self.name} of {self.who} {to}"
 
 
-@dataclass(frozen=True)
-class RenameNode(OnNode):
+class RenameNode(OnNode, frozen=True):
     name: str
 
     @property
@@ -61,8 +58,7 @@ class RenameNode(OnNode):
         return f"Rename {self.who} to {self.name}"
 
 
-@dataclass(frozen=True)
-class SetRepeat(OnNode):
+class SetRepeat(OnNode, frozen=True):
     count: int
 
     @property
@@ -70,8 +66,7 @@ class SetRepeat(OnNode):
         return f"Repeat {self.who} ×{self.count}"
 
 
-@dataclass(frozen=True)
-class SetFrozen(OnNode):
+class SetFrozen(OnNode, frozen=True):
     on: bool
 
     @property
@@ -79,8 +74,7 @@ class SetFrozen(OnNode):
         return f"{'Freeze' if self.on else 'Unfreeze'} {self.who}"
 
 
-@dataclass(frozen=True)
-class SetDefault(Change):
+class SetDefault(Change, frozen=True):
     """What instances of the block have that do not set a parameter themselves."""
 
     name: str
@@ -91,8 +85,7 @@ class SetDefault(Change):
         return f"Set the default of {self.name} to {_short(to_code(self.value))}"
 
 
-@dataclass(frozen=True)
-class SetOutputKey(Change):
+class SetOutputKey(Change, frozen=True):
     node: str
     key: str
 
@@ -101,8 +94,7 @@ class SetOutputKey(Change):
         return f"Return it under {_short(to_code(self.key))}"
 
 
-@dataclass(frozen=True)
-class SetInit(Change):
+class SetInit(Change, frozen=True):
     """How a parameter of a layer is initialised."""
 
     node: str

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.code_editing.changes import Change, RenameNode, SetFrozen, SetParameter, SetRepeat, check_layer_name
@@ -15,14 +17,12 @@ from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
 from app.builder.names import UniqueNames, reserved_variables
 from app.source.generated import ClassText
-from app.util.late_dataclass import dataclass
 
 _CONTAINERS = ("nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Sequential")
 STRUCTURE = "Layers are added and removed on the canvas"
 
 
-@dataclass(frozen=True)
-class ConstructorReader:
+class ConstructorReader(Struct, frozen=True):
     """Compares statements of `__init__` with edited ones. `sheet` is the name of the block, `text` its lines."""
 
     project: Whole

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Catalog
 from app.builder.code_editing.changes import Change, SetDefault, SetInit, SetOutputKey, applied
@@ -22,13 +24,11 @@ from app.builder.graph import GraphError
 from app.builder.names import UniqueNames, reserved_variables
 from app.builder.params import ParamError
 from app.source.generated import ClassText, Source
-from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 
 
-@dataclass(frozen=True)
-class Edited(Generic[W]):
+class Edited(Struct, Generic[W], frozen=True):
     """The project after an edit, and its description: "Set out_channels of conv1 to 64"."""
 
     project: W

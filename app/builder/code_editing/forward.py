@@ -18,7 +18,7 @@ _SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size"
 _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 
 
-class ForwardReader(ConstructorReader):
+class ForwardReader(ConstructorReader, frozen=True):
     """Compares statements of `forward` with edited ones."""
 
     def assigned(  # type: ignore[override]

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One statement of a class: lines `first` to `last` (1-based), without its body.
 
     `number` is the index of its class in the text, `function` the enclosing method, "" for none.

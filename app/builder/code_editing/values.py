@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.expressions import Expr, ExpressionError
@@ -13,7 +14,6 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.params import ParamError, check_param, parse_param
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 
 class CodeEditError(CodedError, ValueError):
@@ -45,8 +45,7 @@ def short_source(tree: ast.AST) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-@dataclass(frozen=True)
-class ValueReader:
+class ValueReader(Struct, frozen=True):
     """Reads values in a class. `names` are its arguments, each with the name of the block's parameter that it is."""
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -122,8 +121,7 @@ class _Inside(ast.NodeTransformer):
 # --- Arguments --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(Struct, frozen=True):
     """The arguments of one call and the parameters of a node that they are. `at_call` is for calls in `forward`."""
 
     graph: Graph

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.builder.catalog import custom, ops
 from app.builder.catalog.catalog import Param, Port
@@ -15,7 +16,6 @@ from app.builder.literals import AUTO, index_code, to_code
 from app.builder.plan import Ref, Step
 from app.builder.results import StepResult
 from app.builder.wired_params import with_parts
-from app.util.late_dataclass import dataclass
 
 WIDTH = 100
 _SIGNS = {
@@ -36,8 +36,7 @@ _BY_NAME = re.compile(r"\w+=")
 _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 
-@dataclass(frozen=True)
-class CallWriter:
+class CallWriter(Struct, frozen=True):
     """Writes calls of one class. `variables` names every value, `modules` is the expression for every module.
 
     `texts` has the parameters that are no literals, by node, repetition and name: arguments of the class and

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.builder.blocks import Block
 from app.builder.codegen.sequential import Chains
@@ -23,14 +24,12 @@ from app.builder.results import Inside, StepResult
 from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.shapes.size_dependence import followed
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 # Kinds that are attributes of the class itself rather than modules.
 VALUES = ("parameter", "buffer")
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument of a class. `values` has its value by inside; `param` is the exposed parameter's name, if it is."""
 
     name: str
@@ -43,8 +42,7 @@ class Argument:
         return f"{self.name}={to_code(self.default)}" if self.param else self.name
 
 
-@dataclass
-class BlockClass:
+class BlockClass(Struct):
     """A class to generate, with the insides of all its instances. The network is one without a block, with one inside.
 
     An inlined block is one too, without a name, for each repetition of each instance: `insides` has its inside for each

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.builder.codegen.call_code import WIDTH, CallWriter, wrapped
 from app.builder.codegen.class_args import VALUES, BlockClass

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.builder.codegen.call_code import CallWriter, wrapped
 from app.builder.codegen.class_args import BlockClass, in_words_of

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from app.builder.codegen.call_code import WIDTH
-from app.util.late_dataclass import dataclass
 
 # A node of the class being written, `("n1",)`, or one in an inlined block: `(("n1", 0), "n2")`, where the number is the
 # repetition.
 Owner = tuple[str | tuple[str, int], ...]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a class, and the nodes that it was written for."""
 
     text: str
@@ -27,8 +27,7 @@ class Line:
         return cls(text, tuple((node,) for node in nodes))
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True, dict=True):
     """A call, or a list, of `items` between `head` and `tail`.
 
     With `rows`, items are on a line each if the whole is too long for one; others are laid out as by

@@ -7,12 +7,13 @@ alone an `nn.ParameterDict`. Anything else, a buffer or a key such as `keys`, go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cache
 from itertools import pairwise
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from app.builder.codegen.constructor_text import Made, repeated
-from app.util.late_dataclass import dataclass
 
 LIST, DICT, PARAMETERS, MODULE = "nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Module"
 # Length from which equal consecutive modules are collapsed between others.
@@ -27,8 +28,7 @@ def _refused() -> dict[str, frozenset[str]]:
     return {DICT: frozenset(dir(nn.ModuleDict())), PARAMETERS: frozenset(dir(nn.ParameterDict()))}
 
 
-@dataclass
-class Container:
+class Container(Struct):
     """Modules with a common prefix. A child is a container, or id and kind of a step."""
 
     children: dict[str, Container | tuple[str, str]] = field(default_factory=dict)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
@@ -19,7 +21,6 @@ from app.builder.plan import Ref, passed_by
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -65,8 +66,7 @@ def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -
     ]
 
 
-@dataclass(frozen=True)
-class Net:
+class Net(Struct, frozen=True, dict=True):
     """A network under check: its connections, and the types on its wires."""
 
     analysis: Analysis

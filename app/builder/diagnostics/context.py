@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
 from app.builder.expressions import expressions
@@ -13,11 +15,9 @@ from app.builder.plan import Plan, plan
 from app.builder.results import Inside, Ran, StepResult
 from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.value_types import ValueType
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class InferredGraph:
+class InferredGraph(Struct, frozen=True):
     """A graph and its inferred results. `given` are a block's inputs, `values` its parameters; both are None for the
     network. Calls of nodes in `quiet` are known to have no problems."""
 

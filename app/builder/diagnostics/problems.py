@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Edge, Graph, Node
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class SetParam:
+class SetParam(Struct, frozen=True):
     """Give a parameter of a node a value."""
 
     node: str
@@ -20,8 +20,7 @@ class SetParam:
     value: Any
 
 
-@dataclass(frozen=True)
-class InsertBefore:
+class InsertBefore(Struct, frozen=True):
     """Put a new node on the wire into `port` of `node`, on number `index` of a port that takes several."""
 
     node: str
@@ -31,8 +30,7 @@ class InsertBefore:
     index: int = 0
 
 
-@dataclass(frozen=True)
-class Connect:
+class Connect(Struct, frozen=True):
     """Draw a wire from output number `output` of `source` into the free `port` of `node`."""
 
     node: str
@@ -41,22 +39,19 @@ class Connect:
     output: int = 0
 
 
-@dataclass(frozen=True)
-class RemoveNode:
+class RemoveNode(Struct, frozen=True):
     """Remove a node."""
 
     node: str
 
 
-@dataclass(frozen=True)
-class TakeOut:
+class TakeOut(Struct, frozen=True):
     """Remove a node of one input from its wire: its source is connected to its targets."""
 
     node: str
 
 
-@dataclass(frozen=True)
-class ReplaceOp:
+class ReplaceOp(Struct, frozen=True):
     """Change the op of a node; its wires are kept, so the new op has ports of the same names."""
 
     node: str
@@ -64,54 +59,47 @@ class ReplaceOp:
     params: FrozenMap[str, Any] = FrozenMap()
 
 
-@dataclass(frozen=True)
-class Thaw:
+class Thaw(Struct, frozen=True):
     """Unfreeze a node."""
 
     node: str
 
 
-@dataclass(frozen=True)
-class Unshare:
+class Unshare(Struct, frozen=True):
     """Give a node its own module instead of a shared one."""
 
     node: str
 
 
-@dataclass(frozen=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """Have a node in the class that no output needs, or leave it out of the code."""
 
     node: str
     kept: bool = True
 
 
-@dataclass(frozen=True)
-class Untie:
+class Untie(Struct, frozen=True):
     """Give a node its own parameter instead of a tied one."""
 
     node: str
     name: str
 
 
-@dataclass(frozen=True)
-class OpenLayers:
+class OpenLayers(Struct, frozen=True):
     """Open the file that `module` is imported from to review and trust it. The graph stays unchanged."""
 
     node: str
     module: str
 
 
-@dataclass(frozen=True)
-class DropInit:
+class DropInit(Struct, frozen=True):
     """Leave a parameter of a layer as its constructor made it."""
 
     node: str
     name: str
 
 
-@dataclass(frozen=True)
-class SetTraining:
+class SetTraining(Struct, frozen=True):
     """Change a training setting, because of `node`. The graph is unchanged."""
 
     node: str
@@ -119,8 +107,7 @@ class SetTraining:
     value: Any
 
 
-@dataclass(frozen=True)
-class SetData:
+class SetData(Struct, frozen=True):
     """Change a data setting, because of `node`. The graph is unchanged."""
 
     node: str
@@ -128,8 +115,7 @@ class SetData:
     value: Any
 
 
-@dataclass(frozen=True)
-class ChooseData:
+class ChooseData(Struct, frozen=True):
     """Open the choice of data, because of `node`. The graph stays unchanged."""
 
     node: str
@@ -140,8 +126,7 @@ OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
 Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
 
 
-@dataclass(frozen=True)
-class Cure:
+class Cure(Struct, frozen=True):
     """One click that mends a problem: its words and its edits."""
 
     label: str
@@ -173,8 +158,7 @@ class Cure:
         return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetData)}
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A problem: `severity` is "error" (the net cannot run), "warning" or "info".
 
     `port` is the input that causes it: None for any of them, "" for a problem with none, such as one of weights.

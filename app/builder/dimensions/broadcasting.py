@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app.builder.value_types import Size
-from app.util.late_dataclass import dataclass
 
 SAME, STRETCHED, MISSING, CLASH = "same", "stretched", "missing", "clash"
 
 
-@dataclass(frozen=True)
-class Aligned:
+class Aligned(Struct, frozen=True):
     """One shape above another: (size, SAME | STRETCHED | MISSING | CLASH) a dimension."""
 
     name: str

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size, TensorType
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class DimensionSource:
+class DimensionSource(Struct, frozen=True):
     """One dimension of one output of a node."""
 
     node: str
@@ -19,8 +19,7 @@ class DimensionSource:
     dimension: int
 
 
-@dataclass(frozen=True)
-class InputTensor:
+class InputTensor(Struct, frozen=True):
     """A tensor at an input port, from output number `output` of a node named `name`."""
 
     node: str
@@ -41,8 +40,7 @@ class InputTensor:
         return Symbol(letter, meaning or f"dim {origin.dimension} of {self.name}", self.shape[dimension])
 
 
-@dataclass(frozen=True)
-class SizeCall:
+class SizeCall(Struct, frozen=True):
     """A node as its rule sees it: parameters with AUTO filled in, inputs by port, and its output."""
 
     op: str
@@ -68,8 +66,7 @@ class SizeCall:
         return default if value is None else value
 
 
-@dataclass(frozen=True)
-class SizeNote:
+class SizeNote(Struct, frozen=True):
     """Explanation of one dimension of an output."""
 
     formula: Formula

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.dimensions import conv as windows
@@ -21,7 +23,6 @@ from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
 from app.builder.wired_params import with_part
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
@@ -45,8 +46,7 @@ MOST = 4096  # cached derivations inside blocks
 _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
 
 
-@dataclass(frozen=True)
-class DimensionStory:
+class DimensionStory(Struct, frozen=True):
     """One dimension of an output.
 
     `name` is its letter in PyTorch's documentation (N, C, H, W), else its number. `formula` is None where torch's word
@@ -72,8 +72,7 @@ class DimensionStory:
         return f"{self.formula.numbers} = {self.result}" if self.formula else ""
 
 
-@dataclass(frozen=True)
-class ChainStep:
+class ChainStep(Struct, frozen=True):
     """One step of a dimension's derivation: the node, a short form of its effect, and its full formula or text."""
 
     node: str
@@ -179,8 +178,7 @@ def _in_full(story: DimensionStory) -> str:
 # --- Inside a block: the call that determines a size, and the input that it depends on
 
 
-@dataclass(frozen=True)
-class _FollowedSize:
+class _FollowedSize(Struct, frozen=True):
     """A dimension followed through the inside of a block: the last call that changes it, None if none does; then the
     input node that it goes back to and the dimension there, None if a parameter sets it."""
 

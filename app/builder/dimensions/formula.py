@@ -6,15 +6,15 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
+from msgspec import Struct
+
 from app.builder.value_types import Dim, Size
-from app.util.late_dataclass import dataclass
 
 # A ratio is no size, but may occur in a formula.
 Value = Size | float
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(Struct, frozen=True):
     """A letter of a formula, its meaning in PyTorch's terms, and its value."""
 
     letter: str
@@ -22,8 +22,7 @@ class Symbol:
     value: Value
 
 
-@dataclass(frozen=True)
-class FormulaPart:
+class FormulaPart(Struct, frozen=True):
     """Part of a line. `tone` is "letter" for the formula, "value" for a number, "result" for the result."""
 
     text: str
@@ -37,8 +36,7 @@ class NotExact(ArithmeticError):
     """The formula has no value for these sizes, such as half of a batch that is not known."""
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(Struct, frozen=True, dict=True):
     """`text` is an expression over the letters, in Python's notation.
 
     `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `floor(a)` rounds a product with

@@ -5,7 +5,7 @@ Each follows the section "Shape" or the description of the op in PyTorch's docum
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, product, set_by, unchanged

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from app.builder.dimensions.calls import BATCH, Rule, SizeCall, SizeNote, unchanged
 from app.builder.value_types import Dim, Size
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Mixed:
+class Mixed(Struct, frozen=True):
     """The dimensions over which the values of one result are computed together, and what is done, as a sentence."""
 
     dims: tuple[int, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged

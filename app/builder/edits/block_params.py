@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Catalog, Param

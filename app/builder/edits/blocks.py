@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.builder import rules
 from app.builder.blocks import PREFIX, Block, BlockError, Blocks, block_of, unused_name, used, would_contain_itself

@@ -6,14 +6,15 @@ A frame moves its contents along: the nodes whose centre it covers, and the comm
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.edits import edits
 from app.builder.edits.edits import P
 from app.builder.layout.arrange import DEFAULT, Size
 from app.builder.sheet import COMMENT, FRAME, Comment, Comments, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 PAD = 28.0  # between a frame and the nodes in it
 TITLE_ROOM = 32.0  # the same at its top, for the title
@@ -22,8 +23,7 @@ LEAST_WIDTH, LEAST_HEIGHT = 64.0, 32.0
 Sizes = Mapping[str, Size]
 
 
-@dataclass(frozen=True)
-class Area:
+class Area(Struct, frozen=True):
     """An area by its sides."""
 
     left: float

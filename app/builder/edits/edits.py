@@ -7,8 +7,10 @@ raises `ConnectError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.builder import rules
 from app.builder.catalog.catalog import Catalog, OpSpec, Port
@@ -18,13 +20,11 @@ from app.builder.params import ParamError, check_param
 from app.builder.sheet import Bends, Comments, Point, Positions, Sheet
 from app.builder.sheet import changed as sheet_changed
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 P = TypeVar("P", bound=Sheet)
 
 
-@dataclass(frozen=True)
-class Fragment:
+class Fragment(Struct, frozen=True):
     """Nodes with their wires and positions, and notes: the content of a copy."""
 
     graph: Graph

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.builder.blocks import Block, BlockError, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec

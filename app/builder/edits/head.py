@@ -7,8 +7,10 @@ copy of the block first. Edits are pure functions of a project; invalid ones rai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.blocks import Block, block_of, with_blocks
 from app.builder.catalog.catalog import Catalog, OpSpec
@@ -18,7 +20,6 @@ from app.builder.edits.blocks import NETWORK, Whole
 from app.builder.graph import Edge, Graph, Node
 from app.builder.sheet import changed
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 
@@ -33,8 +34,7 @@ class HeadError(CodedError, ValueError):
     """An invalid edit of the last layer; the text says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Struct, frozen=True):
     """Position of the last layer: `way` are the instances that contain it, outermost first, `sheet` is the name of its
     block or ""."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog.catalog import Catalog, Param
@@ -15,7 +17,6 @@ from app.builder.layout.arrange import complete
 from app.builder.names import identifier
 from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 W = TypeVar("W", bound=Whole)
 
@@ -26,8 +27,7 @@ ROOM = 24.0  # between nodes
 MARGIN = 64.0  # comments closer to the nodes than this move with them
 
 
-@dataclass(frozen=True)
-class _Ports:
+class _Ports(Struct, frozen=True):
     """The wires that cross a selection's boundary: (source, output) -> name of the port."""
 
     inputs: dict[tuple[str, int], str]

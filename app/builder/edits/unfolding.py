@@ -7,8 +7,9 @@ and each sheet that shows one makes room.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from app.builder.blocks import block_of, contained
 from app.builder.edits import edits

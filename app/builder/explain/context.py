@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import OpSpec
 from app.builder.diagnostics.problems import Cure, InsertBefore, SetParam
 from app.builder.graph import Graph, Node
@@ -13,14 +15,12 @@ from app.builder.plan import Ref, Step
 from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 # A message with both shapes, a reason, and cures.
 Explanation = tuple[str, str, tuple[Cure, ...]]
 
 
-@dataclass(frozen=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """What arrives at a port, and which of its wires it is."""
 
     port: str
@@ -34,8 +34,7 @@ class Wire:
         return self.type.shape
 
 
-@dataclass(frozen=True)
-class FailedCall:
+class FailedCall(Struct, frozen=True, dict=True):
     """A failed call, its result, and its graph."""
 
     step: Step

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
@@ -43,11 +44,9 @@ from app.builder.sheet import Comments, Positions
 from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """The imported drawing of a live module: graph, blocks and node positions.
 
     `fallbacks` are the submodules that were not traced call by call, `remarks` further warnings.

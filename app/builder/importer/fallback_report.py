@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.builder.importer.tracing.source_lines import SourceLine
-from app.util.late_dataclass import dataclass
 
 LONGEST = 300  # letters of a reason
 EXPORTED, OPAQUE = "exported", "opaque"
 
 
-@dataclass(frozen=True)
-class Fallback:
+class Fallback(Struct, frozen=True):
     """A submodule that was not traced call by call: its path, what it became and why.
 
     `kind` is "exported" if `torch.export` traced it, "opaque" for a class that is one node.

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.builder.graph import Init
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class KeptFile:
+class KeptFile(Struct, frozen=True):
     """A `.safetensors` file that belongs to a project, and the hash that it must have."""
 
     path: str
     sha256: str
 
 
-@dataclass(frozen=True)
-class ModelInit:
+class ModelInit(Struct, frozen=True):
     """How a source model initialises one parameter of a node; `block` is "" on the network's own sheet."""
 
     block: str
@@ -24,8 +23,7 @@ class ModelInit:
     init: Init
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The model that a net was imported from.
 
     `drawing` is the digest of the net as imported; an edit changes it. `checked` tells how it was compared with the

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import fx, nn
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -29,7 +30,6 @@ from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.importer.tracing.real_evaluation import SEED, real_like
 from app.util import module_tree
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 PATIENCE = 30.0  # seconds for one export
 Whole = Callable[[nn.Module], bool]
@@ -39,8 +39,7 @@ class NotExportedError(CodedError, ValueError):
     """A module that cannot be exported into supported calls; the message says why."""
 
 
-@dataclass(frozen=True)
-class _Folded:
+class _Folded(Struct, frozen=True):
     """A group of exported calls that is one torch layer, with its input and output."""
 
     path: str

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.builder.graph import Graph
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:  # the engine is loaded when something is laid out, which a window does not wait for
     from app.diagram.layout.model import Link
@@ -33,8 +34,7 @@ WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two 
 SAME_ROW = 32  # nodes with port lines nearer than this are in one row
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Struct, frozen=True):
     """A node's size; `anchor` is the offset of its ports from its top, which is aligned."""
 
     width: float

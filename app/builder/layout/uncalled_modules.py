@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.builder.graph import Graph
 from app.builder.layout.arrange import DEFAULT, GRID, Size

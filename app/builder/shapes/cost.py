@@ -10,10 +10,10 @@ call without any has no count, not 0. One multiply-add is 2 FLOP.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 

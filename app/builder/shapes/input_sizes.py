@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 Shape = tuple[int, ...]
 
@@ -20,8 +21,7 @@ class ShapeError(CodedError, ValueError):
     """A text that is not a shape of a sample; the message says why."""
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """Result of one input size.
 
     `outputs` are name and shape of each output. On failure, `node` is the first failing call, `name` its name and

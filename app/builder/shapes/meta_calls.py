@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.catalog import custom, custom_calls, ops
 from app.builder.catalog.catalog import OpSpec
@@ -25,7 +26,6 @@ from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
 from app.util import module_tree
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 # Real tensors, tried only for torch's message, have a realistic batch size.
@@ -203,8 +203,7 @@ def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[st
     return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
 
 
-@dataclass(frozen=True)
-class TorchCall:
+class TorchCall(Struct, frozen=True):
     """One call of the catalog with its literals, to be run on tensors; `target` is the module or the function."""
 
     spec: OpSpec

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from app.builder.graph import Graph
 from app.builder.shapes.receptive_field import Receptive
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
 
 
-@dataclass(frozen=True)
-class CallCost:
+class CallCost(Struct, frozen=True):
     """Cost of one call for one sample. `flops` is None if torch has no formula for any of its operations.
 
     `gaps` are operations without a formula. `shares` means that the output aliases the input. `in_step` means that two
@@ -28,8 +27,7 @@ class CallCost:
     tried: bool = True
 
 
-@dataclass(frozen=True)
-class NodeCost:
+class NodeCost(Struct, frozen=True):
     """Cost of one node for one sample.
 
     `state` is COUNTED, NOT_COUNTED, UNKNOWN if the shapes are, MUTED, or NO_CALL for inputs and outputs. `activation`
@@ -61,8 +59,7 @@ class NodeCost:
         return self.call.shares
 
 
-@dataclass(frozen=True)
-class NetworkCost:
+class NetworkCost(Struct, frozen=True, dict=True):
     """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
 
     graph: Graph

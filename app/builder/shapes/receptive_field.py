@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import OpSpec
 from app.builder.value_types import TensorType, ValueType
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 # Windows, by how many dimensions they slide along.
 _WINDOWS = {
@@ -42,8 +43,7 @@ _ELEMENTWISE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Receptive:
+class Receptive(Struct, frozen=True):
     """Receptive field of one value: its `size` in each dimension, and the `jump` between neighbouring values' fields.
 
     `left` is the start of the first value's field, negative in the padding. `windows` counts the windows passed.

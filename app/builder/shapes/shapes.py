@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec, Param

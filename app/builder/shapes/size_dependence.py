@@ -7,8 +7,9 @@ the generated class should say `channels`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.builder.blocks import Block
 from app.builder.expressions import Expr, ExpressionError, expressions

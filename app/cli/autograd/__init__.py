@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from app.cli import arguments, console, models
 from app.cli.autograd import graph_output, model_graph, project_graph
 
@@ -145,6 +147,4 @@ def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
 
 def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
     """Return the additional entries of a JSON file."""
-    from dataclasses import asdict
-
-    return {"of": graph.name, "freed_at": graph.freed_at, "tensors": [asdict(tensor) for tensor in answer.tensors]}
+    return {"of": graph.name, "freed_at": graph.freed_at, "tensors": to_builtins(answer.tensors)}

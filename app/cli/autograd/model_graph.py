@@ -42,7 +42,7 @@ def of_model(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> ModelReport:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.engine.requests.observe import ModelCapture, ModelReport
 

@@ -7,8 +7,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.cli import arguments, console
 from app.cli.train.run_output import CLEARED

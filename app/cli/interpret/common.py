@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from app.cli import arguments, console, models, nets
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.engine.protocol import Handle
@@ -48,8 +49,7 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
     arguments.add(parser, "--seed", "--timeout", "--json", "--trust")
 
 
-@dataclass(frozen=True, eq=False)
-class InterpretedNet:
+class InterpretedNet(Struct, frozen=True, eq=False):
     """What a command is about: an evaluator of this process, or a model that is made for each request."""
 
     source: Evaluator | ModelCapture
@@ -81,7 +81,7 @@ def read_source(options: argparse.Namespace) -> InterpretedNet:
 
 
 def _model(options: argparse.Namespace) -> InterpretedNet:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.engine.requests.observe import ModelCapture
 
@@ -94,7 +94,7 @@ def _model(options: argparse.Namespace) -> InterpretedNet:
 
 
 def _evaluator(options: argparse.Namespace) -> Evaluator:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.cli import evaluate
     from app.preflight import preflight
@@ -122,10 +122,9 @@ def samples(options: argparse.Namespace) -> Any:
 def plain(value: Any) -> Any:
     """Return a result as data for JSON, null for numbers that are not finite."""
     import math
-    from dataclasses import fields, is_dataclass
 
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, tuple | list):

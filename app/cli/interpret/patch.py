@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.cli import console
 from app.cli.interpret import common

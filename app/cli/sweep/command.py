@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]:
     """Return the name and the project of each run, and the net's analysis. Raises CommandError."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from app.preflight import sweep_runs
     from app.training.trials.sweep import SweepError

@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.cli import arguments, console, nets
 from app.cli.train.run_output import CLEARED, JsonLines, ProgressBar, RunOutput

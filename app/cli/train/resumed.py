@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from app.cli import console, settings
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.project.project import Project
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from app.training.job import Job
 
 
-@dataclass(frozen=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """What a command resumes: a checkpoint, and the stored run that it is of.
 
     `run` is None for a checkpoint that lies elsewhere, `path` for the start of the run, before its first checkpoint.

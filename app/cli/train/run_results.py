@@ -7,12 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.project.project import Project
@@ -26,8 +26,7 @@ FAILED = "FAILED.txt"  # beside the weights of a run that ended by an error
 BEST = ("weights-best.safetensors", "weights-best.pt")  # of the epoch with the smallest validation loss
 
 
-@dataclass
-class Results:
+class Results(Struct):
     """`names` are the files that were written into `folder`, `missing` has those that could not be, by the reason."""
 
     folder: Path

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from app.cli import arguments, console, nets
 from app.util.formatting import bytes_text, shape_text
@@ -80,7 +82,7 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
     if isinstance(tried, Failed):
         raise console.CommandError(failures.describe_failure(tried, whole), 1)
     if as_json:
-        print(json.dumps(asdict(tried)))
+        print(json.dumps(to_builtins(tried)))
         return 0
     first, second = tried.seconds
     print(f"device: {tried.device}" + (f" ({tried.note})" if tried.note else ""))
@@ -103,7 +105,7 @@ def _measure(job: Job, options: argparse.Namespace) -> int:
         print(report.to_json() if options.json else "\n".join(_memory_lines(report)))
     if options.profile is not None:
         profile = _answered(job, ProfileStep(options.profile), options)
-        print(json.dumps(asdict(profile)) if options.json else "\n".join(_profile_lines(profile)))
+        print(json.dumps(to_builtins(profile)) if options.json else "\n".join(_profile_lines(profile)))
     return 0
 
 
@@ -153,7 +155,7 @@ def _find(job: Job, batches: int, as_json: bool) -> int:
 
     found = rate_test(job, batches=batches)
     if as_json:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(to_builtins(found)))
     elif found.suggested is None:
         print(f"The loss did not fall over {len(found.rates)} batches. {found.ended}".strip())
     else:

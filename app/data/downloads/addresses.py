@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.data.downloads.archives import COLLECTIONS, Addresses, Collection
 from app.data.sources import SOURCES, DataError

@@ -5,15 +5,15 @@ URLs and checksums are taken from torchvision at download time (`addresses`); si
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 GZIP, TAR, PLAIN = "gzip", "tar", "plain"
 _IDX = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
 
-@dataclass(frozen=True)
-class Archive:
+class Archive(Struct, frozen=True):
     """One file to download; `size` in bytes, `md5` as in torchvision.
 
     `kind` is "gzip" for one compressed file, "tar" for an archive of `members`, "plain" for a file used as it is.
@@ -31,16 +31,14 @@ class Archive:
         return self.members or (self.name.removesuffix(".gz") if self.kind == GZIP else self.name,)
 
 
-@dataclass(frozen=True)
-class Addresses:
+class Addresses(Struct, frozen=True):
     """The archives of a data set with their checksums, and the addresses to try in front of their names."""
 
     archives: tuple[Archive, ...]
     mirrors: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """The archives of a data set; `cls` is its class in torchvision.datasets, `folder` where its files lie."""
 
     cls: str

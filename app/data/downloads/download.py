@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Addresses, Archive
-from app.data.sources import DataError, default_root
+from app.data.sources import DataError
+from app.util.user_folders import default_root
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0

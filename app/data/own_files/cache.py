@@ -10,9 +10,10 @@ import os
 from collections.abc import Hashable
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.data.config import DataConfig
 from app.data.spec import DataError, SourceSpec
-from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache
 
 _facts: LruCache[SourceSpec | DataError] = LruCache(32)
@@ -33,8 +34,7 @@ def remember(key: Hashable, found: SourceSpec | DataError) -> None:
     _facts.put(key, found)
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A cache entry to send to another process."""
 
     key: Hashable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.data.config import DataConfig
 from app.data.spec import DataError
@@ -14,7 +15,6 @@ from app.source import layer_files
 from app.source.layer_files import LayerFile
 from app.util import regular_files
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 KEY = "file.dataset"
 LONGEST = 2_000_000
@@ -44,8 +44,7 @@ def file_of(path: Path) -> LayerFile:
     return LayerFile.from_text(path.stem, text, str(path))
 
 
-@dataclass(frozen=True)
-class DatasetCall:
+class DatasetCall(Struct, frozen=True):
     """A class and the literals that it is constructed with."""
 
     name: str

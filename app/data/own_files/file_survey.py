@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+
 from app.data.spec import CLASSES, DataError, TargetInfo
-from app.util.late_dataclass import dataclass
 
 # A net has one output per class, and each is counted; token ids are bounded by vocabulary sizes.
 CLASSES_LIMIT = 100_000
 VOCABULARY_LIMIT = 2**20
 
 
-@dataclass(frozen=True)
-class FileSurvey:
+class FileSurvey(Struct, frozen=True):
     """How to read a file: plain arguments of its reader, and their meaning."""
 
     arguments: Mapping[str, Any]
@@ -24,7 +23,7 @@ class FileSurvey:
     classes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     all_columns: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     targets: tuple[TargetInfo, ...] = ()
 
 

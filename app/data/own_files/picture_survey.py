@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from app.data.own_files.file_survey import FileSurvey, fits
 from app.data.own_files.pictures import is_deep, name_of, open_picture, picture_files, span_of, white_of
 from app.data.sources import Watch
 from app.data.spec import CLASSES, DataError
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 
 ORIENTATION = 0x0112  # of EXIF
 ARCHIVE_REST = "__MACOSX"  # a folder that macOS adds to archives
@@ -78,8 +77,7 @@ def _overlap(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
-@dataclass
-class Traits:
+class Traits(Struct):
     """What a user should know about how pictures are read: for each trait the files that have it.
 
     `low` and `high` are the extremes of the pictures that have numbers without a depth.

@@ -11,13 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.data.own_files.encodings import encoding_of
 from app.data.own_files.file_survey import FileSurvey, check_class_count
 from app.data.own_files.tables import column_names, cut_blank_end, number_of, table_rows
 from app.data.spec import CLASSES, VALUES, DataError, TargetInfo
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 SEPARATORS = (",", ";", "\t", "|")
 # A text column with more distinct values is a name or a remark, used only if chosen.
@@ -32,8 +33,7 @@ MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-"
 _GROUPS = ",.' \u00a0\u202f\u2019"  # signs that group thousands
 
 
-@dataclass(frozen=True)
-class NumberFormat:
+class NumberFormat(Struct, frozen=True):
     """How the numbers of a table are written: the decimal sign, and the sign between thousands, "" for none."""
 
     decimal: str = "."
@@ -47,8 +47,7 @@ class NumberFormat:
             return None
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """The cells of a column. `texts` are the different ones if they are categories; None for numbers."""
 
     name: str

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.data.own_files.file_survey import FileSurvey, check_class_count, fits
 from app.data.spec import CLASSES, VALUES, DataError
 from app.util import tensor_files
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 IGNORED = -100  # the label that torch's losses ignore
 
@@ -56,8 +57,7 @@ def _labelled(path: Path, inputs: tuple[str, ...], labels: tuple[str, ...], task
     return FileSurvey(arguments, notes=tuple(form.note for form in forms.values() if form.note))
 
 
-@dataclass(frozen=True)
-class LabelForm:
+class LabelForm(Struct, frozen=True):
     """How the labels of a target are read: `kind` as of `read_tensors`, and the values of its classes."""
 
     kind: str = ""

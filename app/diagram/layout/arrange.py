@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout.layered import Layered
 from app.diagram.layout.model import Link, Placed, Point, Rows, Spacing, Vertex
 from app.diagram.layout.tree_layout import Piece, Rect, hanging_piece
-from app.util.late_dataclass import dataclass
 
 HEADER = 22.0
 PAD = 10.0
@@ -39,8 +39,7 @@ def no_progress(_done: float) -> None:
     """Ignore the progress of a layout."""
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Measured in pixels: boxes (width, height), least widths of groups' headers, and widths of arrows' labels."""
 
     boxes: Mapping[str, tuple[float, float]]
@@ -48,8 +47,7 @@ class Sizes:
     labels: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Rectangles by id; `routes[i]` and `labels[i]` (the label's middle) belong to `drawing.arrows[i]`.
 
     A route runs from the arrow's source to its target: level and upright pieces are lines, slanting ones are curves

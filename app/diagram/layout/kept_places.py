@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from app.diagram.diagram import Drawing
 from app.diagram.layout.arrange import Sizes
 from app.diagram.layout.model import Point
 from app.diagram.layout.tree_layout import Rect
-from app.util.late_dataclass import dataclass
 
 MOST = 1200  # boxes; all pairs of them are compared
 GAP, ROW_GAP, WIRE = 26.0, 24.0, 16.0  # between columns, between rows, and for wires that run back between two rows
@@ -22,8 +23,7 @@ BESIDE = 60.0  # parts that are nearer than this in y would meet in x
 STEP = 8.0  # between two columns, or rows, that have nothing beside or above each other
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """Rectangles by id, and the size of all; `frames` are those of the drawing that hold a box, in its order."""
 
     boxes: Mapping[str, Rect]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from math import ceil
 from typing import Literal, NamedTuple
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct, field
 
 Point = tuple[float, float]
 
@@ -44,8 +43,7 @@ class Link(NamedTuple):
     below: bool = False
 
 
-@dataclass(frozen=True)
-class Spacing:
+class Spacing(Struct, frozen=True):
     """Distances in pixels; `label_height` is that of a link's label.
 
     A gutter with more than `crowd` links shows no labels and uses narrower tracks. `edge` is a margin for links along
@@ -67,8 +65,7 @@ class Spacing:
     label_height: float = 20.0
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Limits of rows: a row is at most `limit` wide, or `widest` times that to keep a frame together.
 
     `folds` allows the skip layout: the decoder of a U-Net next to its encoder.
@@ -79,8 +76,7 @@ class Rows:
     folds: bool = False
 
 
-@dataclass
-class Placed:
+class Placed(Struct):
     """Top left corners, routes of links and centres of their labels; all within `width` x `height`.
 
     A label is None where too many links run in parallel to assign it.
@@ -93,8 +89,7 @@ class Placed:
     height: float
 
 
-@dataclass
-class Chain:
+class Chain(Struct):
     """A link's items within one band; `leaves` and `enters` mean that the link continues in another band."""
 
     link: int
@@ -104,8 +99,7 @@ class Chain:
     enters: bool = False
 
 
-@dataclass
-class State:
+class State(Struct):
     """Working data: items are vertices (first) and bends; `rows[layer]` lists a layer's items from top to bottom.
 
     `arms[band]` is the first layer of the decoder side in a skip layout, `frames[layer]` the frame of a layer; both are

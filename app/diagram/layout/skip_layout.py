@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 Skip = tuple[int, int]
 
@@ -14,8 +14,7 @@ MOST = 400  # links that are examined; more are not folded
 SHARE = 0.6  # fraction of the long links that must be nested
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """A row of a skip layout, as ranges of columns: the encoder's and the decoder's."""
 
     down: range

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from app.diagram.layout.model import Point
-from app.util.late_dataclass import dataclass
 
 HANG_DOWN = 16.0
 HANG_APART = 8.0
@@ -33,8 +34,7 @@ class Rect(NamedTuple):
         return self.x + self.width / 2, self.y + self.height / 2
 
 
-@dataclass(eq=False)
-class Piece:
+class Piece(Struct, eq=False):
     """A unit of placement: a box with the boxes under it, the topmost first in `rects`, or a group.
 
     `rects` are relative to its corner; its corner is at (`x`, `y`) of what it is placed in. `group` is the group of its

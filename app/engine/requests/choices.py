@@ -9,13 +9,11 @@ from app.training.choices import ChoiceParam
 from app.training.config import Choice, Schedule, TrainingConfig
 from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 LANE = "choices"
 
 
-@dataclass(frozen=True)
-class Params(Request[tuple[ChoiceParam, ...]]):
+class Params(Request[tuple[ChoiceParam, ...]], frozen=True):
     """The fields of a class."""
 
     lane: ClassVar[str] = LANE
@@ -23,32 +21,28 @@ class Params(Request[tuple[ChoiceParam, ...]]):
     name: str
 
 
-@dataclass(frozen=True)
-class GroupParams(Request[tuple[ChoiceParam, ...]]):
+class GroupParams(Request[tuple[ChoiceParam, ...]], frozen=True):
     """List the fields of an optimizer that a parameter group can override."""
 
     lane: ClassVar[str] = LANE
     optimizer: Choice
 
 
-@dataclass(frozen=True)
-class CheckLoss(Request[None]):
+class CheckLoss(Request[None], frozen=True):
     """Raises ChoiceError where torch does not make the loss."""
 
     lane: ClassVar[str] = LANE
     choice: Choice
 
 
-@dataclass(frozen=True)
-class CheckOptimizer(Request[None]):
+class CheckOptimizer(Request[None], frozen=True):
     """Raises ChoiceError where torch does not make the optimizer."""
 
     lane: ClassVar[str] = LANE
     choice: Choice
 
 
-@dataclass(frozen=True)
-class CheckGroup(Request[None]):
+class CheckGroup(Request[None], frozen=True):
     """Raises ChoiceError where torch does not take the options of a group."""
 
     lane: ClassVar[str] = LANE
@@ -56,8 +50,7 @@ class CheckGroup(Request[None]):
     options: FrozenMap[str, Any]
 
 
-@dataclass(frozen=True)
-class CheckSchedule(Request[None]):
+class CheckSchedule(Request[None], frozen=True):
     """Raises ChoiceError where torch does not make the schedule of an optimizer."""
 
     lane: ClassVar[str] = LANE
@@ -65,8 +58,7 @@ class CheckSchedule(Request[None]):
     optimizer: Choice
 
 
-@dataclass(frozen=True)
-class FirstSchedule(Request[tuple[Schedule, str]]):
+class FirstSchedule(Request[tuple[Schedule, str]], frozen=True):
     """Propose a schedule with values that suit a run, and explain them in a sentence."""
 
     lane: ClassVar[str] = LANE
@@ -75,8 +67,7 @@ class FirstSchedule(Request[tuple[Schedule, str]]):
     length: Span
 
 
-@dataclass(frozen=True)
-class PreviewRate(Request[RatePreview]):
+class PreviewRate(Request[RatePreview], frozen=True):
     """The learning rate over a run. Raises ChoiceError."""
 
     lane: ClassVar[str] = LANE

@@ -7,11 +7,9 @@ from typing import ClassVar
 from app.engine.protocol import Request
 from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class RunLayerFiles(Request[FrozenMap[str, str]]):
+class RunLayerFiles(Request[FrozenMap[str, str]], frozen=True):
     """Run trusted files, each in a separate trial process first unless it passed before.
 
     Returns by SHA-256 why a file fails, "" if it runs.

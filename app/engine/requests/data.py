@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.data.config import DataConfig
 from app.data.downloads.archives import Addresses
 from app.data.own_files.cache import Fact
 from app.data.spec import BatchPreview, DataError
 from app.engine.protocol import Request
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class ReadProgress:
+class ReadProgress(Struct, frozen=True):
     """Progress of reading: `done` of `total`, and the name of the current item."""
 
     done: int
@@ -22,8 +22,7 @@ class ReadProgress:
     name: str
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """A batch, or the error, with the facts about a user's files."""
 
     preview: BatchPreview | None
@@ -31,8 +30,7 @@ class Read:
     fact: Fact | None
 
 
-@dataclass(frozen=True)
-class ReadData(Request[Read]):
+class ReadData(Request[Read], frozen=True):
     """Read data and return a preview of the first batch of a run with these settings; progress is ReadProgress."""
 
     lane: ClassVar[str] = "data"
@@ -43,16 +41,14 @@ class ReadData(Request[Read]):
     one_batch: bool = False
 
 
-@dataclass(frozen=True)
-class FindAddresses(Request[Addresses]):
+class FindAddresses(Request[Addresses], frozen=True):
     """Look up in torchvision the addresses and checksums of a source's archives."""
 
     lane: ClassVar[str] = "data"
     source: str
 
 
-@dataclass(frozen=True)
-class FindDatasetClasses(Request[tuple[str, ...]]):
+class FindDatasetClasses(Request[tuple[str, ...]], frozen=True):
     """List the Dataset classes of a Python file, without running it. Raises DataError for a file that is unreadable."""
 
     lane: ClassVar[str] = "data files"

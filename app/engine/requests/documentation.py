@@ -7,19 +7,16 @@ from typing import ClassVar
 from app.builder.catalog.documentation import Documentation
 from app.engine.protocol import Request
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class ReadDocumentation(Request[Documentation]):
+class ReadDocumentation(Request[Documentation], frozen=True):
     """Return torch's documentation of an op of the catalog. Raises KeyError for another."""
 
     lane: ClassVar[str] = "documentation"
     key: str
 
 
-@dataclass(frozen=True)
-class Summaries(Request[FrozenMap[str, str]]):
+class Summaries(Request[FrozenMap[str, str]], frozen=True):
     """Return the summary line of torch's documentation of each op."""
 
     lane: ClassVar[str] = "documentation"

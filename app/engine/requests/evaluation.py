@@ -6,24 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Handle, Request
 from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class NewestStored:
+class NewestStored(Struct, frozen=True):
     """Those of the newest stored run in a folder; initial ones if there is none."""
 
     folder: Path
 
 
-@dataclass(frozen=True)
-class NamedWeightsFile:
+class NamedWeightsFile(Struct, frozen=True):
     """A checkpoint or state_dict, and its name."""
 
     path: Path
@@ -33,16 +32,14 @@ class NamedWeightsFile:
 Weights = InitialWeights | NewestStored | NamedWeightsFile
 
 
-@dataclass(frozen=True)
-class EvaluationScope:
+class EvaluationScope(Struct, frozen=True):
     """The samples to evaluate on, and the test-time augmentations to average over."""
 
     part: str
     augment: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PreparedEvaluation:
+class PreparedEvaluation(Struct, frozen=True):
     """A prepared net, held under `net`, the survey of its data, and the evaluation if there was one."""
 
     net: Handle
@@ -50,8 +47,7 @@ class PreparedEvaluation:
     found: Evaluation | None
 
 
-@dataclass(frozen=True)
-class PrepareEvaluation(Request[PreparedEvaluation]):
+class PrepareEvaluation(Request[PreparedEvaluation], frozen=True):
     """Prepare a net and, with a scope, evaluate it; progress is text.
 
     Data of the previously prepared net are reused if they are the same.
@@ -63,8 +59,7 @@ class PrepareEvaluation(Request[PreparedEvaluation]):
     scope: EvaluationScope | None
 
 
-@dataclass(frozen=True)
-class ShowSamples(Request[tuple[Shown, ...]]):
+class ShowSamples(Request[tuple[Shown, ...]], frozen=True):
     """Samples of the evaluation of a net."""
 
     lane: ClassVar[str] = "samples"
@@ -72,8 +67,7 @@ class ShowSamples(Request[tuple[Shown, ...]]):
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class ReadSample(Request[Image | Mapping[str, Image]]):
+class ReadSample(Request[Image | Mapping[str, Image]], frozen=True):
     """A sample of the evaluation, as the net gets it."""
 
     lane: ClassVar[str] = "samples"
@@ -81,8 +75,7 @@ class ReadSample(Request[Image | Mapping[str, Image]]):
     number: int
 
 
-@dataclass(frozen=True)
-class TryInput(Request[Prediction]):
+class TryInput(Request[Prediction], frozen=True):
     """Predict for one input, and return channels of the first layers."""
 
     lane: ClassVar[str] = "samples"
@@ -90,8 +83,7 @@ class TryInput(Request[Prediction]):
     sample: Sample
 
 
-@dataclass(frozen=True)
-class ReadActivations(Request[LayerInside]):
+class ReadActivations(Request[LayerInside], frozen=True):
     """Return activations and filters of a layer for a training sample."""
 
     lane: ClassVar[str] = "samples"

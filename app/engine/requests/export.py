@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
 
 from app.engine.protocol import Handle, Request
 from app.engine.requests.autograd.capture import WeightsChoice
@@ -14,11 +15,9 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.training.job import Job
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class ExportChoice:
+class ExportChoice(Struct, frozen=True):
     """Which files go into `folder`."""
 
     folder: Path
@@ -58,26 +57,23 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class ToProve:
+class ToProve(Struct, frozen=True):
     """Further files to write, by `names`; the engine holds the exported weights under the handle."""
 
     handle: Handle
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ExportResult:
+class ExportResult(Struct, frozen=True):
     """Folder and files of an export, the origin of the weights ("" if none), and the comparisons still to run."""
 
     folder: Path
     names: tuple[str, ...]
     weights: str
-    to_prove: ToProve | None = field(default=None, compare=False)
+    to_prove: ToProve | None = None
 
 
-@dataclass(frozen=True)
-class Export(Request[ExportResult]):
+class Export(Request[ExportResult], frozen=True):
     """Write the chosen files of a project's net; files written before an error stay."""
 
     lane: ClassVar[str] = "export"
@@ -87,8 +83,7 @@ class Export(Request[ExportResult]):
     weights: WeightsChoice
 
 
-@dataclass(frozen=True)
-class NameWeights(Request[str]):
+class NameWeights(Request[str], frozen=True):
     """Describe which weights an export would write, as a phrase after "weights"."""
 
     lane: ClassVar[str] = "export"
@@ -98,8 +93,7 @@ class NameWeights(Request[str]):
     weights: WeightsChoice
 
 
-@dataclass(frozen=True)
-class Proofs:
+class Proofs(Struct, frozen=True):
     """The results. `refused` has a sentence for each file that could not be written."""
 
     certificate: Certificate | None = None
@@ -113,8 +107,7 @@ class Proofs:
         return fine and not self.refused and all(one.passed for one in self.written)
 
 
-@dataclass(frozen=True)
-class Prove(Request[Proofs]):
+class Prove(Request[Proofs], frozen=True):
     """Write the other formats, run them, and certify the code. Progress is words."""
 
     lane: ClassVar[str] = "proofs"

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from app.builder.literals import DTYPES
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
 from app.sources.spec import SourceError, SourceSpec
 from app.sources.spec import parse_input as parse_named
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin
@@ -46,8 +47,7 @@ class ImportTimeoutError(ModelImportError):
         super().__init__(message, code)
 
 
-@dataclass(frozen=True)
-class ModelInput:
+class ModelInput(Struct, frozen=True):
     """An example of one argument of `forward`: its shape with the batch first, and its dtype. Those of a source that
     `tapedeck draw` takes may have names."""
 
@@ -57,8 +57,7 @@ class ModelInput:
     values: str = ""
 
 
-@dataclass(frozen=True)
-class ModelSource:
+class ModelSource(Struct, frozen=True):
     """The source of a model. `file` is empty for one of torchvision's; `call` means that `name` is a function. `spec`
     is any other source, whose modules are looked for in `folder` first; of it `part` is the path of the module that is
     imported, "" for the whole model."""
@@ -83,8 +82,7 @@ class ModelSource:
         return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
 
 
-@dataclass(frozen=True)
-class KnownModel:
+class KnownModel(Struct, frozen=True):
     """A model of torchvision: name, kind of task, and default input."""
 
     name: str
@@ -92,15 +90,13 @@ class KnownModel:
     input: ModelInput
 
 
-@dataclass(frozen=True)
-class ListModels(Request[tuple[KnownModel, ...]]):
+class ListModels(Request[tuple[KnownModel, ...]], frozen=True):
     """List torchvision's models. Raises ModelImportError without torchvision; send it to a separate engine."""
 
     lane: ClassVar[str] = MAIN
 
 
-@dataclass(frozen=True)
-class ImportModel(Request[Project]):
+class ImportModel(Request[Project], frozen=True):
     """Import a model as a project, with its files in `folder`; a user's own file runs only in a separate engine.
 
     Without `keep_weights` the project gets only the model's buffers; with `take_inits` its layers are initialised like
@@ -119,16 +115,14 @@ class ImportModel(Request[Project]):
     example: str = ""
 
 
-@dataclass(frozen=True)
-class ImportStep:
+class ImportStep(Struct, frozen=True):
     """What an import is at; `checking` once the drawing is compared with the model."""
 
     words: str
     checking: bool = False
 
 
-@dataclass(frozen=True)
-class EarlyDrawing:
+class EarlyDrawing(Struct, frozen=True):
     """The drawing of a model that it is not compared with yet."""
 
     project: Project

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Init
 from app.builder.shapes.input_sizes import Shape, Tried
 from app.engine.protocol import Request
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Initialisable:
+class Initialisable(Struct, frozen=True):
     """The parameters of a layer with their shapes, and why an initialisation of one cannot be, in torch's words."""
 
     shapes: FrozenMap[str, tuple[int, ...]]
     refusals: FrozenMap[str, str]
 
 
-@dataclass(frozen=True)
-class Initialisations(Request[Initialisable]):
+class Initialisations(Request[Initialisable], frozen=True):
     """List the parameters of a layer that can be initialised, and which of `wanted` torch rejects."""
 
     lane: ClassVar[str] = "layer"
@@ -30,8 +29,7 @@ class Initialisations(Request[Initialisable]):
     wanted: FrozenMap[str, Init]
 
 
-@dataclass(frozen=True)
-class ConstructorError(Request[str]):
+class ConstructorError(Request[str], frozen=True):
     """Return the error that torch raises for a layer whose argument `name` is `text`, "" if it accepts it."""
 
     lane: ClassVar[str] = "layer"
@@ -41,8 +39,7 @@ class ConstructorError(Request[str]):
     text: str
 
 
-@dataclass(frozen=True)
-class TrySizes(Request[tuple[Tried, ...]]):
+class TrySizes(Request[tuple[Tried, ...]], frozen=True):
     """Try each of these shapes for the input `node` of a graph."""
 
     lane: ClassVar[str] = "layer"

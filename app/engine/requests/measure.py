@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Request
 from app.training.job import Job
 from app.training.monitoring.memory_report import MemoryReport
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Vitals:
+class Vitals(Struct, frozen=True):
     """`memory` is resident memory in bytes, `kept` the number of objects held under handles."""
 
     pid: int
@@ -19,15 +19,13 @@ class Vitals:
     kept: int
 
 
-@dataclass(frozen=True)
-class Measure(Request[Vitals]):
+class Measure(Request[Vitals], frozen=True):
     """How the engine fares."""
 
     lane: ClassVar[str] = "measure"
 
 
-@dataclass(frozen=True)
-class EstimateMemory(Request[MemoryReport]):
+class EstimateMemory(Request[MemoryReport], frozen=True):
     """Estimate the memory of a training step. Raises DataError if the data cannot be read."""
 
     lane: ClassVar[str] = "memory"

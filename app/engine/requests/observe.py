@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.tape import Tape
@@ -26,11 +28,9 @@ from app.sources.spec import (
     parse_source,
 )
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Observe(Request[Observation]):
+class Observe(Request[Observation], frozen=True):
     """Build the model of a source, run it once with example inputs, and return the recorded calls.
 
     `folder` comes first on Python's path. Without `inputs`, and without an `example` for `parse_example`, they
@@ -88,8 +88,7 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
     )
 
 
-@dataclass(frozen=True)
-class CapturedModel:
+class CapturedModel(Struct, frozen=True):
     """The graph of one call, and figures of every module that was called or has parameters."""
 
     tape: Tape
@@ -97,8 +96,7 @@ class CapturedModel:
     figures: tuple[ModuleFigures, ...]
 
 
-@dataclass(frozen=True)
-class ModelCapture(Request[CapturedModel]):
+class ModelCapture(Request[CapturedModel], frozen=True):
     """Make the model of a source, with the `weights` of a file or those that `seed` determines, call it with its
     example inputs, and describe the graph below its loss, or below its outputs where it computes none.
 
@@ -127,8 +125,7 @@ class ModelCapture(Request[CapturedModel]):
 AnyCapture = CaptureRequest | ModelCapture | HeldStep
 
 
-@dataclass(frozen=True)
-class ModelReported:
+class ModelReported(Struct, frozen=True):
     """`steps` are packed records of the backward pass, `stopped` says why it ended early. `lines` are the report, and
     `found` how many errors and warnings are in it, and `remark` what was guessed of its inputs."""
 
@@ -140,8 +137,7 @@ class ModelReported:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class ModelReport(Request[ModelReported]):
+class ModelReport(Request[ModelReported], frozen=True):
     """The output of `tapedeck autograd` for a model: its graph, `play`ed if requested; the findings; a gradcheck of a
     layer, of the whole model for "", of nothing for None."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Handle, Request
 from app.project.project import Project
 from app.runs.checkpoint_files import GoingOn
@@ -12,11 +14,9 @@ from app.runs.record import Changed
 from app.training.config import StartWeights
 from app.training.events import Event
 from app.training.job import Job
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Resumable:
+class Resumable(Struct, frozen=True):
     """What a run needs to resume: the project of every stage, the one that it resumes in, from 1, and the job.
 
     `passed_over` lists newer checkpoints that are unusable. `changed` are the settings that were taken in place of the
@@ -38,8 +38,7 @@ class Resumable:
         return self.projects[self.stage - 1]
 
 
-@dataclass(frozen=True)
-class FindResumable(Request[Resumable]):
+class FindResumable(Request[Resumable], frozen=True):
     """Find the settings and newest checkpoint of a run; a finished run takes the limits of the project `now`, and with
     `takes` any run takes all its settings. Raises RunError.
     """
@@ -51,8 +50,7 @@ class FindResumable(Request[Resumable]):
     takes: bool = False
 
 
-@dataclass(frozen=True)
-class GoOnFrom(Request[GoingOn]):
+class GoOnFrom(Request[GoingOn], frozen=True):
     """Return the state of a run at a checkpoint and drop later checkpoints. Raises RunError."""
 
     lane: ClassVar[str] = "runs"
@@ -60,8 +58,7 @@ class GoOnFrom(Request[GoingOn]):
     checkpoint: Path
 
 
-@dataclass(frozen=True)
-class StartFrom(Request[StartWeights]):
+class StartFrom(Request[StartWeights], frozen=True):
     """The weights of a checkpoint as start weights of that name. Raises RunError."""
 
     lane: ClassVar[str] = "runs"
@@ -69,8 +66,7 @@ class StartFrom(Request[StartWeights]):
     name: str
 
 
-@dataclass(frozen=True)
-class ExportEventFiles(Request[Path]):
+class ExportEventFiles(Request[Path], frozen=True):
     """Write a run as event files below a folder; answers where. Raises RunError, DataError."""
 
     lane: ClassVar[str] = "runs"
@@ -79,8 +75,7 @@ class ExportEventFiles(Request[Path]):
     data_root: str
 
 
-@dataclass(frozen=True)
-class BeginEventFiles(Request[Handle]):
+class BeginEventFiles(Request[Handle], frozen=True):
     """Begin event files of a run in its folder; the handle receives its events. Raises RunError, DataError."""
 
     lane: ClassVar[str] = "event files"
@@ -88,8 +83,7 @@ class BeginEventFiles(Request[Handle]):
     job: Job
 
 
-@dataclass(frozen=True)
-class WriteEvents(Request[None]):
+class WriteEvents(Request[None], frozen=True):
     """Append events of the run."""
 
     lane: ClassVar[str] = "event files"
@@ -97,8 +91,7 @@ class WriteEvents(Request[None]):
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True)
-class EndEventFiles(Request[None]):
+class EndEventFiles(Request[None], frozen=True):
     """Close the event files."""
 
     lane: ClassVar[str] = "event files"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
@@ -16,26 +18,22 @@ from app.project.project import Project
 from app.source.generated import Path, Source
 from app.training.config import StartWeights
 from app.training.setup.device import Device
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Torch:
+class Torch(Struct, frozen=True):
     """The torch that an engine loaded, and the devices that it found."""
 
     version: str
     devices: tuple[Device, ...]
 
 
-@dataclass(frozen=True)
-class LoadTorch(Request[Torch]):
+class LoadTorch(Request[Torch], frozen=True):
     """Load torch and run one call on meta tensors, whose first use imports further modules."""
 
     lane: ClassVar[str] = "shapes"
 
 
-@dataclass(frozen=True)
-class InferShapes(Request[Analysis]):
+class InferShapes(Request[Analysis], frozen=True):
     """Infer the types of all wires, seen from `path`; unchanged parts are taken from the answer `earlier`."""
 
     lane: ClassVar[str] = "shapes"
@@ -46,8 +44,7 @@ class InferShapes(Request[Analysis]):
     earlier: Analysis | None = None
 
 
-@dataclass(frozen=True)
-class Analyse(Request[Analysis]):
+class Analyse(Request[Analysis], frozen=True):
     """Return source and problems of a graph whose `shapes` are known, and the cost of a small net."""
 
     lane: ClassVar[str] = "shapes"
@@ -57,8 +54,7 @@ class Analyse(Request[Analysis]):
     shapes: Analysis
 
 
-@dataclass(frozen=True)
-class StartProblems(Request[tuple[Problem, ...]]):
+class StartProblems(Request[tuple[Problem, ...]], frozen=True):
     """What start weights have against a net."""
 
     lane: ClassVar[str] = "shapes"
@@ -66,8 +62,7 @@ class StartProblems(Request[tuple[Problem, ...]]):
     source: Source
 
 
-@dataclass(frozen=True)
-class Cost(Request[NetworkCost]):
+class Cost(Request[NetworkCost], frozen=True):
     """Return the cost of a graph's nodes for one sample."""
 
     lane: ClassVar[str] = "shapes"
@@ -75,8 +70,7 @@ class Cost(Request[NetworkCost]):
     catalog: Catalog
 
 
-@dataclass(frozen=True)
-class DescribeExample(Request[Facts]):
+class DescribeExample(Request[Facts], frozen=True):
     """Analyse a bundled example; `data_root` is where downloaded data are."""
 
     lane: ClassVar[str] = "shapes"

@@ -6,11 +6,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import MAIN, Request
 from app.training.control import Ending
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
-from app.util.late_dataclass import dataclass
 
 
 class RunCommand(Enum):
@@ -22,30 +23,26 @@ class RunCommand(Enum):
     STOP = "stop"
 
 
-@dataclass(frozen=True)
-class SetWatchPoints:
+class SetWatchPoints(Struct, frozen=True):
     """Set the watch points at which the run pauses."""
 
     points: WatchPoints
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """One of `app.training.run_requests`, or WriteWeights; answered by Answered with the same number."""
 
     number: int
     what: Any
 
 
-@dataclass(frozen=True)
-class WriteWeights:
+class WriteWeights(Struct, frozen=True):
     """Leave a copy of the weights in a file."""
 
     path: Path
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """Result or error of an order, sent as progress among the lists of events."""
 
     number: int
@@ -53,8 +50,7 @@ class Answered:
     error: Exception | None = None
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(Struct, frozen=True):
     """How a run ended, and the file of its weights."""
 
     ending: Ending
@@ -63,8 +59,7 @@ class Trained:
     weights: Path | None
 
 
-@dataclass(frozen=True)
-class Train(Request[Trained]):
+class Train(Request[Trained], frozen=True):
     """Run training, from the checkpoint `resume` if given, with checkpoints in `folder`. Commands in `said` were given
     before the engine was ready and apply from the first batch. `scratch` receives the progress mark and the weights.
     """
@@ -79,8 +74,7 @@ class Train(Request[Trained]):
     said: tuple[RunCommand | SetWatchPoints | Order, ...] = ()
 
 
-@dataclass(frozen=True)
-class PreparedProcesses:
+class PreparedProcesses(Struct, frozen=True):
     """The script of a distributed run and its arguments. `changed` warns of differences from the environment in which
     the resumed checkpoint was made; `before` is the duration in seconds until then.
     """
@@ -90,8 +84,7 @@ class PreparedProcesses:
     before: float = 0.0
 
 
-@dataclass(frozen=True)
-class PrepareProcesses(Request[PreparedProcesses]):
+class PrepareProcesses(Request[PreparedProcesses], frozen=True):
     """Write model, script and start weights of a run on several processes into `home`.
 
     JobError for a checkpoint of another net.
@@ -107,8 +100,7 @@ class PrepareProcesses(Request[PreparedProcesses]):
     hash_share: float | None = None  # of the time, for hashes of gradients
 
 
-@dataclass(frozen=True)
-class ResumeHint(Request[str]):
+class ResumeHint(Request[str], frozen=True):
     """Describe the checkpoint from which a crashed run can be resumed, given its folder of checkpoints and the one it
     started from."""
 

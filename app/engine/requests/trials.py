@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.builder.results import Analysis
 from app.data.own_files.cache import Fact
 from app.engine.protocol import Request
@@ -16,11 +18,9 @@ from app.training.job import Job
 from app.training.surgery.values import Outcome, Surgery
 from app.training.trials.results import DryRun, RateTest
 from app.training.trials.sweep import SweepRun, SweepSetting
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class TryOnSyntheticData(Request[DryRun | Failed]):
+class TryOnSyntheticData(Request[DryRun | Failed], frozen=True):
     """Run two steps and a validation batch on synthetic data; `fact` describes the job's files."""
 
     lane: ClassVar[str] = "trials"
@@ -28,8 +28,7 @@ class TryOnSyntheticData(Request[DryRun | Failed]):
     fact: Fact | None
 
 
-@dataclass(frozen=True)
-class RangeTest(Request[RateTest]):
+class RangeTest(Request[RateTest], frozen=True):
     """Run a learning rate range test, see `app.training.trials.lr_range_test`. Progress is the number of batches."""
 
     lane: ClassVar[str] = "trials"
@@ -39,8 +38,7 @@ class RangeTest(Request[RateTest]):
     batches: int
 
 
-@dataclass(frozen=True)
-class SweepPlan:
+class SweepPlan(Struct, frozen=True):
     """The runs of a sweep; or none, and the `problem` of the setting `blamed`, "" if it is of no single one. `params`
     are the settings that every run can have, with their present values as defaults.
     """
@@ -51,8 +49,7 @@ class SweepPlan:
     blamed: str = ""
 
 
-@dataclass(frozen=True)
-class PlanSweep(Request[SweepPlan]):
+class PlanSweep(Request[SweepPlan], frozen=True):
     """Check the runs of a sweep of a project: the grid of its settings, or `count` random draws with a seed.
 
     `fact` describes the files of its data.
@@ -67,8 +64,7 @@ class PlanSweep(Request[SweepPlan]):
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class SurgeryPlan:
+class SurgeryPlan(Struct, frozen=True):
     """A surgery and its outcome on nets that were initialised for it; `same` if the edited net is that of the run."""
 
     surgery: Surgery
@@ -76,8 +72,7 @@ class SurgeryPlan:
     same: bool = False
 
 
-@dataclass(frozen=True)
-class PlanSurgery(Request[SurgeryPlan]):
+class PlanSurgery(Request[SurgeryPlan], frozen=True):
     """Compare the project of a run with the edited one, and try the surgery on random inputs. Raises SurgeryError."""
 
     lane: ClassVar[str] = "surgery"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Request
 from app.engine.requests.autograd.capture import WeightsChoice
 from app.project.weights.state_dict_diff import Infos, Suggestion
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class WeightsBeside:
+class WeightsBeside(Struct, frozen=True):
     """The tensors of a file and of the net; None if the net cannot be built yet.
 
     `notes` say how tensors were found; `parts` are the names of all state_dicts in the file.
@@ -28,8 +28,7 @@ class WeightsBeside:
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ReadWeights(Request[WeightsBeside]):
+class ReadWeights(Request[WeightsBeside], frozen=True):
     """Read a state_dict file and compare it with a net, if there is one. Progress is words."""
 
     lane: ClassVar[str] = "weight files"  # which may be huge: saving does not wait for them
@@ -38,8 +37,7 @@ class ReadWeights(Request[WeightsBeside]):
     source: Source | None
 
 
-@dataclass(frozen=True)
-class KeepWeights(Request[StartWeights]):
+class KeepWeights(Request[StartWeights], frozen=True):
     """Store tensors of a file as start weights of a net, by the net's `keys`; `names` maps keys of the net to those of
     the file."""
 
@@ -50,8 +48,7 @@ class KeepWeights(Request[StartWeights]):
     names: FrozenMap[str, str] = FrozenMap()
 
 
-@dataclass(frozen=True)
-class SaveWeights(Request[str]):
+class SaveWeights(Request[str], frozen=True):
     """Write weights of a net to a `.pt` or `.safetensors` file: initial ones where no run has any. Answers which, in
     words that follow "weights"."""
 
@@ -63,8 +60,7 @@ class SaveWeights(Request[str]):
     weights: WeightsChoice
 
 
-@dataclass(frozen=True)
-class CountStart(Request[tuple[int, int]]):
+class CountStart(Request[tuple[int, int]], frozen=True):
     """How many tensors of a net start from a file, and how many it has."""
 
     lane: ClassVar[str] = "shapes"

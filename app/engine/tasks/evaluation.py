@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from app.data.fields import Fields
 from app.data.spec import ReadingCancelledError
@@ -33,7 +34,6 @@ from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
 from app.training.monitoring import activations
 from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from app.training.job import Job
 
 
-@dataclass
-class _Net:
+class _Net(Struct):
     """The object held under a handle."""
 
     evaluator: Evaluator

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
 from app.engine.server import Context, handles
@@ -22,7 +24,6 @@ from app.export.weights_choice import ExportWeights
 from app.project import drawing_digest
 from app.runs.newest import threads_of_newest
 from app.training.setup.weights_header import StartError
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,8 +58,7 @@ def prove_export(request: Prove, context: Context) -> Proofs:
     return prove(context.object_of(request.handle), context.progress, context.cancelled)
 
 
-@dataclass(frozen=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """What to write after the files of a net; a path is None if it was not chosen.
 
     `model` and `weights` are the files that a certificate covers; without `weights` it takes a copy of `state`.

@@ -11,10 +11,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.engine.requests.import_model import (
     CHECKING,

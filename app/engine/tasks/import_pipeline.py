@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
@@ -28,7 +30,6 @@ from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo, misfits
 from app.util import module_tree
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ _NO_STATISTICS = "Expected more than 1 value per channel when training"  # of on
 LARGE = 4_000_000  # parameters above which the drawing is reported before the comparison
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What to import. `name` is the model's, `source` the text that the user knows it by. Without `keep_weights` the
     project has only the model's buffers."""
 

@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward

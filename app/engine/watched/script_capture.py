@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from app.autograd.playback.steps import PassResult
 from app.engine.protocol import Handle
 from app.engine.remote_control import RemoteRunError
@@ -16,15 +18,13 @@ from app.engine.requests.autograd.playback import RecordRequest
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
 from app.engine.watched.script_ranks import script_of
-from app.util.late_dataclass import dataclass
 
 HELD_HANDLE = 1  # the number of what the script's engine holds
 BEGINS = 60.0  # seconds in which a script has begun its frames
 LOOK_EVERY = 0.05  # seconds
 
 
-@dataclass(frozen=True)
-class HeadlessStep:
+class HeadlessStep(Struct, frozen=True):
     """A captured step, and its playback if requested. `stopped` says why the playback ended early."""
 
     step: int

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.export.text_files import write_text
 from app.util.formatting import plural
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 FORMAT = 1
 # Tolerated differences between two runs of the same code: rounding, as threads change the order of sums.
@@ -17,8 +18,7 @@ ALLOWED = {"float64": 1e-10, "float32": 1e-5}
 ALLOWED_ELSE = 1e-2  # half and bfloat16
 
 
-@dataclass(frozen=True)
-class CertificateCheck:
+class CertificateCheck(Struct, frozen=True):
     """One comparison: `what` is outputs, gradients, buffers or values (of a state_dict), `mode` is eval or train.
 
     `largest` is the largest difference, relative to the largest number of the same tensor, at `worst`; None if it is
@@ -76,8 +76,7 @@ class CertificateCheck:
         return self.finding.removeprefix("differ by at most ")
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """Result of certification: if the exported files are equivalent to the live net, with every check.
 
     `message` is one sentence for the user; `details` the stderr of the other process, for a traceback. `facts` are

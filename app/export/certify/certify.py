@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.export.certify import clean_process, measure
 from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, CertificateCheck, write_certificate
@@ -27,7 +28,6 @@ from app.export.layers import write_model
 from app.export.weights import save_safetensors
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 SLOWER = 10  # how many times the seconds of the net here the clean process may take
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Struct, frozen=True):
     """The exported files: the class, the weights (`.pt` or `.safetensors`), and the files that the class imports."""
 
     model: Path

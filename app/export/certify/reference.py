@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 
 from app.export.certify import measure
 from app.export.certify.clean_process import Cancelled, ExportCancelledError, Tell
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class NetworkFailsError(CodedError):
     """The net itself fails; the message says why."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One measurement: `kind` is outputs, eval or train; its record is in `file`.
 
     `double` converts the net first, `fresh` creates a new one, `refused` tells why there are no gradients, or no
@@ -58,8 +57,7 @@ class Stage:
                 "fresh": self.fresh, "backward": self.backward and not self.refused}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Measurements:
+class Measurements(Struct, frozen=True):
     """Measurements of the program's net: its inputs and the stages."""
 
     inputs: Mapping[str, Tensor]

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-from dataclasses import replace
 from math import prod
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.data import fields, readers, splits, targets, transforms
 from app.data.loaders import read_spec
@@ -38,7 +40,6 @@ from app.training.setup.weighted_losses import takes_weights
 from app.training.surgery import operation, transfer
 from app.training.task import ignored_label
 from app.util import processors
-from app.util.late_dataclass import dataclass
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
 
@@ -54,8 +55,7 @@ _NAMES = {
 _MODULES = "copy csv hashlib io math os random re struct subprocess sys tempfile threading time"
 
 
-@dataclass(frozen=True)
-class BatchCode:
+class BatchCode(Struct, frozen=True):
     """The inputs of a batch as expressions.
 
     `made` computes them from the samples, "" if they are the samples; `inputs` is their name, `fed` the net's input,
@@ -395,8 +395,7 @@ def _stages(job: Job) -> list[Job]:
     return [job.at_stage(number) for number in range(1, len(job.stages) + 2)]
 
 
-@dataclass(frozen=True)
-class SurgeryCode:
+class SurgeryCode(Struct, frozen=True):
     """A surgery in the script: its number, the class of the edited net, and its moves as literals.
 
     `before` and `after` are the options of parameter groups by path.

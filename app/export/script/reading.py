@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app.data import readers, streams
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
@@ -18,21 +20,18 @@ from app.data.spec import SourceSpec
 from app.data.synthetic_fields import arguments_of
 from app.training.job import Job
 from app.util import atomic
-from app.util.late_dataclass import dataclass
 
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class OwnClass:
+class OwnClass(Struct, frozen=True):
     """A user's Dataset class, whose file is in the script's folder."""
 
     module: str
     name: str
 
 
-@dataclass(frozen=True)
-class ReadingCode:
+class ReadingCode(Struct, frozen=True):
     """How a script reads its data. `call` is an expression for inputs and labels of all samples; `functions` are those
     that it needs.
 

@@ -10,8 +10,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from app.builder.importer.origin import KeptFile, Origin
 from app.training.config import StartWeights

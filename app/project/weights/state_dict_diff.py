@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from app.training.setup.weights_header import TensorInfo, convertible
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".th", ".tar")  # .tar: .pth.tar, a usual name
 PATTERNS = " ".join(f"*{suffix}" for suffix in (*SUFFIXES, ".index.json"))  # of file dialogs
@@ -20,8 +21,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class KeyRow:
+class KeyRow(Struct, frozen=True):
     """One key with the tensors of the net and of the file. `source` is its name in the file."""
 
     key: str
@@ -35,16 +35,14 @@ class KeyRow:
         return self.kind in (SAME, DTYPE)
 
 
-@dataclass(frozen=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """Other names for keys of the file, by which more of them would be of the net."""
 
     text: str
     names: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Diff:
+class Diff(Struct, frozen=True):
     """A file compared with a net, in the order of the net; unknown keys come last."""
 
     rows: tuple[KeyRow, ...]

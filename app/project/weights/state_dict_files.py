@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.export.errors import WeightsError
 from app.project.weights.state_dict_diff import SUFFIXES
 from app.util import tensor_files
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +29,7 @@ _CURES = {
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(Struct, frozen=True):
     """The tensors of one state_dict by key, sentences about how they were found, and the names of all in the file."""
 
     tensors: dict[str, Tensor]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from app.export.errors import WeightsError
 from app.project.weights.state_dict_diff import Diff, Infos
@@ -15,7 +16,6 @@ from app.project.weights.state_dict_files import Tell, chosen_part, content_of, 
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +30,7 @@ WRAPPERS = {
 DATA_PARALLEL, AVERAGED = "module.", "n_averaged"
 
 
-@dataclass(frozen=True)
-class StateDict:
+class StateDict(Struct, frozen=True, dict=True):
     """The content of a file: its tensors by key, on the CPU. `notes` describe how they were extracted; `parts` are the
     names of all state_dicts in it."""
 
@@ -39,10 +38,10 @@ class StateDict:
     tensors: Mapping[str, Tensor]
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
-    infos: Infos = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "infos", {key: TensorInfo.from_tensor(value) for key, value in self.tensors.items()})
+    @cached_property
+    def infos(self) -> Infos:
+        return {key: TensorInfo.from_tensor(value) for key, value in self.tensors.items()}
 
 
 def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from app.training.checkpoints import checksums
 from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, refusal, refusals
 from app.training.job import JobError
 from app.util import atomic, leftovers, tensor_files
 from app.util.formatting import plural
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -53,8 +54,7 @@ class DamagedCheckpointError(CheckpointError):
     """Raised for a checkpoint with a part missing or changed since it was written."""
 
 
-@dataclass
-class Position:
+class Position(Struct):
     """Position of a run: in `epoch`, from 1, after `batch` of its batches; `done` epochs are complete.
 
     `order` is the state of the shuffling generator before the order of this epoch was drawn. `total`, `correct` and
@@ -71,7 +71,7 @@ class Position:
     correct: int = 0
     best: float | None = None
     stale: int = 0
-    order: Tensor | None = field(default=None, repr=False)
+    order: Tensor | None = None
     left_out: int = 0
     samples: int = 0
     ignored: int = 0
@@ -90,7 +90,7 @@ def state_of(
     """
     return {
         "settings": dict(settings),
-        "position": dict(vars(at)),
+        "position": asdict(at),
         "source": source,
         "stage": stage,
         "shuffle": shuffle.get_state(),
@@ -349,7 +349,7 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
 
 
 def _check_position(state: dict[str, Any], path: Path) -> None:
-    at, known = state.get("position"), {one.name for one in fields(Position)}
+    at, known = state.get("position"), set(Position.__struct_fields__)
     if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
         raise DamagedCheckpointError(f"{path} is damaged: the position of the run is missing.")
     if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):

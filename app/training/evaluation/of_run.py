@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct
 
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Picture
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True, eq=False)
-class RunEvaluation:
+class RunEvaluation(Struct, frozen=True, eq=False):
     """What the weights of a run say of a part of its data.
 
     Samples of runs with the same `space` are the same ones if they have the same number: their row in the whole data,
@@ -24,8 +22,7 @@ class RunEvaluation:
     checkpoint: str
 
 
-@dataclass(frozen=True, eq=False)
-class RunSample:
+class RunSample(Struct, frozen=True, eq=False):
     """A sample as a picture, or as text; for a target that is a picture, such as a mask, that one and the output.
 
     `note` compares them, as by IoU.
@@ -34,6 +31,6 @@ class RunSample:
     number: int
     picture: Picture | None
     text: str
-    target: Picture | None = field(default=None)
-    output: Picture | None = field(default=None)
+    target: Picture | None = None
+    output: Picture | None = None
     note: str = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.data.fields import Fields
 from app.data.known_sources import PICTURES
@@ -36,7 +37,6 @@ from app.training.metrics import PLAIN, SIGMOID, reading
 from app.training.task import OwnTask
 from app.util import module_tree
 from app.util.formatting import in_units, significant
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def picture(sample: Tensor) -> Picture:
     return pixels
 
 
-@dataclass(frozen=True)
-class OutputMap:
+class OutputMap(Struct, frozen=True):
     """A target that is a picture, such as a mask, and the net's output, both as pictures; `note` compares them."""
 
     target: Picture

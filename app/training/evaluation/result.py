@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from app.data.spec import CLASSES
-from app.util.late_dataclass import dataclass
 
 Numbers = NDArray[np.int64]
 PARTS = ("validation", "test", "training")
@@ -20,8 +19,7 @@ FLIP, SHIFT = "flip", "shift"
 AUGMENTATIONS = {FLIP: "flipped horizontally", SHIFT: "shifted up, down, left and right"}
 
 
-@dataclass(frozen=True)
-class ClassRow:
+class ClassRow(Struct, frozen=True):
     """How one class fares. `precision` is nan where no sample is called so, `recall` where none is of it."""
 
     name: str
@@ -31,8 +29,7 @@ class ClassRow:
     support: int
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Struct, frozen=True, eq=False):
     """`confusion[true, called]` counts samples (or tokens), None for values.
 
     `columns` are arrays with a row a sample: `loss` (N,); for classes `true` and `called` (N, 1), `right` (N,), `sure`
@@ -52,8 +49,8 @@ class Evaluation:
     loss: float
     accuracy: float | None
     metrics: tuple[tuple[str, float], ...]
-    confusion: Numbers | None = field(repr=False)
-    columns: dict[str, NDArray[Any]] = field(repr=False)
+    confusion: Numbers | None
+    columns: dict[str, NDArray[Any]]
     views: int = 1
     augment: tuple[str, ...] = ()
     seconds: float = 0.0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from app.data.spec import ColumnScale
-from app.util.late_dataclass import dataclass
 
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]
@@ -20,8 +19,7 @@ SMALL = 12  # pixels; in smaller pictures a digit fills the whole side, as in sc
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
 
 
-@dataclass(frozen=True)
-class PictureFile:
+class PictureFile(Struct, frozen=True):
     """A picture file as an input, read as the data's own reader does; `inverted` swaps dark and light."""
 
     path: Path
@@ -32,8 +30,7 @@ Entered = Image | PictureFile
 Sample = Entered | Mapping[str, Entered]  # of several inputs by name
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
+class Shown(Struct, frozen=True, eq=False):
     """One sample for display: `picture` (H, W, 3) bytes, or `text`; its label and its prediction as text."""
 
     number: int
@@ -45,8 +42,7 @@ class Shown:
     tip: str
 
 
-@dataclass(frozen=True, eq=False)
-class InputSurvey:
+class InputSurvey(Struct, frozen=True, eq=False):
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
 
     They are in the units of the data; `scale` is that of standardised columns; `outputs` name values to predict.
@@ -79,14 +75,13 @@ class InputSurvey:
         return values if self.scale is None else self.scale.unscaled(values)
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(Struct, frozen=True, eq=False):
     """The net's output for an input: a value per class (or output), the input as a picture, and activations as
     pictures."""
 
     values: NDArray[np.float32]
     seen: Picture | None
-    layers: tuple[tuple[str, tuple[Picture, ...]], ...] = field(repr=False, default=())
+    layers: tuple[tuple[str, tuple[Picture, ...]], ...] = ()
     remark: str = ""  # about the picture file that was read
 
 

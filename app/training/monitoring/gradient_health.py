@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
 from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.columns import Array
 from app.training.monitoring.layer_history import LayerTable
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class LostGradient:
+class LostGradient(Struct, frozen=True):
     """`kind` is "vanishes", "explodes" or "non_finite", `layer` the first that does at the newest step `last` at which
     one did, seen from where the gradient comes. It was so at `times` of the steps that were measured, from `first` on.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from app.training.columns import Array
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 RECENT = 8  # measurements that are evaluated together
 VANISHED = 1e-4  # of the largest norm of the later layers
@@ -16,8 +16,7 @@ EXPLODED = 1e3
 LARGE_LOSS = 1e3  # at the first step, where a net's outputs lie around 0
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`kind` is "exploding", "vanishing" or "none" (no gradient); `layer` is the first one in the order of backward."""
 
     kind: str

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from app.telemetry.gradient_gains import EXPLODED, VANISHED, path_of
 from app.telemetry.histogram import Histogram
 from app.training.monitoring.layer_history import LayerHistory, LayerTable
 from app.util.formatting import figure, grouped_digits, share
-from app.util.late_dataclass import dataclass
 from app.util.late_numpy import np
 
 USUAL_UPDATES = 1e-4, 3e-2  # the norm of an update over that of the weights
 
 
-@dataclass(frozen=True)
-class HealthCheck:
+class HealthCheck(Struct, frozen=True):
     """One check: `ok` is None where it was not measured; `detail` has the measured value and its bound."""
 
     name: str

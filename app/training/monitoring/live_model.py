@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from app.data.dataset import Dataset
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass
-class LiveRun:
+class LiveRun(Struct):
     """The state of a run between two steps, for visitors. `epoch` and `step` are those of the last step taken, the
     `batch`-th of its epoch."""
 

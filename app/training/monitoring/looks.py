@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from app.telemetry.histogram import Histogram
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class BatchPeek:
+class BatchPeek(Struct, frozen=True):
     """The first samples of a batch: inputs (n, ...), labels (n, ...), the net's current output (n, ...) and the loss of
     each (n,); None if not available, explained by `problem`. `count` is the batch size. `exact` if outputs and losses
     are those that the step computed, of a step that was recomputed."""
@@ -25,8 +25,7 @@ class BatchPeek:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """Pictures of one layer: (n, height, width) float32, of `count` in total. `what` describes them."""
 
     pictures: Any
@@ -35,8 +34,7 @@ class Channels:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LayerInside:
+class LayerInside(Struct, frozen=True):
     """`channels` are the activations of a layer, `filters` its weights, each None without a picture. They are of
     `sample` of `count` training samples, with label `label`; `weights` describes the weights used."""
 
@@ -50,8 +48,7 @@ class LayerInside:
     weights: str
 
 
-@dataclass(frozen=True)
-class StepLayer:
+class StepLayer(Struct, frozen=True):
     """A layer at a recomputed step. `inside` is of a sample of the step's batch; `histograms` are of "weights",
     "gradients" and "activations", those that it has. `note` says what was not kept."""
 
@@ -61,8 +58,7 @@ class StepLayer:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class OpTime:
+class OpTime(Struct, frozen=True):
     """One kind of operation: its calls in the step and the microseconds spent in it, not in those that it calls.
 
     `on_device` is of its kernels, None where the step is the CPU's alone.
@@ -74,8 +70,7 @@ class OpTime:
     on_device: float | None
 
 
-@dataclass(frozen=True)
-class StepProfile:
+class StepProfile(Struct, frozen=True):
     """Forward and backward of one batch; `milliseconds` is wall time, including the cost of profiling.
 
     `cpu` and `on_device` are the sums in microseconds over all operations; `rows` are the largest of them, `left_out`

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from app.telemetry.gpu_figures import Allocator, GpuReading
 from app.telemetry.layer_bytes import StepBytes
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class MemoryReport:
+class MemoryReport(Struct, frozen=True):
     """`step` is measured on a batch of the run, or estimated if `estimated`; None if neither is possible.
 
     `allocator` exists for CUDA only, `gpu` explains its absence, `resident` is the reporting process's memory in bytes.
@@ -27,9 +26,9 @@ class MemoryReport:
 
     def to_json(self) -> str:
         """Return the report as JSON; all sizes in bytes."""
-        raw: dict[str, Any] = asdict(self)
+        raw: dict[str, Any] = to_builtins(self)
         if self.step is not None:
-            raw["step"]["total"] = asdict(self.step.total)
+            raw["step"]["total"] = to_builtins(self.step.total)
         return json.dumps(raw, indent=2, ensure_ascii=False)
 
 

@@ -6,10 +6,11 @@ import itertools
 import sys
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from app.source.generated import Source
 from app.training.error_messages import NotFinite
 from app.training.monitoring.live_model import preserved
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def first_not_finite(
     return min((origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None)
 
 
-@dataclass(frozen=True)
-class NonFiniteOrigin:
+class NonFiniteOrigin(Struct, frozen=True):
     """The operation that produced the first non-finite value, with its node and source line."""
 
     is_nan: bool

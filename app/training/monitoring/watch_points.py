@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
+from msgspec import Struct, to_builtins
+
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class WatchPoints:
+class WatchPoints(Struct, frozen=True):
     """Conditions to pause at: a loss that is nan or infinite, a layer's gradient norm above `gradient_norm`, a layer
     with a fraction of `dead` or more units that were 0 for a whole batch, more than `memory` bytes allocated on the
     device, or resident for the CPU. None: not watched.
@@ -40,7 +39,7 @@ class WatchPoints:
 
 def to_text(points: WatchPoints) -> str:
     """Serialize them to JSON for the settings."""
-    return json.dumps(asdict(points))
+    return json.dumps(to_builtins(points))
 
 
 def from_text(text: str) -> WatchPoints:
@@ -59,8 +58,7 @@ def from_text(text: str) -> WatchPoints:
 _KINDS: dict[str, Any] = {"gradient_norm": float, "dead": float, "memory": int}
 
 
-@dataclass(frozen=True)
-class WatchHit:
+class WatchHit(Struct, frozen=True):
     """A watch point that was hit. `layer` is "" where it is of no layer."""
 
     what: str  # "gradient", "dead" or "memory"

@@ -7,8 +7,9 @@ import operator
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 FIGURES = {
     "loss": "the loss",
@@ -27,8 +28,7 @@ class ConditionError(CodedError, ValueError):
     exit_code = 2
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A figure of a step compared with a bound: of one layer, or of any if `layer` is "".
 
     `bound` is NaN for the relation "is not finite".
@@ -77,8 +77,7 @@ def parse_condition(text: str) -> Condition:
     return Condition(found[1], (found[2] or "").strip(), found[3] or NOT_FINITE, bound)
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """The first step at which a condition held, its layer ("" for the loss) and value."""
 
     step: int

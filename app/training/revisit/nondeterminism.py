@@ -7,11 +7,12 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from app.source import layer_files
 from app.source.generated import Source
 from app.training.revisit.snapshot import Snapshot
 from app.util import module_tree, user_frames
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.training.stepper import Stepper
@@ -21,8 +22,7 @@ TIMES = 3  # that the step is compared with its first run
 _UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "resize_", "empty_permuted")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where an operation was called: the module's path, the node of the drawing, and the line."""
 
     layer: str = ""
@@ -30,8 +30,7 @@ class Place:
     line: str = ""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """An operation that is not deterministic. `reason` is a sentence about it; `backward` if it is of that pass."""
 
     name: str
@@ -40,8 +39,7 @@ class Operation:
     backward: bool = False
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(Struct, frozen=True):
     name: str
     inputs: tuple[int, ...]
     others: str

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.source.generated import Source
 from app.training.control import Control
@@ -23,7 +25,6 @@ from app.training.monitoring.watcher import Watcher
 from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
 from app.training.revisit.recorded import FIRST, GENERATOR, Recorded
 from app.training.revisit.snapshot import Snapshot, gradients_of
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Parting:
+class Parting(Struct, frozen=True):
     """The first step that is not the recorded one. `what` is "gradients", "generator", "position" or "loss"; `layers`
     are those whose gradients differ, in the order of the run's layers."""
 
@@ -43,8 +43,7 @@ class Parting:
     layers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class StepFigures:
+class StepFigures(Struct, frozen=True):
     """What a recomputed step computed: by layer the hash of its gradients and their norm, which is NaN without any. One
     that was not `trained`, for its loss was not finite, has neither."""
 
@@ -191,8 +190,7 @@ class Probe:
         return False
 
 
-@dataclass(frozen=True)
-class Recomputed(Generic[T]):
+class Recomputed(Struct, Generic[T], frozen=True):
     """How re-living ended: at the requested step, or where it differed from the recorded run; `found` is what
     `at_end` made of that step."""
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct, field
 
 EPOCH, BATCH, GENERATOR, FIRST = range(4)  # of a row, then the layers
 
 
-@dataclass(frozen=True)
-class RateChange:
+class RateChange(Struct, frozen=True):
     """A learning rate that was set by hand after a step; `group` is the parameter group's path, "" the main one."""
 
     step: int
@@ -19,8 +17,7 @@ class RateChange:
     group: str = ""
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """The hashes of some steps and the losses of all, by step.
 
     A row of `hashes` has the epoch, the batch in it, the hash of the generators and those of the layers: `layers`, or

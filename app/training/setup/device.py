@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device: `id` is torch's name for it; `memory` is in bytes, None if unknown."""
 
     id: str
@@ -14,8 +13,7 @@ class Device:
     memory: int | None = None
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The device of a run; `note` explains a fallback."""
 
     id: str

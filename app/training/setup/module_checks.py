@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """A mistake in a module: `layer` is the path of the module with the attribute `name`; `text` explains it and the
     fix."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.training.config import Schedule, TrainingConfig
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
 # The parameter with a schedule's length.
 LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """Length of a run: its epochs, and its optimizer steps, None if the data's size is unknown."""
 
     epochs: int
@@ -67,8 +67,7 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
     return replace(schedule, choice=replace(schedule.choice, params=FrozenMap(params)))
 
 
-@dataclass(frozen=True)
-class RatePreview:
+class RatePreview(Struct, frozen=True):
     """The rate of the main parameter group after each move; `per` is what moves it.
 
     `words` explains a missing or partial preview.

@@ -10,10 +10,11 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from app.training.config import StartWeights
 from app.training.job import JobError
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,8 +36,7 @@ class StartError(JobError):
     """Raised for unusable start weights; the message says why and how to fix it."""
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(Struct, frozen=True):
     """One tensor of a state_dict: its shape, torch's name of its dtype, and how many bytes it holds."""
 
     shape: tuple[int, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from app.data.dataset import Dataset
 from app.source.compiled import make_module

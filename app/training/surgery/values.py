@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.source.generated import Source
 from app.training.config import ParameterGroup
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 
 class SurgeryError(CodedError, ValueError):
@@ -14,8 +15,7 @@ class SurgeryError(CodedError, ValueError):
     exit_code = 2
 
 
-@dataclass(frozen=True)
-class Surgery:
+class Surgery(Struct, frozen=True):
     """Another net for a run: `source` is its text, `layers` the module paths, before and after, of layers that stay.
 
     `starts` says how a new layer begins ("identity", "zero" or "plain"), with a reason. `segments` gives the parts, old
@@ -32,8 +32,7 @@ class Surgery:
     description: str = ""
 
 
-@dataclass(frozen=True)
-class Fate:
+class Fate(Struct, frozen=True):
     """What became of a layer: its path before and after, "" if it is new or removed, and why.
 
     `what` is kept, changed (other settings, same weights), widened, narrowed, resized, copied, tied, identity, zero,
@@ -46,8 +45,7 @@ class Fate:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The fates of all layers with parameters, and of others that changed.
 
     `difference` is measured on one batch in eval mode: the largest difference of the output before and after, relative

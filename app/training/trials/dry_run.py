@@ -6,9 +6,10 @@ It checks that net, loss, optimizer and settings work together on the device, an
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from app.data.sources import DataInfo, SourceSpec, spec_of
 from app.data.spec import VALUES, FieldInfo, TargetInfo

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 
 
-@dataclass(frozen=True)
-class DryRun:
+class DryRun(Struct, frozen=True):
     """Measurements of a dry run. Seconds are of the first step, which creates the optimizer's state and warms up, and
     the second.
 
@@ -27,8 +26,7 @@ class DryRun:
     scope: str
 
 
-@dataclass(frozen=True)
-class RateTest:
+class RateTest(Struct, frozen=True):
     """`losses` are the batch losses at each of `rates`, `smoothed` their moving average.
 
     `suggested` is the rate at which the smoothed loss falls most steeply, None if it does not fall. `ended` explains an

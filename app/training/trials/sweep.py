@@ -8,11 +8,12 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.training.config import TrainingConfig
 from app.util.errors import CodedError
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 TAG = "sweep-"
 OPTIMIZER = "optimizer"
@@ -36,8 +37,7 @@ class SweepError(CodedError, ValueError):
         self.setting = setting
 
 
-@dataclass(frozen=True)
-class SweepSetting:
+class SweepSetting(Struct, frozen=True):
     """A setting by name, with its values, or the `bounds` that values are drawn between."""
 
     name: str
@@ -54,8 +54,7 @@ class SweepSetting:
         return float(f"{math.exp(generator.uniform(math.log(low), math.log(high))):.4g}")
 
 
-@dataclass(frozen=True)
-class SweepRun:
+class SweepRun(Struct, frozen=True):
     """One run of a sweep: its name, the values of the settings of the sweep, and all settings."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from app.training.job import Job, check_input
 from app.training.objectives import info_of

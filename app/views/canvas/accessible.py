@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QPoint, QPointF, QRectF
 
 from app.builder.graph import Edge
 from app.builder.plan import plan
-from app.util.late_dataclass import dataclass
 from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import PORT_REACH
@@ -30,25 +30,21 @@ INSERT, ADD = "Insert layer", "Add layer"
 SHORTCUTS = OF_NODE | OF_BLOCK | OF_WIRE
 
 
-@dataclass(frozen=True)
-class NodeKey:
+class NodeKey(Struct, frozen=True):
     node: str
 
 
-@dataclass(frozen=True)
-class PortKey:
+class PortKey(Struct, frozen=True):
     node: str
     output: bool
     number: int
 
 
-@dataclass(frozen=True)
-class WireKey:
+class WireKey(Struct, frozen=True):
     wire: Edge
 
 
-@dataclass(frozen=True)
-class NoteKey:
+class NoteKey(Struct, frozen=True):
     note: str
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
@@ -13,7 +14,6 @@ from PySide6.QtWidgets import QWidget
 from app.builder.edits import alignment
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME
-from app.util.late_dataclass import dataclass
 from app.views.canvas import keyboard_navigation
 from app.views.ui import icons
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 
-@dataclass(frozen=True)
-class CanvasAction:
+class CanvasAction(Struct, frozen=True):
     """One action: the key it is asked for by, its words, its shortcuts, its icon."""
 
     key: str

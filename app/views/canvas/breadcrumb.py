@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.present import present
@@ -16,8 +16,7 @@ from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import box, label, start
 
 
-@dataclass(frozen=True)
-class Crumb:
+class Crumb(Struct, frozen=True):
     """One part of the path: its name, and what a click on it does."""
 
     text: str

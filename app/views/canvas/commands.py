@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 

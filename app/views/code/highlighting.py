@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtGui import QFont, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
-from app.util.late_dataclass import dataclass
 from app.views.ui.theme import current, manager, mix
 
 # Kinds of token (pygments' names, the most exact first) and the colour that each is read in.
@@ -29,8 +29,7 @@ _ROLES: tuple[tuple[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class HighlightSpan:
+class HighlightSpan(Struct, frozen=True):
     """Part of a line: start, length (in UTF-16 units, as Qt counts) and role."""
 
     start: int
@@ -55,8 +54,7 @@ def spans(text: str) -> tuple[tuple[HighlightSpan, ...], ...]:
     return tuple(map(tuple, lines))
 
 
-@dataclass(frozen=True)
-class Lexed:
+class Lexed(Struct, frozen=True):
     """A text by lines and their spans."""
 
     lines: tuple[str, ...] = ("",)

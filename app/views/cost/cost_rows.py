@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.builder.catalog.catalog import Catalog
 from app.util.formatting import bytes_text, counted, grouped_digits, parameters_text, share
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
@@ -58,8 +59,7 @@ def flop_text(count: int) -> str:
     return f"{value:.{digits}f} {unit}FLOP"
 
 
-@dataclass(frozen=True)
-class CostRow:
+class CostRow(Struct, frozen=True):
     """A row of the table: texts, sort and export keys, and a tool tip per cell.
 
     A key is None if there is no value; `quiet` are the columns whose text is not a number.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QListWidget, QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
 
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_review import difference, hidden_letters, imports
-from app.util.late_dataclass import dataclass
 from app.views.code.code_edit import CodeEdit
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
@@ -59,8 +59,7 @@ class DiffEdit(QPlainTextEdit):
         return mark
 
 
-@dataclass(frozen=True)
-class ReviewedText:
+class ReviewedText(Struct, frozen=True):
     """One text to review. `before` is the last one that was trusted at its place, None without any."""
 
     name: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPlainTextEdit
 

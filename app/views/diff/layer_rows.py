@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.compare.results import Added, Apart, Distance, Layer
 from app.util.formatting import significant
-from app.util.late_dataclass import dataclass
 
 COLUMNS = (
     "Layer in A", "Layer in B", "Class", "Weights", "Forward", "Added", "Cosine", "Backward", "Added", "Cosine",
@@ -30,8 +31,7 @@ MEANINGS = (
 NOTHING = "–"
 
 
-@dataclass(frozen=True, eq=False)
-class LayerRows:
+class LayerRows(Struct, frozen=True, eq=False):
     """The layers in the order of their calls; `orders` are their places sorted by each column, ascending, those without
     a value left out, and `adding` the places of those that add more than rounding explains. `moved` is the relative
     distance of each layer's weights, empty where both models have the same."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from app.compare.results import Difference, Layer, Setting
 from app.diagram.diagram import Box, Drawing, Group, Mark
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 from app.views.diff.layer_rows import adds
 
 ROW = 4  # equal modules in a row that are drawn as one box
@@ -19,8 +19,7 @@ LINES = 4  # lines of what has changed in a box
 ONLY_A, ONLY_B = "only in A", "only in B"
 
 
-@dataclass(eq=False)
-class Module:
+class Module(Struct, eq=False):
     """A module of A, of B, or of both. `key` is unique; `notes` say how it differs. `adds` says that it adds more than
     rounding explains."""
 
@@ -41,8 +40,7 @@ class Module:
         return bool(self.mark) or self.adds
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One difference of the structure as text; `key` is that of its box."""
 
     key: str

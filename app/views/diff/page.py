@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QSplitter, QStackedLayout, QStackedWidget, QWidget
 
 from app.compare.results import Difference, First, Layer
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 from app.views.diff import layer_rows
 from app.views.diff.layer_rows import LayerRows
 from app.views.diff.layer_table import LayerTable
@@ -41,8 +41,7 @@ NARROW = 640  # px, below which the button that compares is an icon
 NAMES = 150  # px of both names, from which they are beside the controls, at the designed text size
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
+class Compared(Struct, frozen=True, eq=False):
     """What is shown of a comparison: prepared on a worker thread."""
 
     found: Difference

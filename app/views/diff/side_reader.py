@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
@@ -21,7 +22,6 @@ from app.runs.named import PROJECT
 from app.source.layer_files import LayerFileError, allowed
 from app.sources.finding import file_of, files_of
 from app.sources.spec import FILES, AskedModel, SourceError
-from app.util.late_dataclass import dataclass
 from app.util.user_folders import typed_path
 from app.views.custom_layers.trust_model import PERMISSIONS, ModelTrustDialog
 from app.views.ui.background import WorkerFailure
@@ -42,8 +42,7 @@ class CompareTrustDialog(ModelTrustDialog):
     agree = "Trust and compare"
 
 
-@dataclass(frozen=True)
-class AskedSide:
+class AskedSide(Struct, frozen=True):
     """A side as written: a source as File > Open a model takes it, a project, the folder of a run, a checkpoint or a
     file of weights, each perhaps with `@` and its weights. `inputs` and `arguments` are those of a source."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QSplitter, QStackedLayout, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.code.code_edit import CodeEdit
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import label
@@ -15,8 +15,7 @@ from app.views.ui.widgets.painting import label
 MOST = 20_000  # lines of a text that is shown
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(Struct, frozen=True):
     """A line of a text, 0 where none is known; `name` is the file's."""
 
     name: str = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from msgspec import Struct
 from PySide6.QtGui import QImage
 
 from app import graphviz_export
@@ -15,7 +16,6 @@ from app.diagram.diagram import Drawing
 from app.graphviz_export import ExportError
 from app.project import picture_file
 from app.util import atomic
-from app.util.late_dataclass import dataclass
 from app.views.export.printing.painted import png_bytes, to_image, to_pdf
 from app.views.export.printing.paper import Choice, Sheet
 from app.views.export.printing.plate import EmptyDrawingError, printed
@@ -27,8 +27,7 @@ FORMATS = (*PICTURES, *graphviz_export.TEXTS)
 CARRIERS = ("svg", "png")  # formats that can carry the project
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A written file; `sheet` is how it was laid out, None for DOT, JSON and pictures by Graphviz."""
 
     path: Path

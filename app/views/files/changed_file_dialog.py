@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 
+from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.project import file
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.util.late_dataclass import dataclass
 from app.views.custom_layers.trust_dialog import DiffEdit
 from app.views.files.project_difference import differences, lines
 from app.views.ui.background import WorkerFailure
@@ -23,8 +23,7 @@ LEGEND = "+ only in the file, - only here, ~ differs: here → in the file. Relo
 MOST = 400  # lines that are shown
 
 
-@dataclass(frozen=True)
-class OnDisk:
+class OnDisk(Struct, frozen=True):
     """The current file of an open project. `digest` is "" if it is gone, None if it cannot be read at all.
 
     `project` is None if the file is not a readable project, and `problem` says why. `same`: it equals the open project.

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 
 from app.project import file_lock
 from app.project.project import Project
-from app.util.late_dataclass import dataclass
 from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
 from app.views.files.project_difference import differences, summary
@@ -30,8 +30,7 @@ SETTLED = 100  # ms of debounce: programs may save a file in several steps
 UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # kinds of messages, most important first
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A message with what can be done, by the words on the buttons; `closed` is called when it is closed unanswered."""
 
     kind: str

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from app.builder.blocks import Block
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Sheet
 from app.project.project import Project
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 from app.views.canvas.difference import differing, moved
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"
@@ -21,8 +21,7 @@ NETWORK, SETTINGS = "Network", ("data", "training")
 LONGEST = 60  # letters of a value that is shown
 
 
-@dataclass(frozen=True)
-class ProjectDifference:
+class ProjectDifference(Struct, frozen=True):
     """An item added, removed or changed: `part` is where, `noun` its kind, `text` which item and how."""
 
     mark: str
@@ -132,10 +131,10 @@ def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference
 
 def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield path and description of each field in which two values of one type differ."""
-    if type(before) is type(after) and is_dataclass(before):
-        for field in fields(before):
-            name = path if field.name == "params" else f"{path}.{field.name}" if path else field.name
-            yield from _values(getattr(before, field.name), getattr(after, field.name), name)
+    if type(before) is type(after) and isinstance(before, Struct):
+        for field in before.__struct_fields__:
+            name = path if field == "params" else f"{path}.{field}" if path else field
+            yield from _values(getattr(before, field), getattr(after, field), name)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in _ordered(before, after):
             old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QPixmap
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
@@ -12,7 +13,6 @@ from app.builder.catalog.catalog import Catalog
 from app.project import file_lock
 from app.project.journal import ClaimedJournal
 from app.util.formatting import counted
-from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox
@@ -29,8 +29,7 @@ WORDS = (
 NO_PICTURE = "No preview: Tapedeck ended while it was rendered"
 
 
-@dataclass(frozen=True)
-class RecoveryOffer:
+class RecoveryOffer(Struct, frozen=True):
     """A journal, the op catalog for its thumbnail, and a remark."""
 
     found: ClaimedJournal

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap, QTextLayout, QTextOption
 from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
 from app.util.formatting import counted, grouped_digits
-from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, icons, theme
 from app.views.ui.widgets.painting import box, elided
@@ -28,8 +28,7 @@ SIGNS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class GalleryCard:
+class GalleryCard(Struct, frozen=True):
     """A project to choose. `path` is None for the blank project; facts not known yet are None."""
 
     path: Path | None

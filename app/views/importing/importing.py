@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.engine.import_process import ImportProcess, check_file
 from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
@@ -14,12 +15,10 @@ from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
 from app.sources.finding import files_of
-from app.util.late_dataclass import dataclass
 from app.views.ui.task import Cancelled, Report
 
 
-@dataclass(frozen=True)
-class ImportRequest:
+class ImportRequest(Struct, frozen=True):
     """A model to import. Without `keep_weights` the project keeps only the model's buffers. `sha256` is the digest of
     the text that the user reviewed, for a model of a file."""
 
@@ -64,8 +63,7 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
             process.close()
 
 
-@dataclass(frozen=True)
-class ImportedModel:
+class ImportedModel(Struct, frozen=True):
     """An imported, laid out project. `rest` waits for the end of the comparison with the model while that still runs;
     `stop_comparison` ends the process that runs it."""
 

@@ -6,8 +6,10 @@ A node that shares a module has the parameters of the node that owns the module;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder import rules
 from app.builder.blocks import block_of
@@ -15,7 +17,6 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Edge, Init, Node
 from app.builder.value_types import ValueType, kind_of
-from app.util.late_dataclass import dataclass
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.form import ParamWire
 from app.views.inspector.fields.values import equal_values
@@ -23,8 +24,7 @@ from app.views.inspector.fields.values import equal_values
 _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 
 
-@dataclass(frozen=True)
-class WireSource:
+class WireSource(Struct, frozen=True):
     """An output of a node, as a source for a wire."""
 
     node: str

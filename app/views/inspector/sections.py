@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.util.formatting import bytes_text, grouped_digits, share
-from app.util.late_dataclass import dataclass
 from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -33,8 +33,7 @@ def emptied(section: Section) -> QVBoxLayout:
     return column
 
 
-@dataclass(frozen=True)
-class PortShape:
+class PortShape(Struct, frozen=True):
     """A value on a wire as a chip: port, text, the chip's state, and the dtype unless it is float32."""
 
     port: str

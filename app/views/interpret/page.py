@@ -316,7 +316,7 @@ class InterpretPage(QWidget):
         """Put the maps of an attention in place of its figures."""
         if self.found is None:
             return
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         attentions = list(self.found.attentions)
         attentions[place] = reading

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from app.diagram.layout import KnownPlaces
 from app.observe.figures import ModuleFigures
 from app.observe.folding import Tree
 from app.observe.picture import to_drawing
-from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.scene import ArrangedDrawing, arranged
 
 READABLE = 0.85  # scale at which the names, 12 pixels high, are 10
@@ -39,8 +39,7 @@ class Arrangement(NamedTuple):
     row: float | None = None
 
 
-@dataclass
-class Arranger:
+class Arranger(Struct):
     """Lays out one model again and again; groups that stay as they are keep the places that were worked out."""
 
     tree: Tree

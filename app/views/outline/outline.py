@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from PySide6.QtCore import (
     QAbstractListModel,
     QEvent,
@@ -26,7 +27,6 @@ from app.builder.sheet import Sheet
 from app.builder.value_types import ValueType
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.views.navigation import SheetDocument
 from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-@dataclass(frozen=True)
-class OutlineNode:
+class OutlineNode(Struct, frozen=True):
     """A node of the list, as shown."""
 
     node: Node

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from msgspec import Struct
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPixmap
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.builder.catalog.catalog import OpSpec
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons, theme
 from app.views.ui.widgets.painting import TextLine, box
 
@@ -34,8 +34,7 @@ CATEGORY_NAMES = {
 OP_ROW, CATEGORY_ROW = 23, 25
 
 
-@dataclass(frozen=True)
-class OpRow:
+class OpRow(Struct, frozen=True):
     """Content of a row: `faint` follows the name, `hint` is at the right; `heading` rows fold, `locked` are dimmed."""
 
     text: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QWidget
@@ -13,7 +14,6 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
 from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
 from app.views.ui.layouts import vbox
@@ -42,8 +42,7 @@ def hint(spec: OpSpec) -> str:
     return dimensions[0] if dimensions else ""
 
 
-@dataclass(frozen=True)
-class PaletteGroup:
+class PaletteGroup(Struct, frozen=True):
     """A category with its visible ops."""
 
     category: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
+
 from app.views.settings import MOST_AUTOSAVE_SECONDS, MOST_PROCESSES
 
 THEMES = (
@@ -19,8 +20,7 @@ THEMES = (
 SIZES = tuple((size, f"{round(100 * size)} %") for size in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0))
 
 
-@dataclass(frozen=True)
-class Preference:
+class Preference(Struct, frozen=True):
     """A setting: the property of `Settings`, its label, a note below it, and further words to find it by."""
 
     name: str

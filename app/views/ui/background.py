@@ -13,14 +13,13 @@ from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
 from app.source import raised
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class WorkerFailure:
+class WorkerFailure(Struct, frozen=True):
     """What went wrong in a worker: the exception and its traceback as text."""
 
     error: BaseException
@@ -32,8 +31,7 @@ class WorkerFailure:
         return raised.message_of(self.error)
 
 
-@dataclass(frozen=True)
-class _Question:
+class _Question(Struct, frozen=True):
     number: int
     key: str
     function: Callable[..., Any]

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QObject, Qt, QThread, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontMetricsF, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
 from app.views.ui import scaling
@@ -72,8 +71,7 @@ VIRIDIS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Theme:
+class Theme(Struct, frozen=True, eq=False):
     """One set of tokens. The colours are shared: derive a changed one with `mix` or `faded`, never with a setter."""
 
     name: str
@@ -137,7 +135,7 @@ class Theme:
         raise KeyError(f"no colour is called {name!r}")
 
 
-TOKENS = tuple(f.name for f in fields(Theme) if f.type == "QColor")
+TOKENS = tuple(name for name, kind in Theme.__annotations__.items() if kind == "QColor")
 
 
 @cache

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QElapsedTimer, QObject, QPointF, QRectF, QSize, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPixmap
 
@@ -16,7 +17,6 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.project.project import Project
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache
 from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme
@@ -35,8 +35,7 @@ BOX = QSizeF(140, 60)  # of a node among so many
 _cache: LruCache[QPixmap] = LruCache(64)
 
 
-@dataclass(frozen=True)
-class ThumbnailRequest:
+class ThumbnailRequest(Struct, frozen=True):
     """A requested thumbnail. `key` identifies the project and its state."""
 
     key: Hashable

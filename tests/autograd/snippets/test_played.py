@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
 from app.autograd.snippets.snippet import ready

@@ -96,7 +96,7 @@ def test_a_text_of_other_values_is_a_problem_of_its_node() -> None:
 
     project = drawn(Looking(), (3, 81, 81))
     node = next(node for node in project.graph.nodes.values() if node.op == "packed")
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     for wrong in ("00000", "c-muNXs~BsU~m8c1cLzp"):
         changed = replace(node, params=node.params.set("values", wrong))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from app.builder.analysis import analyse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file
 from torch import nn
 

@@ -7,13 +7,13 @@ import io
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
@@ -130,7 +130,7 @@ def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:
     shown |= {"optimizer", "loss", "schedule", "start"}  # sections of their own; weights are loaded from a file
     shown |= {"metrics", "losses", "inputs"}  # chosen beside the loss and the data
     shown |= {"loss_by"}  # what chose the losses, which nobody sets
-    assert shown >= {field.name for field in fields(TrainingConfig)}
+    assert shown >= set(TrainingConfig.__struct_fields__)
 
 
 def test_what_differs_is_open_and_the_rest_says_itself_in_a_line(

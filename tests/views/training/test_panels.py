@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 

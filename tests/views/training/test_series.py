@@ -147,7 +147,7 @@ def test_the_canvas_gets_the_newest_norms_by_node():
 
 
 def test_a_module_that_is_called_twice_belongs_to_both_nodes():
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     shared = replace(SMALL_NET, modules=FrozenMap({"a": "linear1", "b": "linear1", "c": "linear2"}))
     assert nodes_by_layer(shared, ["linear1", "linear2"]) == {"linear1": ("a", "b"), "linear2": ("c",)}

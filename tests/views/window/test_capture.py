@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
@@ -157,7 +158,7 @@ def test_errors_lead_to_their_node(qtbot: QtBot, window: WholeWindow) -> None:
     window.document.apply("break", window.canvas.commands.project)
     project = window.sheet.project
     graph = project.graph.with_param(conv, "in_channels", 7)
-    window.sheet.apply("Break", type(project)(**{**vars(project), "graph": graph}))
+    window.sheet.apply("Break", replace(project, graph=graph))
     qtbot.waitUntil(lambda: window.problems_panel.counts[0] == 1)
     counter = window.toolbar.deck.counter
     qtbot.waitUntil(lambda: counter.leads)

@@ -224,7 +224,7 @@ def test_a_layout_can_be_stopped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) 
         ended.set()
         raise LayoutCancelledError
 
-    monkeypatch.setattr(page._arranger, "arrange", endless)
+    monkeypatch.setattr(type(page._arranger), "arrange", staticmethod(endless))
     page._fold_all()
     qtbot.waitUntil(lambda: "25 %" in page.summary.text() and page.stop.isVisible())
     qtbot.mouseClick(page.stop, Qt.MouseButton.LeftButton)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPoint, Qt
 from pytestqt.qtbot import QtBot
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import cache
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import fx
 from torch.nn import functional as F
 
@@ -23,7 +23,6 @@ from app.builder.importer.tracing.proxies import Training, float_fact, set_item,
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 BATCH_NORM = "F.batch_norm"
 WIRED = 1  # placeholder for a number that a wire provides
@@ -33,8 +32,7 @@ class BindingError(CodedError, ValueError):
     """A call without an op in the catalog; the message says which and why."""
 
 
-@dataclass
-class Bound:
+class Bound(Struct):
     """An op, the nodes that its ports take (several on a variadic one), and its parameters.
 
     A node inside a parameter is in `wired` under its position: `size[0]`, `index[1].stop`.

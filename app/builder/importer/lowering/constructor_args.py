@@ -9,36 +9,48 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
 from torch import nn
 
 from app.builder.importer.lowering.binding import BindingError, literal_of
-from app.util.late_dataclass import dataclass
+from app.util.frozen import equal_in
 
 # Attribute with the record; copies of the module share it.
 CONSTRUCTOR_ARGS = "_made_with"
 _RECORDS = "_records_arguments"
 
 
-@dataclass(frozen=True)
-class NoLiteral:
+class NoLiteral(Struct, frozen=True):
     """An argument that a project cannot store: `words` describe it. Copies of a module share its `value`."""
 
     words: str
-    value: Any = field(default=None, compare=False, repr=False)
+    value: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return equal_in(("words",), self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.words)
 
     def __deepcopy__(self, _known: Any) -> NoLiteral:
         return self
 
 
-@dataclass(frozen=True)
 class ConstructorArgs:
-    """Arguments of one constructor call: literals, or NoLiteral."""
+    """Arguments of one constructor call: literals, or NoLiteral.
 
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    No Struct: torch.jit would compile that with the module that has it, into an archive that cannot be loaded.
+    """
+
+    def __init__(self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self.args, self.kwargs = args, kwargs or {}
+
+    def __eq__(self, other: object) -> bool:
+        return equal_in(("args", "kwargs"), self, other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @contextlib.contextmanager

@@ -10,11 +10,11 @@ import contextlib
 import inspect
 import keyword
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import cache
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import fx
 from torch.fx.operator_schemas import get_signature_for_torch_op
 
@@ -22,7 +22,6 @@ from app.builder.importer.lowering.binding import BindingError, Bound, literal_o
 from app.builder.importer.lowering.package_classes import written_default
 from app.builder.importer.tracing.proxies import Training
 from app.builder.literals import DType
-from app.util.late_dataclass import dataclass
 
 _ROOMS = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows")
 _PLACES = frozenset({"device", "layout", "memory_format", "generator", "out", "pin_memory"})
@@ -40,8 +39,7 @@ class {label}(nn.Module):
 '''
 
 
-@dataclass
-class FunctionCall:
+class FunctionCall(Struct):
     """A call as the text of its layer, with the values that the ports take and those of the arguments."""
 
     name: str

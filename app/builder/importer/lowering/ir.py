@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.builder.importer.tracing.source_lines import SourceLine
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
 VALUES = ("parameter", "buffer")  # ops of nodes that are a tensor of the model
@@ -41,8 +41,7 @@ def _comparable_params(node: DraftNode) -> dict[str, str]:
     return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
 
 
-@dataclass
-class DraftNode:
+class DraftNode(Struct):
     """A node of the IR. `params` are literals; `inner` is the draft of a block; `shares` the node whose module it
     reuses. `tied` maps its parameters to those of another node, by id. `frozen` means requires_grad=False, None without
     parameters; `order` is its position in registration order. `written` is a layer that was generated for a call, and
@@ -62,8 +61,7 @@ class DraftNode:
     written: bool = False
 
 
-@dataclass
-class Draft:
+class Draft(Struct):
     """One sheet to be. `wires` are (source, output, target, port, index)."""
 
     path: str

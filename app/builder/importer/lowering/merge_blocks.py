@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field, replace
 from itertools import pairwise, starmap
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.builder.blocks import PREFIX, Block, Blocks, unused_name
 from app.builder.catalog.catalog import Catalog, Param
@@ -19,13 +21,11 @@ from app.builder.importer.lowering.ir import Draft, DraftNode
 from app.builder.names import identifier
 from app.builder.params import COMPUTED
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Struct, frozen=True):
     """The node that an instance of a draft becomes on the outer sheet."""
 
     op: str
@@ -33,8 +33,7 @@ class Form:
     repeat: int = 1
 
 
-@dataclass
-class _Group:
+class _Group(Struct):
     """Drafts that are the same but for numbers."""
 
     key: Key

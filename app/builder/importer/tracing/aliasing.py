@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import fx
 
 from app.builder.importer.tracing.proxies import set_item
 from app.util.errors import CodedError
-from app.util.late_dataclass import dataclass
 
 Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
 
@@ -35,8 +35,7 @@ class AliasingError(CodedError, ValueError):
     """Raised for an in-place change of a view whose effect on its aliases is unknown."""
 
 
-@dataclass(frozen=True)
-class ViewLink:
+class ViewLink(Struct, frozen=True):
     """A value that is a view: it shares the storage of `base`, as that was when both were equal; `chain` are the view
     calls from there, the first of which took `taken`. None if those calls are in another graph."""
 

@@ -6,9 +6,9 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
@@ -16,7 +16,6 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.tracing.source_lines import SourceLine
 from app.util.errors import CodedError
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 _raised = threading.local()
 
@@ -71,8 +70,7 @@ class VaryingCallsError(TraceError):
         super().__init__(f"{path or name} cannot be followed: {why}", path, why, False)
 
 
-@dataclass
-class Apart:
+class Apart(Struct):
     """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
     `spec` with `params`, and `real` is the module with its values. `record` is what it last returned, if that is more
     than tensors: the node gives the tensors in it."""
@@ -84,8 +82,7 @@ class Apart:
     record: Any = None
 
 
-@dataclass
-class Frame:
+class Frame(Struct):
     """The trace of one module call. `path` is the module's qualified name.
 
     `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of a

@@ -11,8 +11,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
 
-from app.util.late_dataclass import dataclass
 from app.util.user_frames import is_users
 
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
@@ -21,8 +21,7 @@ _MODULES = f"{_TORCH}{os.sep.join(('nn', 'modules', 'module.py'))}"
 _PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # skipped between a value and the code that reads it
 
 
-@dataclass(frozen=True, order=True)
-class SourceLine:
+class SourceLine(Struct, frozen=True, order=True):
     """A line of a function, formatted for messages."""
 
     file: str

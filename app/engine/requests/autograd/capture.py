@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import ClassVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
 from app.autograd.tape import Label, Tape
@@ -13,16 +15,13 @@ from app.builder.graph import Graph
 from app.engine.protocol import Handle, Request
 from app.training.job import Job
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class InitialWeights:
+class InitialWeights(Struct, frozen=True):
     """The weights that a run of the job would start with."""
 
 
-@dataclass(frozen=True)
-class NewestWeights:
+class NewestWeights(Struct, frozen=True):
     """Those of the newest stored run in a folder that trained this very net; initial ones if there is none.
 
     `best` are those with the smallest validation loss in place of its newest; the request fails if it kept none.
@@ -32,8 +31,7 @@ class NewestWeights:
     best: bool = False
 
 
-@dataclass(frozen=True)
-class WeightsFile:
+class WeightsFile(Struct, frozen=True):
     """A checkpoint or state_dict in a file of the program. `words`, its origin, follow "weights" in texts."""
 
     path: str
@@ -44,8 +42,7 @@ class WeightsFile:
 WeightsChoice = InitialWeights | NewestWeights | WeightsFile
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """`batch` is the request with the weights resolved to a file, so that repeating it uses the same ones.
 
     `weights` describes them.
@@ -56,8 +53,7 @@ class Captured:
     weights: str
 
 
-@dataclass(frozen=True)
-class CaptureRequest(Request[Captured]):
+class CaptureRequest(Request[Captured], frozen=True):
     """Run one batch of a job's data through its net, in train or eval mode, and return the graph of its loss.
 
     `options` are those of the capture; their `batch` is the number of samples, 0 for the job's batch size. `labels` are
@@ -81,16 +77,14 @@ class CaptureRequest(Request[Captured]):
         return replace(self, options=replace(self.options, batch=batch))
 
 
-@dataclass(frozen=True)
-class CapturedStep:
+class CapturedStep(Struct, frozen=True):
     """`notes` describe differences between the playback and the script's own backward."""
 
     tape: Tape
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class HeldStep(Request[CapturedStep]):
+class HeldStep(Request[CapturedStep], frozen=True):
     """Describe the graph of a paused script. `handle` is of the engine in the script's process; `script` is its name,
     `step` the number of the step under way."""
 

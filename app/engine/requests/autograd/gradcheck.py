@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.autograd.gradcheck.report import GradcheckReport
 from app.engine.protocol import Request
 from app.engine.requests.observe import AnyCapture
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class WholeNet:
+class WholeNet(Struct, frozen=True):
     """The net with its loss."""
 
 
-@dataclass(frozen=True)
-class LayerCall:
+class LayerCall(Struct, frozen=True):
     """The `call`-th call of the module at `path`."""
 
     path: str
     call: int = 1
 
 
-@dataclass(frozen=True)
-class NodeOperation:
+class NodeOperation(Struct, frozen=True):
     """The operation of backward node `number` in a graph whose nodes have these names."""
 
     number: int
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GradcheckRequest(Request[GradcheckReport]):
+class GradcheckRequest(Request[GradcheckReport], frozen=True):
     """Compare backward's gradient with finite differences. Progress is a sentence."""
 
     lane: ClassVar[str] = "findings"

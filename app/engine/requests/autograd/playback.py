@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.engine.protocol import Request
 from app.engine.requests.observe import AnyCapture
 from app.engine.values import packed, unpacked
-from app.util.late_dataclass import dataclass
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PlaybackRequest(Request[None]):
+class PlaybackRequest(Request[None], frozen=True):
     """Run a batch forward, keep its graph, and play it by the commands below, sent as messages, until `Leave`; progress
     is the events below.
 
@@ -31,8 +31,7 @@ class PlaybackRequest(Request[None]):
     speed: float | None = None
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Steps that were played one after the other, packed: as objects they would take longer to send than to run."""
 
     packed: bytes
@@ -46,8 +45,7 @@ class Steps:
         return unpacked(StepRecord, self.packed)
 
 
-@dataclass(frozen=True)
-class RecordedPass:
+class RecordedPass(Struct, frozen=True):
     """The steps of a whole backward pass over `tape`. `stopped` says why it ended before the last one, "" if not."""
 
     tape: Tape
@@ -55,8 +53,7 @@ class RecordedPass:
     stopped: str
 
 
-@dataclass(frozen=True)
-class RecordRequest(Request[RecordedPass]):
+class RecordRequest(Request[RecordedPass], frozen=True):
     """Run a batch forward and backward, every step recorded."""
 
     lane: ClassVar[str] = "capture"
@@ -66,15 +63,13 @@ class RecordRequest(Request[RecordedPass]):
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Seek:
+class Seek(Struct, frozen=True):
     """Go to where `position` nodes have run."""
 
     position: int
 
 
-@dataclass(frozen=True)
-class Play:
+class Play(Struct, frozen=True):
     """Play to the end or to a breakpoint; from the start if `again`, as quickly as possible if `quick`."""
 
     breaks: Breaks
@@ -82,8 +77,7 @@ class Play:
     quick: bool = False
 
 
-@dataclass(frozen=True)
-class InspectGradient:
+class InspectGradient(Struct, frozen=True):
     """Describe the gradient that arrived before an output of a node; `at` selects the sample. See GradientInspected."""
 
     node: int
@@ -91,8 +85,7 @@ class InspectGradient:
     at: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Edit the accumulated gradient of an output of a node. `kind` is one of `gradient_edits.KINDS`, or "value":
     `amount` for the one element at `index`, or for all of them without one."""
 
@@ -103,25 +96,21 @@ class Edit:
     index: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class UndoEdit:
+class UndoEdit(Struct, frozen=True):
     """Undo the last edit made at this position."""
 
 
-@dataclass(frozen=True)
-class SetSpeed:
+class SetSpeed(Struct, frozen=True):
     """How many steps a second from now on, None for as many as it can."""
 
     speed: float | None
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Pause after the current step."""
 
 
-@dataclass(frozen=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """Free the graph and end, after the current step."""
 
 
@@ -130,8 +119,7 @@ Command = Seek | Play | InspectGradient | Edit | UndoEdit | SetSpeed | Pause | L
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class GraphHeld:
+class GraphHeld(Struct, frozen=True):
     """The graph is held. `same` says whether it is drawn as expected; `tape` describes it, None if it equals the
     expected one."""
 
@@ -139,15 +127,13 @@ class GraphHeld:
     same: bool
 
 
-@dataclass(frozen=True)
-class Back:
+class Back(Struct, frozen=True):
     """Discard records from `position` on."""
 
     position: int
 
 
-@dataclass(frozen=True)
-class MovementEnded:
+class MovementEnded(Struct, frozen=True):
     """A movement has ended; `kept` is about the memory that playback holds, `edits` as in Playback.
 
     `arriving` and `fan_ins` are of the node that runs next. `turn` is the number of the movement, counting every Seek,
@@ -162,16 +148,14 @@ class MovementEnded:
     fan_ins: tuple[FanIn, ...] = ()
 
 
-@dataclass(frozen=True)
-class GradientInspected:
+class GradientInspected(Struct, frozen=True):
     """The answer to a `InspectGradient`; `look` is None if no gradient has arrived or it is no longer held."""
 
     asked: InspectGradient
     look: GradientLook | None
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Something could not be done; `node` is the backward node that raised, if one did.
 
     `traceback` is there where the fault is the program's own.
@@ -183,8 +167,7 @@ class Trouble:
     traceback: str = ""
 
 
-@dataclass(frozen=True)
-class GraphFreed:
+class GraphFreed(Struct, frozen=True):
     """The graph was freed; `alive` are the bytes of its loss, weights and activations that are still there."""
 
     alive: int

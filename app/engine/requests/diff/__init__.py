@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from app.compare.modes import Modes
 from app.compare.results import Difference
@@ -16,15 +17,13 @@ from app.engine.requests.observe import Observe
 from app.source.generated import Source
 from app.sources.spec import SourceError
 from app.training.config import StartWeights
-from app.util.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.runs.named import NamedRun
 
 
-@dataclass(frozen=True)
-class DiffSide:
+class DiffSide(Struct, frozen=True):
     """One of two things that are compared: `model` is the source of a model, or the text of a project's net, and None
     for weights alone. `weights` is a file of the program: a state_dict, or the checkpoint of a run; "" for those that
     the model is made with, of a project after `start`. `run` is the folder of a stored run that it is of, and `step`
@@ -50,8 +49,7 @@ class DiffSide:
         return bool(self.weights) or self.step is not None
 
 
-@dataclass(frozen=True)
-class Diff(Request[Difference]):
+class Diff(Request[Difference], frozen=True):
     """Make both models with `seed`, run them on the same batch, and find where they differ. `trains` are the modes that
     are tried, False for eval. A side without weights gets the other's. With `modes`, B is A in another mode;
     with `python`, the path of an interpreter that has torch, B is A there.
@@ -67,7 +65,7 @@ class Diff(Request[Difference]):
     trains: tuple[bool, ...] = (False, True)
     batch: int = 2
     seed: int = 0
-    numbers: bool = field(default=True)
+    numbers: bool = True
     data_root: str | None = None
     python: str = ""
 

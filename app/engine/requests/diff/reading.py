@@ -7,13 +7,11 @@ from typing import ClassVar
 from app.engine.protocol import MAIN, Request
 from app.engine.requests.diff import DiffSide
 from app.project.weights.state_dict_diff import SUFFIXES
-from app.util.late_dataclass import dataclass
 
 WEIGHTS = SUFFIXES
 
 
-@dataclass(frozen=True)
-class ReadSide(Request[DiffSide]):
+class ReadSide(Request[DiffSide], frozen=True):
     """Read a project, the folder of a run, one of its checkpoints, or a file of weights, without running its net.
 
     `weights` is the run of a project by number or name, perhaps with a checkpoint or a step after a slash, or those of

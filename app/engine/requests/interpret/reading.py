@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Handle, Request
 from app.engine.requests.autograd.capture import WeightsChoice
 from app.engine.requests.observe import ModelCapture
@@ -16,11 +18,9 @@ from app.interpret.results import (
     SampleLook,
 )
 from app.training.job import Job
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class InterpretedNet:
+class InterpretedNet(Struct, frozen=True):
     """A net that is ready for requests, under the handle `net`.
 
     `counts` are the samples of each split, (("training", 1000), ...); of a model from anywhere those of its example
@@ -34,8 +34,7 @@ class InterpretedNet:
     layers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class PrepareInterpreted(Request[InterpretedNet]):
+class PrepareInterpreted(Request[InterpretedNet], frozen=True):
     """Build the net of a job with some weights and read its data; progress is text. Raises as an evaluation."""
 
     lane: ClassVar[str] = "interpret"
@@ -47,8 +46,7 @@ class PrepareInterpreted(Request[InterpretedNet]):
 Interpreted = Handle | ModelCapture
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """Samples of a split, by number; of a model from anywhere those of its example inputs, and `part` means nothing.
 
     With `worst` above 0 they are that many samples of the split with the largest loss.
@@ -59,8 +57,7 @@ class Samples:
     worst: int = 0
 
 
-@dataclass(frozen=True)
-class ReadAttention(Request[AttentionFound]):
+class ReadAttention(Request[AttentionFound], frozen=True):
     """Return the attentions of a forward pass on one sample, with maps of the modules at `layers`, of all for None."""
 
     lane: ClassVar[str] = "interpret"
@@ -69,8 +66,7 @@ class ReadAttention(Request[AttentionFound]):
     layers: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class ReadAttributions(Request[tuple[Attribution, ...]]):
+class ReadAttributions(Request[tuple[Attribution, ...]], frozen=True):
     """Attribute a score of each sample to its input: of the class `target`, or of the predicted one.
 
     `layer` is that of Grad-CAM, "" for the last that has pictures; `argument` is the number of the input tensor.
@@ -85,8 +81,7 @@ class ReadAttributions(Request[tuple[Attribution, ...]]):
     argument: int = 0
 
 
-@dataclass(frozen=True)
-class MeasureEffect(Request[Effect]):
+class MeasureEffect(Request[Effect], frozen=True):
     """Return the loss on samples without and with interventions; those with a source take from that sample."""
 
     lane: ClassVar[str] = "interpret"
@@ -95,8 +90,7 @@ class MeasureEffect(Request[Effect]):
     samples: Samples = Samples()
 
 
-@dataclass(frozen=True)
-class FindWorst(Request[tuple[int, ...]]):
+class FindWorst(Request[tuple[int, ...]], frozen=True):
     """Evaluate a prepared net on a split, and return its samples of the largest loss, largest first."""
 
     lane: ClassVar[str] = "interpret"
@@ -105,8 +99,7 @@ class FindWorst(Request[tuple[int, ...]]):
     count: int
 
 
-@dataclass(frozen=True)
-class ReadLooks(Request[tuple[SampleLook, ...]]):
+class ReadLooks(Request[tuple[SampleLook, ...]], frozen=True):
     """Return samples as displayed: pictures, tokens, labels and predictions."""
 
     lane: ClassVar[str] = "interpret"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Request
 from app.project.project import Project
 from app.training.job import Job
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """The project of every stage of a run with a step in `leave_out`, its job, and the checkpoint to resume from, in a
     stage from 1: None for the start of the run. `passed_over` lists nearer checkpoints that are unusable."""
 
@@ -29,8 +29,7 @@ class Fork:
         return self.projects[self.stage - 1]
 
 
-@dataclass(frozen=True)
-class ForkWithout(Request[Fork]):
+class ForkWithout(Request[Fork], frozen=True):
     """Prepare a fork of a stored run that leaves out the batch of a step. Raises RunError and JobError."""
 
     lane: ClassVar[str] = "runs"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.autograd.tape import Tape
 from app.engine.protocol import Handle, Request
 from app.training.monitoring.looks import BatchPeek, StepLayer
-from app.util.late_dataclass import dataclass
 
 
 def digits(value: int) -> str:
@@ -20,8 +21,7 @@ def digits(value: int) -> str:
     return f"{value & (1 << 64) - 1:016x}"
 
 
-@dataclass(frozen=True)
-class RevisitedLayer:
+class RevisitedLayer(Struct, frozen=True):
     """A layer at a step: the recorded hash of its gradients, the recomputed one, and their norm.
 
     Hashes are 16 hexadecimal digits; `recorded` is None where the run recorded none at this step, `norm` where no
@@ -39,8 +39,7 @@ class RevisitedLayer:
         return self.recorded in (None, self.recomputed)
 
 
-@dataclass(frozen=True)
-class Parted:
+class Parted(Struct, frozen=True):
     """Where a recomputed run is no longer the recorded one: the first step, and the first layer in backward order.
 
     `what` is "gradients", "generator", "position" or "loss". `operation` is the operation that is not deterministic,
@@ -57,8 +56,7 @@ class Parted:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Revisited:
+class Revisited(Struct, frozen=True):
     """A step as it was recomputed; that where the run parted if `parted`, which `step` names then.
 
     `checkpoint` is the file it continued from, "" for the start of the run, and `started_at` its step. `verified` steps
@@ -87,16 +85,14 @@ class Revisited:
     trained: bool = True
 
 
-@dataclass(frozen=True)
-class Recomputing:
+class Recomputing(Struct, frozen=True):
     """Progress: the number of recomputed steps."""
 
     done: int
     of: int
 
 
-@dataclass(frozen=True)
-class FirstStep:
+class FirstStep(Struct, frozen=True):
     """The first step at which a condition held, None if it never did, with its layer and value.
 
     `recorded` if what the run measured sufficed; else the run was recomputed, up to where it `parted`.
@@ -109,8 +105,7 @@ class FirstStep:
     parted: Parted | None = None
 
 
-@dataclass(frozen=True)
-class LookIntoStep(Request[StepLayer]):
+class LookIntoStep(Request[StepLayer], frozen=True):
     """Return a module's values at a recomputed step, for a sample of its batch, from 0.
 
     Raises AttributeError for a module that the net has not.
@@ -122,16 +117,14 @@ class LookIntoStep(Request[StepLayer]):
     sample: int
 
 
-@dataclass(frozen=True)
-class ShowStepBatch(Request[BatchPeek]):
+class ShowStepBatch(Request[BatchPeek], frozen=True):
     """Return the batch of a recomputed step."""
 
     lane: ClassVar[str] = "past step"
     held: Handle
 
 
-@dataclass(frozen=True)
-class FindFirst(Request[FirstStep]):
+class FindFirst(Request[FirstStep], frozen=True):
     """Find the first step at which a condition such as `norm(fc1) > 10` held; its progress are `Recomputing`. Raises
     RunError, RecomputeError, JobError and ConditionError."""
 
@@ -141,8 +134,7 @@ class FindFirst(Request[FirstStep]):
     data_root: str
 
 
-@dataclass(frozen=True)
-class Revisit(Request[Revisited]):
+class Revisit(Request[Revisited], frozen=True):
     """Recompute `step` of the run stored in a folder; its progress are `Recomputing`. Raises RunError, RecomputeError,
     JobError and CaptureError."""
 

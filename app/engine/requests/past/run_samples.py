@@ -5,21 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+
 from app.engine.protocol import Handle, Request
 from app.training.evaluation.of_run import RunEvaluation, RunSample
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class EvaluatedRun:
+class EvaluatedRun(Struct, frozen=True):
     """A run's net and data, held under `net`, and its evaluation."""
 
     net: Handle
     evaluation: RunEvaluation
 
 
-@dataclass(frozen=True)
-class EvaluateRun(Request[EvaluatedRun]):
+class EvaluateRun(Request[EvaluatedRun], frozen=True):
     """Evaluate the best weights of a stored run on a part of its data, and store that in its folder; an evaluation of
     these weights that is stored there is taken. Progress is text. Raises RunError, JobError, DataError."""
 
@@ -29,8 +28,7 @@ class EvaluateRun(Request[EvaluatedRun]):
     part: str
 
 
-@dataclass(frozen=True)
-class ShowRunSamples(Request[tuple[RunSample, ...]]):
+class ShowRunSamples(Request[tuple[RunSample, ...]], frozen=True):
     """Return samples of an evaluated run, and its outputs where these are pictures."""
 
     lane: ClassVar[str] = "samples"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from app.autograd.diagnostics.inplace_changes import find_broken

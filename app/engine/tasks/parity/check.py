@@ -10,10 +10,11 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator
-from dataclasses import field, replace
 from typing import Any
 
 import torch
+from msgspec import Struct, field
+from msgspec.structs import replace
 from torch import nn
 
 from app.engine.requests.import_model import CHECKING
@@ -31,7 +32,6 @@ from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter
 from app.engine.tasks.parity.subject import SECOND, ComparedModule, ModuleResult, run_module
 from app.export.certify import measure
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 from app.util.rng import borrowed
 
 SECONDS = 150.0  # limit of a comparison, as far as it can be estimated
@@ -43,8 +43,7 @@ Tell = Callable[[str], None]
 Tensors = tuple[torch.Tensor, ...]
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A compared stage: inputs, mode and seed, and the model's results of the first call."""
 
     inputs: Tensors
@@ -65,8 +64,7 @@ class Case:
         return {"inputs": self.inputs, "train": self.train, "seed": self.seed, "record": record | refused}
 
 
-@dataclass(frozen=True)
-class ParityResult:
+class ParityResult(Struct, frozen=True):
     """The result of a comparison. `said` describes what is equal, "" if nothing was compared; `notes` are further
     remarks. `dtype` is the precision of the cases. A difference occurred with `inputs`, in train mode if `train`."""
 
@@ -79,8 +77,7 @@ class ParityResult:
     train: bool = False
 
 
-@dataclass
-class _State:
+class _State(Struct):
     """The state of the comparison so far."""
 
     modes: list[str] = field(default_factory=list)
@@ -92,8 +89,7 @@ class _State:
     largest: float = 0.0
 
 
-@dataclass(frozen=True)
-class ParityStage:
+class ParityStage(Struct, frozen=True):
     """One comparison: mode, shapes, precision, with backward or not, with a second call or not."""
 
     train: bool

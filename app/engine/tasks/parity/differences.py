@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import torch
+from msgspec import Struct
 from torch import nn
 
 from app.engine.tasks.parity.subject import ModuleResult
 from app.export.certify import measure
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
 ALLOWED_ELSE = 1e-2  # half and bfloat16
 CALL = "a call"  # what differs where a drawing does not run
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """`what` is outputs, gradients, buffers, parameters, trainable parameters, attributes or a call; `where` says which
     of them, `words` how it differs, and `stage` when."""
 

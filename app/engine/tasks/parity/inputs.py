@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from msgspec import Struct
 from torch import nn
 
 from app.export.certify.measure import noise
 from app.source.generated import InputSpec
 from app.util import module_tree
 from app.util.formatting import shape_text
-from app.util.late_dataclass import dataclass
 
 LEAN = 0.4
 LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what
@@ -21,8 +21,7 @@ FEW = 4  # a batch that is used as it is
 SPREADS = ("signed", "positive")
 
 
-@dataclass(frozen=True)
-class InputShapes:
+class InputShapes(Struct, frozen=True):
     """The shapes of all inputs in a stage. `batch` is None for an input without one; `side` is that of smaller images,
     0 for the declared sizes."""
 

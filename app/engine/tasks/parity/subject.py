@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 from torch import nn
 
 from app.export.certify import measure
 from app.util import module_tree
-from app.util.late_dataclass import dataclass
 
 Call = Callable[[nn.Module, tuple[torch.Tensor, ...]], Any]
 SECOND = ", second call"
@@ -42,8 +41,7 @@ class ComparedModule:
         return module_tree.copied(base, shared)
 
 
-@dataclass
-class ModuleResult:
+class ModuleResult(Struct):
     """The results of a module. `moving` are plain attributes (counters) that the second call changed again; `drew` says
     that it drew random numbers. Large tensors are stored as sketches."""
 

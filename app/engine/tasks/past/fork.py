@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from app.engine.requests.past.fork import Fork, ForkWithout
 from app.engine.server import Context, handles

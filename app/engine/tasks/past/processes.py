@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from app.engine import distributed
 from app.engine.placement import RunPlacement

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.engine.requests.past.run_samples import EvaluatedRun, EvaluateRun, ShowRunSamples
 from app.engine.server import Context, handles
@@ -18,11 +19,9 @@ from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluato
 from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.training.metrics import PLAIN, reading
 from app.training.setup.torch_flags import cpu_threads
-from app.util.late_dataclass import dataclass
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     """The object held under a handle."""
 
     evaluator: Evaluator

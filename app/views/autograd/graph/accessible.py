@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QPoint, QRectF
 
 from app.diagram.diagram import Arrow, Box, Group
-from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.overview_item import rectangle
 from app.views.ui.graphview.accessible import PRESS, GraphAccess, PartFacts, Role
 
@@ -20,8 +20,7 @@ FOLD, MARK_PATH = "Fold or unfold", "Mark the path from the selection"
 KEYS = {FOLD: ["Return"]}
 
 
-@dataclass(frozen=True)
-class ArrowKey:
+class ArrowKey(Struct, frozen=True):
     number: int
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
+from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
 from app.observe.figures import NONFINITE
-from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_paint import (
     Played,
     paint_edited,
@@ -82,8 +82,7 @@ class Text:
         painter.drawStaticText(QPointF(self.x, top), self._static)
 
 
-@dataclass(frozen=True)
-class ItemState:
+class ItemState(Struct, frozen=True):
     """The current state of a box or a group."""
 
     hovered: bool = False

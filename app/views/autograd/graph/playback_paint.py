@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.diagram.layout import Rect
 from app.util.formatting import figure
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.theme import Theme, mix
 
@@ -23,8 +23,7 @@ COMING = 0.38  # share of the colour of arrows that nothing has come over
 LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(Struct, frozen=True):
     """Progress of a box or group: `ran` of its `count` nodes have run; `next` contains the next one. `freed` are the
     indices of chips whose memory was freed. `edited` if a gradient that arrives in it was edited, `over` if nothing is
     left to run anywhere."""
@@ -50,8 +49,7 @@ class Played:
         return f"{self.ran} of {self.count} run"
 
 
-@dataclass(frozen=True)
-class EdgeFlow:
+class EdgeFlow(Struct, frozen=True):
     """The gradient over an arrow: its norm, if known; `reached` if it has been computed, `edited` if what arrives at
     its end is not what left.
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import HEADER, KnownPlaces, Layout, Progress, Rect, arrange, no_progress
-from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
 from app.views.autograd.graph.near_item import NearGraph
 from app.views.autograd.graph.overview_item import Marks, OverviewMembers, TapeOverview, rectangle
@@ -33,8 +33,7 @@ INDEXING = 0.4  # of the time in which a drawing is laid out and made ready to b
 P = TypeVar("P", bound=Part)
 
 
-@dataclass(frozen=True, eq=False)
-class ArrangedDrawing:
+class ArrangedDrawing(Struct, frozen=True, eq=False):
     """A drawing with its layout and faces, and, if it was made ready for that, the index of what is where and what is
     painted from afar."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
@@ -15,7 +16,6 @@ from app.autograd.playback.steps import FanIn, GradStats, StepRecord
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
-from app.util.late_dataclass import dataclass
 from app.views.autograd.graph.playback_state import fan_ins_of
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
@@ -57,8 +57,7 @@ class GradientBar(QWidget):
         painter.end()
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """Norms of some nodes and edges, in the form that `gain` reads."""
 
     node_norms: Mapping[int, float]

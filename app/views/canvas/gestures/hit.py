@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.builder.graph import Edge
-from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Pin
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """The target at a point of the scene: a port of a node, a node, a wire, one of its bends, a note, or nothing.
 
     `grip` names the edges of a note that are dragged, by the letters l, r, t, b. `inside` is the path to a node in an

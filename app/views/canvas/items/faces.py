@@ -6,13 +6,14 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, Graph
 from app.builder.summary import compact, detail_line, has_detail, summary_line
 from app.util.frozen import FrozenMap
-from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache, Same
 from app.views.canvas.difference import differing
 
@@ -23,8 +24,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """One place for a wire. A variadic port has a pin for each of its wires and a free one; `index` counts them."""
 
     port: str
@@ -35,8 +35,7 @@ class Pin:
     idle: bool = False  # its output shape is unknown
 
 
-@dataclass(frozen=True)
-class Face:
+class Face(Struct, frozen=True, dict=True):
     """Everything that is painted of a node but for selection, hover and gradients."""
 
     name: str
@@ -75,16 +74,14 @@ class Face:
         return found
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A block as its sheet is drawn: the faces of all its nodes as long as nothing is known of shapes."""
 
     block: Block
     faces: FrozenMap[str, Face]
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     """The visible inside of an instance: its faces, and the shapes at its outputs as text.
 
     Positions depend on `drawn` alone, so that nothing moves when shapes become known.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
 from app.builder.layout.arrange import GRID, Size
-from app.util.late_dataclass import dataclass
 from app.views.canvas.items.faces import Face
 from app.views.ui.theme import scene_font
 
@@ -25,8 +25,7 @@ PORT_REACH = 10.0  # how far from a port a press still means it
 OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the ring of a port that fits
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A node's size and the y of its ports from its top. `base` is the height without the gradient strip, `line` the y
     of the ports if that is not the middle."""
 

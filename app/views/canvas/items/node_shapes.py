@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.blocks import Block
 from app.builder.graph import Edge
 from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
-from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache, Same
 from app.views.canvas.items.faces import Drawn, Face
 from app.views.canvas.items.geometry import (
@@ -41,8 +41,7 @@ ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and the conten
 LEAST = (160.0, 64.0)
 
 
-@dataclass(frozen=True)
-class FrameLayout:
+class FrameLayout(Struct, frozen=True):
     """Where everything in a frame is, from its top left corner. `ports` are the heights of inputs and outputs."""
 
     width: float

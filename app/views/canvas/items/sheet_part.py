@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Positions, Sheet

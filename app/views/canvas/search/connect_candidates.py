@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app.builder import rules
 from app.builder.catalog.catalog import Catalog, Port
 from app.builder.graph import Edge, Graph
-from app.util.late_dataclass import dataclass
 from app.views.ui import fuzzy
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """A candidate wire seen from one end: `node` and `port` name the other end.
 
     `hint` says what the wire carries, or which wire it replaces.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
@@ -17,7 +18,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
@@ -31,8 +31,7 @@ MOST_FOUND = 400  # limit of listed rows; typing more narrows the search
 DATA = Qt.ItemDataRole.UserRole
 
 
-@dataclass(frozen=True)
-class PickRow:
+class PickRow(Struct, frozen=True):
     """One row: its icon is that of a category, `faint` follows the text, `hint` is at the right."""
 
     text: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
 from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obstacles, Route, rounded, runs_back

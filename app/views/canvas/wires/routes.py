@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
 from functools import cached_property
 
+from msgspec import Struct, field
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
-
-from app.util.late_dataclass import dataclass
 
 RADIUS = 10.0
 STUB = 14.0  # straight out of a port before a wire turns
@@ -22,8 +20,7 @@ LEAP = 32.0  # between two looks along a curve; less than the sides of any node
 Obstacles = Callable[[QRectF], list[QRectF]]
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True, dict=True):
     """A path, the position of its shape label and the length of its level segment; `past` is the side on which it
     passes other nodes: -1 above, 1 below, 0 for none. `lane` is the area of its level segment and label between rows,
     which other wires avoid; empty without one.

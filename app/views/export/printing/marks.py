@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 TITLE, BODY = 12, 10  # pixel sizes of the two texts; the smaller one decides how far a picture may shrink
 
@@ -61,8 +61,7 @@ class Words(NamedTuple):
 Mark = Frame | Path | Words
 
 
-@dataclass(frozen=True)
-class Plate:
+class Plate(Struct, frozen=True):
     """A laid out picture: `marks` in the order in which they are painted, within `width` x `height`."""
 
     marks: tuple[Mark, ...]

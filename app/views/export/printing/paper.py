@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
+
 from app.views.export.printing.marks import BODY, Plate
 
 POINT = 72 / 2.54  # of a centimetre
@@ -15,8 +16,7 @@ Purpose = Literal["column", "page", "slide"]
 Arranged = Literal["canvas", "rows", "dot"]
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(Struct, frozen=True):
     """A format: `width` and `height` in points; a slide has that very height, others at most that unless it takes
     more."""
 
@@ -47,8 +47,7 @@ PAPERS: dict[str, Paper] = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What a picture is for, and how its boxes are placed: None for the canvas if its text is readable then, else in
     rows; "dot" leaves layout and size to Graphviz."""
 
@@ -60,8 +59,7 @@ class Choice:
         return PAPERS[self.purpose]
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """A plate on its paper: points per pixel, the corner of the plate and the size of the paper, in points."""
 
     plate: Plate

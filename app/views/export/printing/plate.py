@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
@@ -11,7 +12,6 @@ from app.builder.graph import Graph
 from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, usual
 from app.engine.requests.layer import TrySizes
 from app.util.formatting import grouped_digits, shape_text
-from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import hbox, vbox
@@ -26,8 +26,7 @@ SHOWN = 3  # sizes proposed while the list is empty
 HINT = "Add a size, such as 3×224×224"
 
 
-@dataclass(frozen=True)
-class SizeQuestion:
+class SizeQuestion(Struct, frozen=True):
     """An input of a graph and its current size."""
 
     graph: Graph

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
@@ -21,7 +22,6 @@ from app.builder.dimensions.dimensions import (
     upstream,
 )
 from app.builder.graph import Graph
-from app.util.late_dataclass import dataclass
 from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import PortShape, ShapeSection, emptied
 from app.views.ui.layouts import hbox, vbox
@@ -36,8 +36,7 @@ FEW = 5  # steps upstream shown before "more"
 Chips = tuple[tuple[PortShape, ...], tuple[PortShape, ...]]
 
 
-@dataclass(frozen=True)
-class ExplainedNode:
+class ExplainedNode(Struct, frozen=True):
     """The node to explain, with its graph and analysis."""
 
     graph: Graph

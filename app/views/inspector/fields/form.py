@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QObject, QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from app.builder.literals import AUTO
-from app.util.late_dataclass import dataclass
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.row import LABEL_MOST, ParamRow, RowOwner
 from app.views.inspector.fields.values import BlockScope, ParamLike
@@ -23,8 +23,7 @@ _TOOLS = 20  # room for the button with what can be done with a parameter, px
 _LABELS = 96  # px, the least width of the column of names
 
 
-@dataclass(frozen=True)
-class ParamWire:
+class ParamWire(Struct, frozen=True):
     """A wire into a parameter or a part of it: port, parameter and name of the source node."""
 
     port: str

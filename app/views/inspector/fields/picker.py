@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import SearchField
@@ -19,8 +19,7 @@ _ROW, _ROWS_MOST, _WIDTH = 24, 9, 260
 _WALK: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -8, Qt.Key.Key_PageDown: 8}
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """An item to pick: value, name, description and icon."""
 
     value: Any

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Param
 from app.builder.expressions import Expr, expressions
@@ -20,7 +22,6 @@ from app.builder.params import (
     parse_expression,
     parse_param,
 )
-from app.util.late_dataclass import dataclass
 from app.views.ui.widgets.numbers import show_number
 
 
@@ -58,8 +59,7 @@ class _Differs:
 DIFFERS = _Differs()
 
 
-@dataclass
-class BlockScope:
+class BlockScope(Struct):
     """The block around a field, with the parameters that expressions may use."""
 
     block: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 
@@ -99,8 +99,7 @@ class Heading(QWidget):
         painter.end()
 
 
-@dataclass(frozen=True)
-class LegendEntry:
+class LegendEntry(Struct, frozen=True):
     """One series in the legend. `series` is its chart colour, −1 that of text; `short` is the label for little room."""
 
     label: str

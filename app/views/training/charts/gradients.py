@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
 from app.source.generated import Path, Source
 from app.training.columns import Columns
 from app.training.history import History
-from app.util.late_dataclass import dataclass
 
 DECADES = 6  # of a ramp at most; smaller values get the lowest colour
 NEWEST = 32
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The ends of the heat ramp; `clipped`: smaller norms than `low` were measured. `log` is its scale."""
 
     low: float
@@ -83,8 +81,7 @@ def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str
     return found
 
 
-@dataclass(frozen=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """Values of the canvas overlay: up to `NEWEST` norms per node, oldest first, and the limits of the ramp."""
 
     norms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

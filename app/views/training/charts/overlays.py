@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
 from app.runs.record import TAGGED
 from app.training.history import History
 from app.util import formatting
-from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.axes.timescale import Mode, TimeScale
 from app.views.training.charts.card import LegendEntry
@@ -25,8 +24,7 @@ COLORS = (2, 4, 3, 5)
 Values = Callable[[History, Smoother], tuple[Floats, Floats | None, Floats]]
 
 
-@dataclass(frozen=True)
-class Other:
+class Other(Struct, frozen=True):
     """A run that is shown beside another; `label` is its name with its tags."""
 
     label: str
@@ -43,8 +41,7 @@ def name_in(label: str) -> str:
     return label.split(TAGGED)[0]
 
 
-@dataclass
-class _Line:
+class _Line(Struct):
     other: Other
     curve: Curve
     color: int

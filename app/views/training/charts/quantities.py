@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.util.late_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """Name in the list, title, unit note, and the text for a layer without values."""
 
     name: str

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.util.formatting import figure
-from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.axes.ticks import log_tick, tick
 from app.views.ui import theme
@@ -22,8 +22,7 @@ ROOM_X, ROOM_Y = 58, 26  # px for a label along each axis
 TALL = 140  # px, from which the y axis has labels: lower plots say their range alone
 
 
-@dataclass(frozen=True)
-class PlotLine:
+class PlotLine(Struct, frozen=True):
     """One curve: its y at each x of the plot."""
 
     y: tuple[float, ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
@@ -64,7 +64,7 @@ class ScheduleSection(ChoiceSection):
         self.when = ParamForm(_WHEN)
         self.when.set_docs({param.name: param.doc for param in _WHEN})
         self.when.edited.connect(self._when_edited)
-        self.when.reset.connect(lambda name: self._when_edited(name, getattr(Schedule, name), None))
+        self.when.reset.connect(lambda name: self._when_edited(name, getattr(Schedule(Choice("")), name), None))
         self.said = label("", "label", "text3", wrap=True)
         self.said.hide()
         self.fit = Button("", "link")

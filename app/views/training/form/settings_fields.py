@@ -14,7 +14,7 @@ EMPTY: dict[str, Any] = {"amp": "", "leave_out": ()}
 
 
 def _param(name: str, kind: str, doc: str, **more: Any) -> ChoiceParam:
-    default = getattr(TrainingConfig, name)
+    default = getattr(TrainingConfig(), name)
     shown = None if name in EMPTY and default == EMPTY[name] else default
     return ChoiceParam(name, kind, shown, maximum=MOST.get(name), doc=doc, **more)
 
@@ -95,9 +95,11 @@ WORDS = {
     "Checkpoints": "Saves everything needed to resume the run.",
 }
 
+DEFAULT = TrainingConfig()
+
 # Summary of a folded section without values that differ from the defaults.
 PLAIN = {
-    "Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}",
+    "Run": f"epochs {DEFAULT.epochs}, batch_size {DEFAULT.batch_size}",
     "Gradients": "unchanged",
     "Precision and speed": "float32",
     "Checkpoints": "best and last epoch",
@@ -129,7 +131,7 @@ def differing(params: Sequence[ChoiceParam], training: TrainingConfig) -> list[s
     found = []
     for param in params:
         value = getattr(training, param.name)
-        if value != getattr(TrainingConfig, param.name):
+        if value != getattr(TrainingConfig(), param.name):
             plain = value is True or isinstance(value, str)
             words = param.name if value is True else value if plain else f"{param.name} {show_number(value)}"
             found.append(f"not_finite {value}" if param.name == "not_finite" else words)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
@@ -24,7 +25,6 @@ from app.training.checkpoints.disk_estimate import estimate_text
 from app.training.choices import OPTIMIZERS
 from app.training.config import Choice, TrainingConfig
 from app.training.job import Job, JobError, check_numbers
-from app.util.late_dataclass import dataclass
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import equal_values, show
@@ -156,8 +156,7 @@ class CheckpointSection(KnobSection):
 NEXT = "The edit is for the next run."
 
 
-@dataclass(frozen=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True):
     """What the active run was started with."""
 
     title: str
@@ -451,7 +450,7 @@ class TrainingForm(QWidget):
     def _reset(self, section: KnobSection) -> None:
         """Put everything in a section back, as one step."""
         project = self._document.project
-        plain = {name: getattr(TrainingConfig, name) for name in section.names}
+        plain = {name: getattr(TrainingConfig(), name) for name in section.names}
         self._document.apply(f"Reset {section.title()}", replace(project, training=replace(project.training, **plain)))
 
 

@@ -31,7 +31,7 @@ class KnobSection(FoldingSection):
         self.form = ParamForm(params)
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.edited.connect(self._emit_edited)
-        self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig, name), None))
+        self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig(), name), None))
         self.body_layout.addWidget(self.form)
         self._shown = TrainingConfig()
         self.toggled.connect(self._fill)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from msgspec import Struct
 
 from app.telemetry.histogram import Histogram
 from app.training.columns import Columns
 from app.training.history import History
 from app.training.metrics import is_share, label_of
 from app.util.formatting import MEBIBYTE
-from app.util.late_dataclass import dataclass
 from app.views.training.charts.series import Floats
 
 NOTHING = np.empty(0)
@@ -52,8 +52,7 @@ class Reading(NamedTuple):
         return bool(np.isfinite(self.values).any())
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """`by_epoch`: one value an epoch, which is not smoothed. `layers` lists those of a run; None if it has none.
     `log`: the usual axis. `percent`: the values lie between 0 and 100. `histogram`: the kind whose newest histogram is
     shown in place of values over the steps."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec import Struct
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.telemetry.histogram import Histogram
 from app.util.formatting import figure, percent
-from app.util.late_dataclass import dataclass
 from app.views.training.charts import series
 from app.views.training.charts.axes.ticks import tick
 from app.views.ui import theme
@@ -22,8 +22,7 @@ LABEL = 58  # px along the axis for a label
 FILLED, SAME = 0.14, 1e-12
 
 
-@dataclass(frozen=True)
-class RunHistogram:
+class RunHistogram(Struct, frozen=True):
     """A histogram of a run, measured after a step; `color` is its chart colour."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
@@ -14,7 +14,6 @@ from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.training.evaluation.result import PARTS
 from app.training.evaluation.trying import Picture
 from app.util import formatting
-from app.util.late_dataclass import dataclass
 from app.views.training.panels.metric_chart import RUN_COLORS
 from app.views.training.panels.sample_rows import (
     ORDERS,
@@ -43,8 +42,7 @@ NONE_LISTED: dict[Order, str] = {
 }
 
 
-@dataclass
-class RunColumn:
+class RunColumn(Struct):
     """A run in the table. `words` is the reason for a missing evaluation, or the progress of one that is `busy`; a run
     that `goes_on` will have other weights. `samples` are those read so far, by number."""
 

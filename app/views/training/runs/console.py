@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field
 from datetime import datetime
 from itertools import islice
 from time import perf_counter
 
+from msgspec import Struct, field
 from PySide6.QtCore import QTimer, QUrl, Slot
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QStackedLayout, QTextBrowser, QWidget
 
 from app.training.events import Event, Paused, Resumed, StepDone
-from app.util.late_dataclass import dataclass
 from app.views.training.runs.report_text import ConsoleLine, lines_of
 from app.views.training.runs.session import Run
 from app.views.ui import theme
@@ -25,8 +24,7 @@ MOST = 2000  # lines
 SLICE = 0.006  # seconds of writing in one turn of the event loop
 
 
-@dataclass
-class _Entry:
+class _Entry(Struct):
     line: ConsoleLine
     time: datetime = field(default_factory=datetime.now)
     opened: bool = False

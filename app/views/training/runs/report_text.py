@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app.training.events import (
     Caught,
     EpochDone,
@@ -18,11 +20,9 @@ from app.training.events import (
 )
 from app.training.metrics import label_of
 from app.util.formatting import duration, figure, grouped_digits, parameters_text, percent
-from app.util.late_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class ConsoleLine:
+class ConsoleLine(Struct, frozen=True):
     """One line of the console: `tone` is a colour token, `detail` is shown on a click."""
 
     text: str

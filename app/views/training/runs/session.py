@@ -7,19 +7,18 @@ At most one run is active. Its thread is polled, not signalled per step. A run h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
-from app.util.late_dataclass import dataclass
 from app.util.late_numpy import np
 from app.views.shown_run import Figures
 
@@ -35,8 +34,7 @@ ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 ACTIVE = frozenset({"starting", "waiting", "running", "paused", "stopping"})
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """The place of a run in a sweep: the `number`-th of `count`."""
 
     tag: str
@@ -60,8 +58,7 @@ class RunUnderWay(RuntimeError):
         super().__init__("A run is in progress. Stop it first, or wait until it has ended.")
 
 
-@dataclass
-class Run:
+class Run(Struct):
     """One run of this window: its job in the stage that it is in, its history, and how it ended.
 
     `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed"; of a run elsewhere "waiting"
@@ -99,8 +96,7 @@ class Run:
         return self.watched is not None and other.state == "left" and other.watched == self.watched
 
 
-@dataclass(frozen=True)
-class RunProgress:
+class RunProgress(Struct, frozen=True):
     """Values of the counter. `batch` counts within the epoch; unknown values are None. `eta` is an estimate.
 
     `batches` is 0 of a script that is watched: it tells steps alone, which `samples_per_second` counts then.

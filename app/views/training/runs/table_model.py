@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
@@ -12,7 +13,6 @@ from app.runs import list_columns, record
 from app.runs.list_columns import ListedRun
 from app.runs.record import Summary
 from app.runs.store import Kept
-from app.util.late_dataclass import dataclass
 from app.views.training.runs.session import Run
 from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, side
@@ -37,8 +37,7 @@ STATES: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(eq=False)
-class RunRow:
+class RunRow(Struct, eq=False):
     """A stored run, one of this window, or both. The state is read once, as that accesses the disk."""
 
     kept: Kept | None = None

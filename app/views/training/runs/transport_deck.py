@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from time import monotonic
 
+from msgspec.structs import replace
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 

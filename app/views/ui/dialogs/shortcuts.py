@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QAction, QFontMetrics, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import (
@@ -20,7 +21,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.util.late_dataclass import dataclass
 from app.views.actions import GROUP, NAME
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
@@ -56,8 +56,7 @@ def command_text(action: QAction) -> str:
     return f"{group}: {text}" if group else text
 
 
-@dataclass(frozen=True)
-class InputGesture:
+class InputGesture(Struct, frozen=True):
     """A mouse or key gesture that is not a QAction: `Alt + click`, `cut a wire`."""
 
     keys: str

@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
+from msgspec import Struct
 from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QTimer
 from PySide6.QtGui import (
     QAccessible,
@@ -25,8 +26,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAccessibleWidget, QGraphicsView, QWidget
 from shiboken6 import VoidPtr, getCppPointer, isValid
 
-from app.util.late_dataclass import dataclass
-
 SETTLES = 60  # milliseconds after the last change of a picture until its parts are compared
 MANY = 100  # changes at once that are reported as one, of the whole view
 
@@ -36,8 +35,7 @@ MENU = QAccessibleActionInterface.showMenuAction()
 FOCUS = QAccessibleActionInterface.setFocusAction()
 
 
-@dataclass(frozen=True)
-class PartFacts:
+class PartFacts(Struct, frozen=True):
     """What a screen reader says of a part. `area` is on the scene, `actions` are names, `PRESS` first.
 
     `folded` is None for what does not fold.

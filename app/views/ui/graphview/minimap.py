@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from msgspec import Struct
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-from app.util.late_dataclass import dataclass
 from app.util.late_numpy import np
 from app.views.ui import theme
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
@@ -34,8 +34,7 @@ FEW_PIXELS = 16  # what covers no more of them is put down together with all oth
 MapRects: TypeAlias = "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×5, see `MapShapes`
 
 
-@dataclass(frozen=True)
-class MapShapes:
+class MapShapes(Struct, frozen=True):
     """Contents of a minimap: `rects` are n×5 (left, top, right, bottom on the scene, and 0xAARRGGBB), later ones on
     top.
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
+from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEngine, QPainter, QPixmap, QTransform
 from PySide6.QtWidgets import QGraphicsItem
 
-from app.util.late_dataclass import dataclass
 from app.util.lru import LruCache
 from app.views.ui.graphview.spatial import EVERYWHERE
 
@@ -58,8 +58,7 @@ class SpriteRequest(NamedTuple):
     opacity: float = 1.0
 
 
-@dataclass(frozen=True)
-class Sprite:
+class Sprite(Struct, frozen=True):
     """A pixmap, and the offset of its top left corner from the item's origin, in pixels of the view."""
 
     version: int

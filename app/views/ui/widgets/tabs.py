@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QTabBar, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.theme import Theme, current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
@@ -18,8 +18,7 @@ ICON = 15
 BADGE, BADGE_GAP = 16, 7  # least width of a badge, and its distance from the name, px
 
 
-@dataclass
-class _Tab:
+class _Tab(Struct):
     key: str
     text: TextLine
     icon: str

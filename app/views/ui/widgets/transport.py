@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
-from app.util.late_dataclass import dataclass
 from app.views.ui import icons
 from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
@@ -17,8 +16,7 @@ from app.views.ui.widgets.painting import KeyboardFocus, box, start
 STEPS: dict[int, int] = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key of a deck: name, icon and tool tip."""
 
     name: str
@@ -27,8 +25,7 @@ class Key:
     color: str = "text"
 
 
-@dataclass(frozen=True)
-class DeckState:
+class DeckState(Struct, frozen=True):
     """A deck in one state: which keys are enabled, which one is lit, and the colours."""
 
     enabled: tuple[str, ...] = ()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QProgressBar, QVBoxLayout, QWidget
 
 from app.data import description
 from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
-from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
+from app.data.sources import SOURCES, DataError, is_present, options_of, spec_of
 from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpec
 from app.data.transform_list import is_random
 from app.engine.requests.data import FindDatasetClasses
@@ -22,6 +22,7 @@ from app.training.config import TrainingConfig
 from app.training.job import JobError, check_data
 from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
+from app.util.user_folders import default_root
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.editors import TextEditor
 from app.views.inspector.fields.form import ParamForm
@@ -38,34 +39,35 @@ from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
+DEFAULT = DataConfig()
 _SPLIT = (
     ChoiceParam(
         "validation_fraction",
         "float",
-        DataConfig.validation_fraction,
+        DEFAULT.validation_fraction,
         minimum=0,
         doc="Fraction of samples held out for validation.",
     ),
     ChoiceParam(
-        "test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
+        "test_fraction", "float", DEFAULT.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
     ),
     ChoiceParam(
         "split_seed",
         "int",
-        DataConfig.split_seed,
+        DEFAULT.split_seed,
         minimum=0,
         doc="Seed of the random split, which is stratified: each class is split by the same fractions, unless all have "
         "too few samples for that.",
     ),
 )
 _LOADING = (
-    ChoiceParam("shuffle", "bool", DataConfig.shuffle, doc="Shuffles the samples in every epoch."),
-    ChoiceParam("drop_last", "bool", DataConfig.drop_last, doc="Drops the last batch if it is incomplete."),
-    ChoiceParam("class_weights", "bool", DataConfig.class_weights,
+    ChoiceParam("shuffle", "bool", DEFAULT.shuffle, doc="Shuffles the samples in every epoch."),
+    ChoiceParam("drop_last", "bool", DEFAULT.drop_last, doc="Drops the last batch if it is incomplete."),
+    ChoiceParam("class_weights", "bool", DEFAULT.class_weights,
           doc="Weights classes in the loss by inverse frequency, in every loss that supports it."),
 )  # fmt: skip
 _BAD = (
-    ChoiceParam("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
+    ChoiceParam("bad", "choice", DEFAULT.bad, choices=("stop", "skip"),
           doc="Unreadable samples: refuse to start the run, or skip them."),
 )  # fmt: skip
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
@@ -120,7 +122,7 @@ class DataSection(Section):
         for form, params in ((self.split, _SPLIT), (self.loading, _LOADING), (self.bad, _BAD)):
             form.set_docs({param.name: param.doc for param in params})
             form.edited.connect(self._set)
-            form.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
+            form.reset.connect(lambda name: self._set(name, getattr(DataConfig(), name), None))
         self.split.align_with(self.loading, self.bad)
         self.training_transforms = TransformsList("Transforms in training", random=True)
         self.eval_transforms = TransformsList("Transforms in evaluation", random=False)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from PySide6.QtCore import QObject, Qt, QTimer
 
 from app.data.own_files import cache
 from app.project.project import Project
 from app.runs import record, store
 from app.util.formatting import counted, figure
-from app.util.late_dataclass import dataclass
 from app.views.training.runs.session import Run, Series
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 UNDER_WAY = "A sweep is in progress"
 
 
-@dataclass
-class Sweep:
+class Sweep(Struct):
     """A sweep under way: its runs, and those that were started. Once `stopped`, no other begins."""
 
     project: Project
