@@ -1,6 +1,6 @@
 # Every target makes the environment first, once; it is made again when pyproject.toml or the constraints change.
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
-#   make TORCH_INDEX=URL ...                take torch from that index (see the README)
+#   make TORCH_INDEX=URL ...                take torch from that index (see docs/installing.md)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
 #   make test-slow ARGS="damaged_data"      some of the long checks
 #   make test JOBS=0                        the suite in one process; two work side by side, and take from each other
@@ -41,7 +41,7 @@ lint: $(READY) ## ruff on everything, its format too, mypy on all of app
 bench: $(READY) ## every promise of speed, measured as ratios in one run
 	$(PY) scripts/bench.py $(ARGS)
 
-screenshots: $(READY) ## the pictures of the README, from a real window under Xvfb
+screenshots: $(READY) ## the pictures of README and docs, from a real window under Xvfb
 	$(PY) scripts/under_xvfb.py scripts/screenshots.py $(ARGS)
 
 doctor: $(READY) ## what this machine has and lacks

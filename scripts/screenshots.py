@@ -1,4 +1,4 @@
-"""The pictures of the README, taken of the real window while it does real work.
+"""The pictures of README and docs, taken of the real window while it does real work.
 
     make screenshots                      all of them, into docs/
     make screenshots ARGS="OUT --all"     every page in both themes and two sizes, for looking at
