@@ -26,6 +26,7 @@ def test_what_fails_on_a_machine_is_named_and_ends_the_command_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(other_machines, "OUT", tmp_path / "out")
+    monkeypatch.setenv("TZ", "UTC")
     (tmp_path / "test_zone.py").write_text("import time\ndef test_here():\n    assert time.timezone == 0\n")
     assert other_machines.main(["c-locale", "zone", "--folders", str(tmp_path / "test_zone.py"), "--jobs", "0"]) == 1
     local, far = capsys.readouterr().out.split("zone  ", 1)

@@ -163,8 +163,10 @@ def blanks(folder: Path) -> Setup:
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(root)], check=True)
     venv.create(root / ".venv", with_pip=False, symlinks=True)
     (packages,) = (root / ".venv" / "lib").glob("python*/site-packages")
-    for each in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        (packages / each.name).symlink_to(each)
+    for kind, target in (("purelib", packages), ("scripts", root / ".venv" / "bin")):
+        for each in Path(sysconfig.get_paths()[kind]).iterdir():
+            if not (target / each.name).is_symlink() and not (target / each.name).exists():
+                (target / each.name).symlink_to(each)
     (checkout,) = packages.glob("*tapedeck_torch.pth")
     checkout.unlink()
     checkout.write_text(f"{root}\n", encoding="utf-8")
