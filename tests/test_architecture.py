@@ -173,9 +173,6 @@ WHOLES: dict[str, str] = {
     "tapedeck.watcher": "the actions of a watcher, and its captures",
 }
 
-# Modules of one folder, at most.
-MOST = 20
-
 # --- Reading ----------------------------------------------------------------------------------------------------
 
 
@@ -690,14 +687,6 @@ def test_types_close_a_circle_only_where_a_part_is_made_with_its_whole() -> None
     assert circles(arrows(left, names)) == []
     closed = {name for circle in circles(arrows(every, names)) for name in circle}
     assert not WHOLES.keys() - closed, "WHOLES names too many"
-
-
-def test_no_folder_is_crowded() -> None:
-    count: dict[str, int] = {}
-    for file in modules().values():
-        folder = str(file.parent.relative_to(ROOT))
-        count[folder] = count.get(folder, 0) + (file.name != "__init__.py")
-    assert not {folder: many for folder, many in count.items() if many > MOST}
 
 
 def test_mypy_reads_all_of_the_program() -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO
@@ -62,7 +62,7 @@ def report() -> tuple[DoctorCheck, ...]:
         *qt_libraries(),
         _window(),
         _versioned("pyqtgraph", PYQTGRAPH),
-        *(_versioned(name) for name in OTHERS),
+        *map(_imported, OTHERS),
         _dot(),
         _fonts(),
         _data_folder(),
@@ -160,6 +160,18 @@ def _versioned(package: str, floor: tuple[int, ...] = ()) -> DoctorCheck:
     if version is not None and numbers(version) < floor:
         return DoctorCheck(package, "missing", f"{version} is older than {dotted(floor)}", want)
     return DoctorCheck(package, "ok", version or "of an unknown version")
+
+
+def _imported(package: str) -> DoctorCheck:
+    """Check that a package is there and can be imported."""
+    check, module = _versioned(package), MODULES.get(package, package)
+    if check.state == "missing":
+        return check
+    try:
+        import_module(module)
+    except Exception as error:  # whatever its code raises
+        return unimportable(module, error) or check
+    return check
 
 
 def torch_check() -> DoctorCheck:

@@ -79,6 +79,15 @@ def test_a_package_whose_import_fails_is_named_and_no_traceback_is_shown(tmp_pat
     assert module in done.stderr and "libbroken.so.1" in done.stderr and "pip install" in done.stderr
 
 
+def test_the_doctor_names_a_package_that_is_there_and_does_not_import(tmp_path: Path) -> None:
+    (tmp_path / "msgspec").mkdir()
+    (tmp_path / "msgspec" / "__init__.py").write_text(
+        "raise ImportError('libbroken.so.1: cannot open shared object')\n"
+    )
+    done = started(["doctor"], PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1 and "Missing: msgspec." in done.stdout and "libbroken.so.1" in done.stdout
+
+
 def test_an_error_that_no_package_caused_is_left_to_others() -> None:
     try:
         import app.no_such_module  # type: ignore[import-not-found]  # noqa: F401
