@@ -69,10 +69,13 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
     assert words.startswith(package) and "not installed; " in words and "pip install" in words
 
 
+BROKEN = "raise ImportError('libbroken.so.1: cannot open shared object')\n"
+
+
 @pytest.mark.parametrize("module", ["torch", "numpy", "msgspec"])
 def test_a_package_whose_import_fails_is_named_and_no_traceback_is_shown(tmp_path: Path, module: str) -> None:
     (tmp_path / module).mkdir()
-    (tmp_path / module / "__init__.py").write_text("raise ImportError('libbroken.so.1: cannot open shared object')\n")
+    (tmp_path / module / "__init__.py").write_text(BROKEN)
     example = str(PATH_ENTRY / "resources" / "examples" / "digits.tape")
     done = started(["check", example], PYTHONPATH=str(tmp_path))
     assert is_one_sentence(done), done.stderr
