@@ -22,16 +22,25 @@ PNG_DPI = 144
 
 # Lines and soft fills of the categories for a white page.
 _INK = {
-    "io": ("#667080", "#ECEEF0"), "conv": ("#5157D6", "#EAEBFA"), "linear": ("#08806F", "#E1F0EE"),
-    "act": ("#5C7D0B", "#EBEFE1"), "norm": ("#0F7FB3", "#E2F0F6"), "shape": ("#8A6A1F", "#F1EDE4"),
-    "drop": ("#8B6464", "#F1ECEC"), "merge": ("#BC3F85", "#F7E8F0"), "seq": ("#8647C8", "#F0E9F8"),
-    "block": ("#8A5F38", "#F1EBE7"), "loss": ("#C4473C", "#F8E9E7"),
+    "io": ("#667080", "#ECEEF0"),
+    "conv": ("#5157D6", "#EAEBFA"),
+    "linear": ("#08806F", "#E1F0EE"),
+    "act": ("#5C7D0B", "#EBEFE1"),
+    "norm": ("#0F7FB3", "#E2F0F6"),
+    "shape": ("#8A6A1F", "#F1EDE4"),
+    "drop": ("#8B6464", "#F1ECEC"),
+    "merge": ("#BC3F85", "#F7E8F0"),
+    "seq": ("#8647C8", "#F0E9F8"),
+    "block": ("#8A5F38", "#F1EBE7"),
+    "loss": ("#C4473C", "#F8E9E7"),
     "error": ("#B42318", "#FDE3E0"),
-}  # fmt: skip
+}
 _PLAIN = ("#464D57", "#F4F5F7")
 _BACK, _WIRE = "#A84A05", "#7C8592"
 
-_UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_UNSPEAKABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 
 
 class ExportError(CodedError, RuntimeError):
@@ -69,8 +78,15 @@ def quote(text: str) -> str:
     >>> quote("a\\0b") == '"a\\N{REPLACEMENT CHARACTER}b"'
     True
     """
-    text = _UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
-    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
+    text = _UNSPEAKABLE.sub(
+        "\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n")
+    )
+    text = (
+        text.replace("\\", "\\\\")
+        .replace('"', '\\"')
+        .replace("&", "&amp;")
+        .replace("\n", "\\n")
+    )
     return f'"{text}"'
 
 
@@ -92,7 +108,11 @@ def to_json(drawing: Drawing) -> dict[str, Any]:
 
 def text_of(drawing: Drawing, form: str) -> str:
     """Return the text of a file: "dot" or "json"."""
-    return to_dot(drawing) if form == "dot" else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
+    return (
+        to_dot(drawing)
+        if form == "dot"
+        else json.dumps(to_json(drawing), ensure_ascii=True, indent=1) + "\n"
+    )
 
 
 def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
@@ -104,7 +124,13 @@ def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
     if form == "png":
         command.append(f"-Gdpi={PNG_DPI}")
     try:
-        done = subprocess.run(command, input=dot.encode(), capture_output=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command,
+            input=dot.encode(),
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
     except FileNotFoundError as error:
         raise NoGraphvizError(
             "Graphviz's dot is not installed. Install the package graphviz (apt install graphviz, brew install "
@@ -117,7 +143,9 @@ def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
         ) from error
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode or not done.stdout:
-        raise GraphvizError(f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}")
+        raise GraphvizError(
+            f"dot stopped with code {done.returncode}: {said or 'it gave no reason'}"
+        )
     return done.stdout
 
 
@@ -159,7 +187,11 @@ def _cluster(group: Group, number: int) -> Iterator[str]:
 
 def _box(name: str, box: Box) -> str:
     line, fill = _INK.get(box.category, _PLAIN)
-    text = "\n".join(part for part in (box.title, box.subtitle, *box.lines, _chips(box), *box.tags[:1]) if part)
+    text = "\n".join(
+        part
+        for part in (box.title, box.subtitle, *box.lines, _chips(box), *box.tags[:1])
+        if part
+    )
     style = "rounded,filled" if box.shape == "leaf" else "filled"
     color = fill if box.shape == "folded" or box.category == "error" else "#FFFFFF"
     return (

@@ -27,13 +27,22 @@ def _main(given: list[str]) -> int:
     from app import cli
     from app.cli import startup
 
-    if given and (given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")):
-        bare = not given[0].startswith("-") and given[0] not in startup.ANYWHERE and not {"-h", "--help"} & {*given}
+    if given and (
+        given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")
+    ):
+        bare = (
+            not given[0].startswith("-")
+            and given[0] not in startup.ANYWHERE
+            and not {"-h", "--help"} & {*given}
+        )
         if bare and (words := startup.hindrance(window=False)):
             return startup.refuse(words)
         return cli.run(given)
     if given and given[0].startswith("-") or len(given) > 1:
-        print(f"tapedeck: {given[0]} is not a command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
+        print(
+            f"tapedeck: {given[0]} is not a command; there are {', '.join(cli.COMMANDS)}",
+            file=sys.stderr,
+        )
         return 2
     # Whatever a start makes lives on: looking through it for garbage again and again takes a tenth of the time. It goes
     # on when the window's modules are all there.

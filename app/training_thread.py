@@ -81,12 +81,19 @@ class TrainingThread(QThread):
                 folder = recorder.checkpoints
         try:
             events = train(
-                self.job, self.control, self.place, threads=self._threads, folder=folder, resume=self._resume
+                self.job,
+                self.control,
+                self.place,
+                threads=self._threads,
+                folder=folder,
+                resume=self._resume,
             )
             for event in events:
                 if isinstance(event, Cut):
                     self._note_stage(event)
-                problem = recorder.take(event) if recorder is not None else None  # before the window sees it
+                problem = (
+                    recorder.take(event) if recorder is not None else None
+                )  # before the window sees it
                 self._ring.append(event)
                 if problem is not None:
                     self._ring.append(problem)
@@ -160,7 +167,9 @@ class TrainingThread(QThread):
     @property
     def leaves_room(self) -> bool:
         """Return whether the run leaves at least one CPU core to the window."""
-        taken = (self.job.training.threads or self._threads or processors.usual_threads()) * self.place.processes
+        taken = (
+            self.job.training.threads or self._threads or processors.usual_threads()
+        ) * self.place.processes
         return self.place.watched is not None or taken < processors.available()
 
     @property

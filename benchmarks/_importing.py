@@ -42,11 +42,20 @@ class Imported:
 def measure(model: str) -> Imported:
     """Make one import in a window of a new process, on a screen of its own where there is `xvfb-run`."""
     under = [str(HERE.parent / "scripts" / "under_xvfb.py")]
-    environment = {key: value for key, value in os.environ.items() if key != "QT_QPA_PLATFORM"}
+    environment = {
+        key: value for key, value in os.environ.items() if key != "QT_QPA_PLATFORM"
+    }
     command = [sys.executable, *under, __file__, model]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env=environment
+    )
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return Imported(**{key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()})
+    return Imported(
+        **{
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in answer.items()
+        }
+    )
 
 
 def main(model: str) -> None:
@@ -92,7 +101,9 @@ def main(model: str) -> None:
 
         def eventFilter(self, watched: QObject, event: QEvent) -> bool:
             if event.type() == QEvent.Type.Paint:
-                QTimer.singleShot(0, self, self._is_painted)  # when the event has been dealt with
+                QTimer.singleShot(
+                    0, self, self._is_painted
+                )  # when the event has been dealt with
             return False
 
         def _is_painted(self) -> None:
@@ -113,7 +124,9 @@ def main(model: str) -> None:
 
     def dialog_with_list() -> ImportDialog:
         window.actions_by_key["import"].trigger()
-        dialog = next(part for part in window.findChildren(ImportDialog) if part.isVisible())
+        dialog = next(
+            part for part in window.findChildren(ImportDialog) if part.isVisible()
+        )
         until(lambda: bool(dialog.torchvision.known))
         return dialog
 
@@ -128,11 +141,17 @@ def main(model: str) -> None:
         until(lambda: window.document.project is not before)
         changed = perf_counter()
         nodes = window.document.project.graph.nodes.keys()
-        until(lambda: window.canvas.scene.nodes.keys() >= nodes and watch.painted > changed)
+        until(
+            lambda: (
+                window.canvas.scene.nodes.keys() >= nodes and watch.painted > changed
+            )
+        )
         return watch.painted - began
 
     window.start()
-    window.files.open_example(EXAMPLE)  # what a person sees who opens the program for the first time
+    window.files.open_example(
+        EXAMPLE
+    )  # what a person sees who opens the program for the first time
     until(lambda: window.live.up_to_date)
     rest(1000)
     began = watch.begin()
@@ -150,11 +169,23 @@ def main(model: str) -> None:
     steps.append(watch.most)
     comparing = window.import_control.comparing
     assert comparing is not None
-    until(lambda: not comparing.running)  # on a machine with nothing else to do it may have ended by now
+    until(
+        lambda: not comparing.running
+    )  # on a machine with nothing else to do it may have ended by now
     answer["compared"] = perf_counter() - clicked
     origin = window.document.project.origin
     assert origin is not None and origin.checked, window.document.project.notes
-    print(json.dumps({**answer, "gaps": gaps, "steps": steps, "code": _written(window.document.project)}), flush=True)
+    print(
+        json.dumps(
+            {
+                **answer,
+                "gaps": gaps,
+                "steps": steps,
+                "code": _written(window.document.project),
+            }
+        ),
+        flush=True,
+    )
     os._exit(0)
 
 

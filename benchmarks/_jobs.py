@@ -25,7 +25,14 @@ def mlp() -> Project:
     """Three Linear layers of 64 on the digits: steps so short that everything beside them shows."""
     from torch import nn
 
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    net = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
     return _of_module(net, "mlp", (1, 8, 8))
 
 
@@ -77,4 +84,6 @@ def _on_noise(project: Project, shape: tuple[int, ...], count: int) -> Project:
     options = FrozenMap(shape=shape, classes=10, count=count)
     # The transforms are those of the photos; noise needs none, and the script then does without torchvision.
     plain = {"train_transforms": (), "eval_transforms": ()}
-    return replace(project, data=replace(project.data, source=PICTURES, options=options, **plain))
+    return replace(
+        project, data=replace(project.data, source=PICTURES, options=options, **plain)
+    )

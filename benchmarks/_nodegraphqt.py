@@ -47,7 +47,9 @@ class Bench:
         self.graph.register_node(Layer)
         nodes = {}
         for key, name, x, y in given["nodes"]:
-            nodes[key] = self.graph.create_node("bench.Layer", name=name, pos=[x, y], selected=False, push_undo=False)
+            nodes[key] = self.graph.create_node(
+                "bench.Layer", name=name, pos=[x, y], selected=False, push_undo=False
+            )
         for source, target in given["edges"]:
             nodes[source].output(0).connect_to(nodes[target].input(0), push_undo=False)
         self.views = [node.view for node in nodes.values()]
@@ -56,7 +58,10 @@ class Bench:
         window.show()
         self.application.processEvents()
         lacking = self.viewer.viewport().size()
-        window.resize(2 * request["width"] - lacking.width(), 2 * request["height"] - lacking.height())
+        window.resize(
+            2 * request["width"] - lacking.width(),
+            2 * request["height"] - lacking.height(),
+        )
         self.application.processEvents()
         self.viewer.zoom_to_nodes(self.views)
         self.viewer.viewport().repaint()
@@ -93,8 +98,16 @@ def main() -> None:
     bench = Bench()
     for line in sys.stdin:
         request = json.loads(line)
-        answer = bench.make if "graph" in request else bench.show if "view" in request else bench.frames
-        with contextlib.redirect_stdout(sys.stderr):  # what the library prints is no answer
+        answer = (
+            bench.make
+            if "graph" in request
+            else bench.show
+            if "view" in request
+            else bench.frames
+        )
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # what the library prints is no answer
             result = answer(request)
         print(json.dumps(result), file=answers, flush=True)
 

@@ -30,11 +30,25 @@ def environment(name: str, packages: list[str]) -> Path:
     ready = folder / "packages.txt"
     if not ready.exists() or ready.read_text("utf-8").split() != packages:
         print(f"installing {' '.join(packages)} into {folder}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", str(folder)], check=True
+        )
+        command = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *packages,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise Missing((done.stderr.strip() or done.stdout.strip() or "pip failed").splitlines()[-1])
+            raise Missing(
+                (
+                    done.stderr.strip() or done.stdout.strip() or "pip failed"
+                ).splitlines()[-1]
+            )
         ready.write_text("\n".join(packages), "utf-8")
     return python
 
@@ -45,7 +59,11 @@ class Peer:
     def __init__(self, python: Path, script: Path) -> None:
         own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         self._process = subprocess.Popen(
-            [str(python), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own
+            [str(python), str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=own,
         )
 
     def ask(self, request: dict[str, Any]) -> Any:

@@ -36,7 +36,9 @@ class Figure:
         """What the aim is about, once a round: the ratio within the round, or the value."""
         if not self.theirs:
             return self.ours
-        return tuple(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
+        return tuple(
+            ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)
+        )
 
     @property
     def value(self) -> float:
@@ -53,13 +55,17 @@ class Figure:
     def __str__(self) -> str:
         mark = "x" if self.theirs else f" {self.unit}"
         low, high = min(self.rounds), max(self.rounds)
-        parts = [f"{self.name}: {self.value:.3g}{mark} ({low:.3g} to {high:.3g} in {len(self.rounds)} rounds)"]
+        parts = [
+            f"{self.name}: {self.value:.3g}{mark} ({low:.3g} to {high:.3g} in {len(self.rounds)} rounds)"
+        ]
         if self.theirs:
             ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
             parts.append(f"{ours:.4g} against {theirs:.4g} {self.unit}")
         if self.aim is not None:
             bound = "at least" if self.more_is_better else "at most"
-            parts.append(f"aim {bound} {self.aim:g}{mark}: {'met' if self.met else 'MISSED'}")
+            parts.append(
+                f"aim {bound} {self.aim:g}{mark}: {'met' if self.met else 'MISSED'}"
+            )
         return "; ".join(parts)
 
 
@@ -90,7 +96,11 @@ def machine() -> dict[str, str]:
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "cores": str(
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count()
+        ),
         **{name: metadata.version(name) for name in packages},
     }
 
@@ -102,7 +112,12 @@ def publish(name: str, figures: Sequence[Figure]) -> None:
     for figure in figures:
         print(figure)
     OUT.mkdir(parents=True, exist_ok=True)
-    kept = [{**asdict(figure), "value": figure.value, "met": figure.met} for figure in figures]
+    kept = [
+        {**asdict(figure), "value": figure.value, "met": figure.met}
+        for figure in figures
+    ]
     target = OUT / f"{name}.json"
-    target.write_text(json.dumps({"machine": here, "figures": kept}, indent=2) + "\n", "utf-8")
+    target.write_text(
+        json.dumps({"machine": here, "figures": kept}, indent=2) + "\n", "utf-8"
+    )
     print(f"every measured value: {target}")

@@ -37,7 +37,12 @@ class Held:
 
 def measure(*arguments: str) -> Held:
     """Take one measure in a window of a new process."""
-    done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return Held(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
@@ -53,7 +58,12 @@ def below(pid: int) -> Iterator[int]:
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         try:
-            fields = (folder / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
+            fields = (
+                (folder / "stat")
+                .read_text("ascii", "replace")
+                .rpartition(")")[2]
+                .split()
+            )
         except OSError:
             continue
         if folder.name.isdigit():
@@ -74,7 +84,9 @@ def held(before: int = 0) -> Held:
             others.append(of_process(pid)[1])
         except OSError:
             continue  # it ended meanwhile
-    return Held(resident, proportional, proportional + sum(others), 1 + len(others), before)
+    return Held(
+        resident, proportional, proportional + sum(others), 1 + len(others), before
+    )
 
 
 def main(model: str, captures: int) -> None:
@@ -115,29 +127,44 @@ def main(model: str, captures: int) -> None:
     if not captures:
         finish(held())
     _import(window, model, until)
-    project = window.document.project  # the size of the batch costs the engine time, and the window nothing
-    window.document.apply("Batches of 2", replace(project, training=replace(project.training, batch_size=2)))
+    project = (
+        window.document.project
+    )  # the size of the batch costs the engine time, and the window nothing
+    window.document.apply(
+        "Batches of 2",
+        replace(project, training=replace(project.training, batch_size=2)),
+    )
     until(lambda: window.live.up_to_date and window.live.analysis is not None)
     rest(REST)
     before = of_process(os.getpid())[0]
     for number in range(captures):
         _capture(window, until)
-        print(f"{number + 1} captures: {of_process(os.getpid())[0] / 1e6:.0f} MB", file=sys.stderr, flush=True)
+        print(
+            f"{number + 1} captures: {of_process(os.getpid())[0] / 1e6:.0f} MB",
+            file=sys.stderr,
+            flush=True,
+        )
     rest(REST)
     finish(held(before))
 
 
-def _import(window: Any, model: str, until: Callable[[Callable[[], Any]], None]) -> None:
+def _import(
+    window: Any, model: str, until: Callable[[Callable[[], Any]], None]
+) -> None:
     """Import a model of torchvision through the dialog."""
     from PySide6.QtCore import Qt
 
     from app.views.importing.import_dialog import ImportDialog
 
     window.actions_by_key["import"].trigger()
-    dialog = next(part for part in window.findChildren(ImportDialog) if part.isVisible())
+    dialog = next(
+        part for part in window.findChildren(ImportDialog) if part.isVisible()
+    )
     until(lambda: bool(dialog.torchvision.known))
     dialog.torchvision.search.setText(model)
-    dialog.torchvision.list.setCurrentItem(dialog.torchvision.list.findItems(model, Qt.MatchFlag.MatchExactly)[0])
+    dialog.torchvision.list.setCurrentItem(
+        dialog.torchvision.list.findItems(model, Qt.MatchFlag.MatchExactly)[0]
+    )
     until(dialog.import_button.isEnabled)
     before = window.document.project
     dialog.import_button.click()
@@ -151,7 +178,9 @@ def _capture(window: Any, until: Callable[[Callable[[], Any]], None]) -> None:
     control = window.autograd_control
     control.options = replace(control.options, data="random")
     signals = (control.captured, control.failed)
-    links = [signal.connect(lambda *answer: done.append(len(answer))) for signal in signals]
+    links = [
+        signal.connect(lambda *answer: done.append(len(answer))) for signal in signals
+    ]
     window.actions_by_key["capture"].trigger()
     until(lambda: bool(done))
     for signal, link in zip(signals, links, strict=True):

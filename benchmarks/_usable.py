@@ -22,9 +22,13 @@ _event_loop = QApplication.exec
 
 
 def _watched() -> int:
-    (window,) = (each for each in QApplication.topLevelWidgets() if each.objectName() == "window")
+    (window,) = (
+        each for each in QApplication.topLevelWidgets() if each.objectName() == "window"
+    )
     if "modules" in sys.argv:
-        window.start = lambda: None  # nothing comes from behind the window while they are counted
+        window.start = lambda: (
+            None
+        )  # nothing comes from behind the window while they are counted
 
     def look() -> None:
         if window.isVisible() and window.document.project.graph.nodes:

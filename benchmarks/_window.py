@@ -40,15 +40,31 @@ class WindowRun:
         return self.steps * (len(self.epochs) - 1) / (self.epochs[-1] - self.epochs[0])
 
 
-def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None) -> WindowRun:
+def measure(
+    folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None
+) -> WindowRun:
     """Make one run in a window of a new process."""
     command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps)]
     command += [str(project)] if project is not None else []
     # Its unsaved edits and runs must not be offered to who measures.
-    homes = {f"XDG_{what}_HOME": str(folder / "home") for what in ("DATA", "CONFIG", "CACHE", "STATE")}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **homes})
+    homes = {
+        f"XDG_{what}_HOME": str(folder / "home")
+        for what in ("DATA", "CONFIG", "CACHE", "STATE")
+    }
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, **homes},
+    )
     answer: dict[str, Any] = json.loads(done.stdout)
-    return WindowRun(tuple(answer["epochs"]), answer["steps"], tuple(answer["idle"]), tuple(answer["training"]))
+    return WindowRun(
+        tuple(answer["epochs"]),
+        answer["steps"],
+        tuple(answer["idle"]),
+        tuple(answer["training"]),
+    )
 
 
 def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
@@ -112,7 +128,12 @@ def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
         job = run.job.ran_with(run.history.started.threads)
         (folder / "train.py").write_text(training_script(job), "utf-8")
         clock = run.history.epochs["seconds"].tolist()
-        answer = {"epochs": clock, "steps": run.history.started.steps_per_epoch, "idle": idle, "training": training}
+        answer = {
+            "epochs": clock,
+            "steps": run.history.started.steps_per_epoch,
+            "idle": idle,
+            "training": training,
+        }
         print(json.dumps(answer), flush=True)
         os._exit(0)
 
@@ -136,4 +157,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     words = sys.argv[3:]
     given = [Path(each) for each in words if each != "gaps"]
-    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in words, given[0] if given else None)
+    main(
+        Path(sys.argv[1]),
+        int(sys.argv[2]),
+        "gaps" in words,
+        given[0] if given else None,
+    )

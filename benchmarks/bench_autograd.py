@@ -41,7 +41,17 @@ def torchviz() -> Any:
     folder = OUT / "torchviz"
     if not (folder / "torchviz").exists():
         print(f"installing {TORCHVIZ} into {folder}", flush=True)
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), TORCHVIZ]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(folder),
+            TORCHVIZ,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Missing((done.stderr.strip() or "pip failed").splitlines()[-1])
@@ -51,7 +61,10 @@ def torchviz() -> Any:
 
 def processor() -> float:
     """Seconds of the processor that this process and those it waited for have used."""
-    mine, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    mine, theirs = (
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime
 
 
@@ -90,7 +103,9 @@ class Subject:
 
         watch = Watch()
         watch.time(self.forward, -1)
-        return watch.time(TrainingBatch(self.model, self.inputs, self.loss).capture), watch
+        return watch.time(
+            TrainingBatch(self.model, self.inputs, self.loss).capture
+        ), watch
 
 
 def resnet152() -> Subject:
@@ -124,7 +139,9 @@ def drawn(room: Any, tape: Any, grouping: str, unfolded: bool) -> Watch:
     room.set_tape(None)
     room.set_tape(tape)
     room.head.grouping.set_value(grouping)
-    while bool(room.unfolded) != unfolded or (unfolded and room.scene.drawing and len(boxes(room)) < len(tape.nodes)):
+    while bool(room.unfolded) != unfolded or (
+        unfolded and room.scene.drawing and len(boxes(room)) < len(tape.nodes)
+    ):
         room.head.fold_all.click()
     watch = Watch()
 
@@ -148,7 +165,12 @@ def theirs(make_dot: Callable[..., Any], subject: Subject) -> Watch:
 
     def work() -> None:
         dot = make_dot(loss, params=dict(subject.model.named_parameters()))
-        subprocess.run(["dot", "-Tsvg"], input=dot.source.encode(), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            ["dot", "-Tsvg"],
+            input=dot.source.encode(),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
 
     watch.time(work)
     return watch
@@ -171,9 +193,18 @@ def frames(room: Any, zoom: float | None) -> list[float]:
     return taken
 
 
-def pictures(room: Any, subject: Subject, make_dot: Callable[..., Any] | None, aims: dict[str, float]) -> list[Figure]:
+def pictures(
+    room: Any,
+    subject: Subject,
+    make_dot: Callable[..., Any] | None,
+    aims: dict[str, float],
+) -> list[Figure]:
     """Every way of folding, in turns with the others' way."""
-    ways = (("folded by block", "block", False), ("folded by layer", "layer", False), ("unfolded", "layer", True))
+    ways = (
+        ("folded by block", "block", False),
+        ("folded by layer", "layer", False),
+        ("unfolded", "layer", True),
+    )
     ours: dict[str, list[Watch]] = {name: [] for name, _, _ in ways}
     other: list[Watch] = []
     subject.read()  # what is made at the first use is made
@@ -189,14 +220,34 @@ def pictures(room: Any, subject: Subject, make_dot: Callable[..., Any] | None, a
     nodes = f"{subject.name} ({len(tape.nodes):,} nodes)"
     for name, found in ours.items():
         cpu = tuple(watch.cpu for watch in found)
-        figures.append(Figure(f"{nodes}, {name}, read, laid out and painted", "ms of CPU", cpu, aim=aims[name]))
-        figures.append(Figure("  by the clock", "ms", tuple(watch.wall for watch in found)))
+        figures.append(
+            Figure(
+                f"{nodes}, {name}, read, laid out and painted",
+                "ms of CPU",
+                cpu,
+                aim=aims[name],
+            )
+        )
+        figures.append(
+            Figure("  by the clock", "ms", tuple(watch.wall for watch in found))
+        )
         if other:
             against = tuple(watch.cpu for watch in other)
-            figures.append(Figure("  against torchviz and dot -Tsvg", "ms of CPU", cpu, against, aim=1))
+            figures.append(
+                Figure(
+                    "  against torchviz and dot -Tsvg", "ms of CPU", cpu, against, aim=1
+                )
+            )
     for name, zoom in (("all in view", None), ("at 50%", 0.5), ("at 100%", 1.0)):
         taken = tuple(percentile(frames(room, zoom), 0.95) for _ in range(3))
-        figures.append(Figure(f"  a frame while panning it unfolded, {name}, p95", "ms of CPU", taken, aim=16.7))
+        figures.append(
+            Figure(
+                f"  a frame while panning it unfolded, {name}, p95",
+                "ms of CPU",
+                taken,
+                aim=16.7,
+            )
+        )
     print("\n".join(map(str, figures)), flush=True)
     return figures
 
@@ -211,12 +262,17 @@ def retained() -> Figure:
     class Block(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv, self.norm = torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.BatchNorm2d(16)
+            self.conv, self.norm = (
+                torch.nn.Conv2d(16, 16, 3, padding=1),
+                torch.nn.BatchNorm2d(16),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.norm(self.conv(x)).relu() + x
 
-    net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), *(Block() for _ in range(4)), torch.nn.Flatten())
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3), *(Block() for _ in range(4)), torch.nn.Flatten()
+    )
     inputs = torch.randn(4, 3, 18, 18)
     first = 0
     for number in range(1, CAPTURES + 1):
@@ -224,7 +280,10 @@ def retained() -> Figure:
         if number == SETTLED:
             first = resident()
         if number % 200 == 0:
-            print(f"after {number:,} captures {resident() / 1e6:.1f} MB resident", flush=True)
+            print(
+                f"after {number:,} captures {resident() / 1e6:.1f} MB resident",
+                flush=True,
+            )
     name = f"growth of the resident memory from capture {SETTLED} to {CAPTURES:,}"
     return Figure(name, "MB", ((resident() - first) / 1e6,), aim=2)
 
@@ -253,13 +312,23 @@ def measure() -> None:
     except Missing as reason:
         print(f"torchviz is not measured: {reason}", file=sys.stderr)
     net, long = resnet152(), chain()
-    figures = pictures(room, net, make_dot, {"folded by block": 100, "folded by layer": 100, "unfolded": 250})
+    figures = pictures(
+        room,
+        net,
+        make_dot,
+        {"folded by block": 100, "folded by layer": 100, "unfolded": 250},
+    )
     if make_dot is not None:
         try:
             theirs(make_dot, long)
         except RecursionError as error:
             print(f"torchviz cannot draw {long.name}: {error}", flush=True)
-    figures += pictures(room, long, None, dict.fromkeys(("folded by block", "folded by layer", "unfolded"), 1000))
+    figures += pictures(
+        room,
+        long,
+        None,
+        dict.fromkeys(("folded by block", "folded by layer", "unfolded"), 1000),
+    )
     room.set_tape(None)
     room.close()
     figures.append(apart())
@@ -269,10 +338,20 @@ def measure() -> None:
 
 def apart() -> Figure:
     """The growth of the memory, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "retained"], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "retained"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     print(done.stdout, end="", flush=True)
     grown = float(done.stdout.split("grown by ")[1].split()[0])
-    return Figure(f"growth of the resident memory from capture {SETTLED} to {CAPTURES:,}", "MB", (grown,), aim=2)
+    return Figure(
+        f"growth of the resident memory from capture {SETTLED} to {CAPTURES:,}",
+        "MB",
+        (grown,),
+        aim=2,
+    )
 
 
 if __name__ == "__main__":

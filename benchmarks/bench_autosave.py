@@ -34,10 +34,17 @@ WORK = 0.03  # seconds of the processor that one autosave takes, and the countin
 def large() -> Project:
     """A chain of layers, each with parameters and a place."""
     example = file.read(resource_path("examples", "digits.tape"))
-    nodes = {f"n{i}": Node(f"n{i}", "nn.Linear", f"fc{i}", FrozenMap(out_features=64)) for i in range(NODES)}
+    nodes = {
+        f"n{i}": Node(f"n{i}", "nn.Linear", f"fc{i}", FrozenMap(out_features=64))
+        for i in range(NODES)
+    }
     edges = tuple(Edge(f"n{i}", 0, f"n{i + 1}", "input") for i in range(NODES - 1))
     graph = replace(example.graph, nodes=FrozenMap(nodes), edges=edges)
-    return replace(example, graph=graph, positions=FrozenMap({key: (200.0 * i, 0.0) for i, key in enumerate(nodes)}))
+    return replace(
+        example,
+        graph=graph,
+        positions=FrozenMap({key: (200.0 * i, 0.0) for i, key in enumerate(nodes)}),
+    )
 
 
 def worst_gap(begin: Callable[[], Callable[[], bool]]) -> float:
@@ -72,13 +79,18 @@ def main() -> None:
             thread.start()
             return lambda: not thread.is_alive()
 
-        ours, theirs = in_turns(lambda: worst_gap(autosave), lambda: worst_gap(counting), ROUNDS)
+        ours, theirs = in_turns(
+            lambda: worst_gap(autosave), lambda: worst_gap(counting), ROUNDS
+        )
         writer.close()
     application.processEvents()
-    publish("autosave", [
-        Figure("worst gap while 5,000 nodes are autosaved", "ms", ours, aim=16),
-        Figure("against a thread that counts", "ms", ours, theirs),
-    ])  # fmt: skip
+    publish(
+        "autosave",
+        [
+            Figure("worst gap while 5,000 nodes are autosaved", "ms", ours, aim=16),
+            Figure("against a thread that counts", "ms", ours, theirs),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ BURN = "print(flush=True)\nwhile True: pass"
 @contextmanager
 def beside(count: int) -> Iterator[None]:
     """Keep processes that compute without end."""
-    burning = [subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE) for _ in range(count)]
+    burning = [
+        subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE)
+        for _ in range(count)
+    ]
     try:
         for one in burning:
             assert one.stdout is not None
@@ -52,7 +55,9 @@ def measured(name: str, folder: Path, short: bool, rounds: int) -> list[Figure]:
     """The figures of one net."""
     epochs = 3 if short else EPOCHS[name]
     project = _jobs.write(name, folder)
-    steps = _window.measure(folder, 2, project=project).steps  # writes train.py, and warms the file cache
+    steps = _window.measure(
+        folder, 2, project=project
+    ).steps  # writes train.py, and warms the file cache
 
     def window() -> float:
         return _window.measure(folder, epochs, project=project).steps_per_second
@@ -65,10 +70,21 @@ def measured(name: str, folder: Path, short: bool, rounds: int) -> list[Figure]:
             return script()
 
     figures = []
-    for count, where in enumerate(("alone", "beside one busy process", "beside two busy processes")):
+    for count, where in enumerate(
+        ("alone", "beside one busy process", "beside two busy processes")
+    ):
         with beside(count):
             ours, theirs = in_turns(window, script, rounds=rounds)
-            figures.append(Figure(f"{name}, {where}: window against train.py", "steps/s", ours, theirs, 0.9, True))
+            figures.append(
+                Figure(
+                    f"{name}, {where}: window against train.py",
+                    "steps/s",
+                    ours,
+                    theirs,
+                    0.9,
+                    True,
+                )
+            )
             if count == 1:
                 ours, theirs = in_turns(window, single, rounds=rounds)
                 what = f"{name}, {where}: window against train.py in one thread"
@@ -78,8 +94,17 @@ def measured(name: str, folder: Path, short: bool, rounds: int) -> list[Figure]:
 
 def main(arguments: list[str]) -> None:
     short = "short" in arguments
-    rounds = next((int(each.partition("=")[2]) for each in arguments if each.startswith("rounds=")), ROUNDS)
-    names = [each for each in arguments if each != "short" and "=" not in each] or list(EPOCHS)
+    rounds = next(
+        (
+            int(each.partition("=")[2])
+            for each in arguments
+            if each.startswith("rounds=")
+        ),
+        ROUNDS,
+    )
+    names = [each for each in arguments if each != "short" and "=" not in each] or list(
+        EPOCHS
+    )
     figures = []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:

@@ -37,12 +37,19 @@ from tests.support.whole_window import WholeWindow
 
 HERE = Path(__file__).resolve().parent
 OPS = catalog()
-PEER = ["NodeGraphQt==0.6.44", f"PySide6-Essentials=={pyside}", "setuptools<80"]  # setuptools for its distutils
+PEER = [
+    "NodeGraphQt==0.6.44",
+    f"PySide6-Essentials=={pyside}",
+    "setuptools<80",
+]  # setuptools for its distutils
 ROUNDS = 3
 REST = 400  # milliseconds until all that stands still is sharp
 PAUSE = 50  # milliseconds between two edits, in which a window paints what it has put off; nobody edits faster
 PATIENCE = 4.0  # seconds of a round for frames that may take half a second each
-NODE, LATER = "n101", "n103"  # the middle layer, and the next whose parameters follow from it
+NODE, LATER = (
+    "n101",
+    "n103",
+)  # the middle layer, and the next whose parameters follow from it
 
 
 def chain(layers: int) -> Project:
@@ -51,11 +58,19 @@ def chain(layers: int) -> Project:
     edges = []
     for i in range(1, layers + 2):
         op = "output" if i == layers + 1 else "nn.Conv2d" if i % 2 else "nn.ReLU"
-        params = FrozenMap(out_channels=8, kernel_size=3, padding=1) if op == "nn.Conv2d" else FrozenMap()
+        params = (
+            FrozenMap(out_channels=8, kernel_size=3, padding=1)
+            if op == "nn.Conv2d"
+            else FrozenMap()
+        )
         nodes[f"n{i}"] = Node(f"n{i}", op, f"{OPS[op].stem}{i}", params)
         edges.append(Edge(f"n{i - 1}", 0, f"n{i}", "input"))
     graph = Graph(FrozenMap(nodes), tuple(edges))
-    return Project("bench", graph, arrange(graph, dict.fromkeys(nodes, DEFAULT), row_width=190 * layers**0.5))
+    return Project(
+        "bench",
+        graph,
+        arrange(graph, dict.fromkeys(nodes, DEFAULT), row_width=190 * layers**0.5),
+    )
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -134,7 +149,9 @@ def undos(window: WholeWindow) -> list[float]:
         lambda p: kinds.delete_and_reconnect(p, OPS, some),
         lambda p: kinds.paste(p, kinds.copy(p, some), 40.0, 40.0)[0],
         lambda p: kinds.move(p, some, 80.0, 40.0),
-        lambda p: replace(p, positions=arrange(p.graph, window.canvas.scene.sizes(), 2000.0)),
+        lambda p: replace(
+            p, positions=arrange(p.graph, window.canvas.scene.sizes(), 2000.0)
+        ),
     ]
     taken = []
     for step in steps * 5:
@@ -187,7 +204,10 @@ def frames(window: WholeWindow, move: str, count: int) -> list[float]:
 
 def written(project: Project) -> Path:
     """The graph as plain data, for who does not know our project."""
-    nodes = [(node.id, node.name, *project.positions[node.id]) for node in project.graph.nodes.values()]
+    nodes = [
+        (node.id, node.name, *project.positions[node.id])
+        for node in project.graph.nodes.values()
+    ]
     edges = [(edge.source, edge.target) for edge in project.graph.edges]
     file = OUT / f"canvas-{len(nodes)}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -195,33 +215,67 @@ def written(project: Project) -> Path:
     return file
 
 
-def beside(window: WholeWindow, peer: Peer | None, count: int, limit: float) -> list[Figure]:
+def beside(
+    window: WholeWindow, peer: Peer | None, count: int, limit: float
+) -> list[Figure]:
     """Opening, panning and zooming `count` nodes, ours and theirs in turns."""
     project = chain(count - 2)
     ours = [opening(window, project) for _ in range(ROUNDS)]
     until(lambda: window.live.up_to_date and not window.canvas.growth.active)
     pause(REST)
     size = window.canvas.view.viewport().size()
-    request = {"graph": str(written(project)), "width": size.width(), "height": size.height()}
+    request = {
+        "graph": str(written(project)),
+        "width": size.width(),
+        "height": size.height(),
+    }
     theirs = 1000 * peer.ask(request) if peer else 0.0
     aim = 1000.0 if count == 1000 else None
-    figures = [Figure(f"opening and drawing {count:,} nodes", "ms", tuple(ours), aim=aim)]
+    figures = [
+        Figure(f"opening and drawing {count:,} nodes", "ms", tuple(ours), aim=aim)
+    ]
     if peer:
-        figures.append(Figure("  against NodeGraphQt", "ms", (statistics.median(ours),), (theirs,), aim=1))
+        figures.append(
+            Figure(
+                "  against NodeGraphQt",
+                "ms",
+                (statistics.median(ours),),
+                (theirs,),
+                aim=1,
+            )
+        )
     print("\n".join(map(str, figures)), flush=True)
-    for move, view in (("pan", "all"), ("zoom", "all"), ("pan", 0.5), ("zoom", 0.5), ("pan", 1.0)):
+    for move, view in (
+        ("pan", "all"),
+        ("zoom", "all"),
+        ("pan", 0.5),
+        ("zoom", 0.5),
+        ("pan", 1.0),
+    ):
         left, right = [], 0.0
         for number in range(ROUNDS):
             show(window, view)
             left.append(percentile(frames(window, move, 60), 0.95))
-            if peer and number == 0 and (count == 1000 or view == "all"):  # once, for it takes long
+            if (
+                peer and number == 0 and (count == 1000 or view == "all")
+            ):  # once, for it takes long
                 peer.ask({"view": view})
-                right = percentile(peer.ask({"move": move, "frames": 60, "seconds": PATIENCE}), 0.95)
+                right = percentile(
+                    peer.ask({"move": move, "frames": 60, "seconds": PATIENCE}), 0.95
+                )
         where = "all in view" if view == "all" else f"at {view:.0%}"
         name = f"a frame while {move}{'n' if move == 'pan' else ''}ing {count:,} nodes, {where}, p95"
         figures.append(Figure(name, "ms", tuple(left), aim=limit))
         if right:
-            figures.append(Figure("  against NodeGraphQt", "ms", (statistics.median(left),), (right,), aim=1))
+            figures.append(
+                Figure(
+                    "  against NodeGraphQt",
+                    "ms",
+                    (statistics.median(left),),
+                    (right,),
+                    aim=1,
+                )
+            )
             print(figures[-2], figures[-1], sep="\n", flush=True)
     return figures
 
@@ -257,9 +311,18 @@ def main() -> None:
     see(window)
     undone = undos(window)
     figures = [
-        Figure("edit amid 200 layers to its new shapes painted, p50", "ms", (percentile(edited, 0.5),)),
+        Figure(
+            "edit amid 200 layers to its new shapes painted, p50",
+            "ms",
+            (percentile(edited, 0.5),),
+        ),
         Figure("  p95", "ms", (percentile(edited, 0.95),), aim=12),
-        Figure("  with the form of the layer open, p95", "ms", (percentile(with_form, 0.95),), aim=16),
+        Figure(
+            "  with the form of the layer open, p95",
+            "ms",
+            (percentile(with_form, 0.95),),
+            aim=16,
+        ),
         Figure("undo of any edit, p50", "ms", (percentile(undone, 0.5),)),
         Figure("  p95", "ms", (percentile(undone, 0.95),), aim=16),
     ]
@@ -275,7 +338,14 @@ def main() -> None:
 
 if __name__ == "__main__":
     if not on_a_screen():
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, str(HERE.parent / "scripts" / "under_xvfb.py"), __file__, *sys.argv[1:]]
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+        )
+        command = [
+            sys.executable,
+            str(HERE.parent / "scripts" / "under_xvfb.py"),
+            __file__,
+            *sys.argv[1:],
+        ]
         sys.exit(subprocess.call(command))
     main()

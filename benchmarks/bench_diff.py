@@ -31,7 +31,11 @@ class Layer(nn.Module):
 def model(count: int, left_out: int = -1) -> nn.Sequential:
     """Make a model of about 31 `count` modules."""
     with torch.device("meta"):
-        rows = (nn.ModuleList(Layer(row % 7) for _ in range(10)) for row in range(count) if row != left_out)
+        rows = (
+            nn.ModuleList(Layer(row % 7) for _ in range(10))
+            for row in range(count)
+            if row != left_out
+        )
         return nn.Sequential(*rows)
 
 
@@ -42,7 +46,9 @@ def matched(count: int) -> float:
     began = time.perf_counter()
     found = compare(facts_of(a), facts_of(b))
     seconds = time.perf_counter() - began
-    assert [one.path for one in found.removed] == [str(LEFT_OUT % count)] and not found.added
+    assert [one.path for one in found.removed] == [
+        str(LEFT_OUT % count)
+    ] and not found.added
     assert [one.a for one in found.changed] == [f"{CHANGED[0]}.{CHANGED[1]}.norm"]
     return seconds
 
@@ -70,10 +76,18 @@ def main() -> None:
     rounds, count, layers = (1, 50, 40) if short else (ROUNDS, 3330, 1000)
     modules = sum(1 for _ in model(count).modules())
     seconds = tuple(run_on_numbers(layers) for _ in range(min(rounds, 3)))
-    publish("diff", [
-        Figure(f"match two models of {modules:,} modules", "s", tuple(matched(count) for _ in range(rounds)), aim=5.0),
-        Figure(f"name one of {layers:,} layers by numbers", "s", seconds),
-    ])  # fmt: skip
+    publish(
+        "diff",
+        [
+            Figure(
+                f"match two models of {modules:,} modules",
+                "s",
+                tuple(matched(count) for _ in range(rounds)),
+                aim=5.0,
+            ),
+            Figure(f"name one of {layers:,} layers by numbers", "s", seconds),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -29,14 +29,20 @@ def waits(gaps: tuple[float, ...], share: float) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         runs = [_window.measure(Path(name), EPOCHS, gaps=True) for _ in range(ROUNDS)]
-    p99, idle = (tuple(percentile(each, 0.99) for each in gaps) for gaps in zip(*map(_gaps, runs), strict=True))
+    p99, idle = (
+        tuple(percentile(each, 0.99) for each in gaps)
+        for gaps in zip(*map(_gaps, runs), strict=True)
+    )
     moments = tuple(waits(run.training, 0.99) for run in runs)
-    publish("event_loop", [
-        Figure("p99 gap while a run goes on", "ms", p99, aim=8),
-        Figure("worst gap", "ms", tuple(max(run.training) for run in runs), aim=33),
-        Figure("gap that 99 % of random moments stay under", "ms", moments),
-        Figure("p99 gap of the same window before the run", "ms", idle),
-    ])  # fmt: skip
+    publish(
+        "event_loop",
+        [
+            Figure("p99 gap while a run goes on", "ms", p99, aim=8),
+            Figure("worst gap", "ms", tuple(max(run.training) for run in runs), aim=33),
+            Figure("gap that 99 % of random moments stay under", "ms", moments),
+            Figure("p99 gap of the same window before the run", "ms", idle),
+        ],
+    )
 
 
 def _gaps(run: _window.WindowRun) -> tuple[tuple[float, ...], tuple[float, ...]]:

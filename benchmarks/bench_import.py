@@ -37,7 +37,13 @@ MODELS = {"resnet152": 2.0, "maxvit_t": 4.0}  # seconds from the click
 
 def least(model: str) -> float:
     """Seconds that a bare process takes to make a model and to write its weights."""
-    done = subprocess.run([sys.executable, "-c", LEAST, model], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", LEAST, model],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
     return float(done.stdout)
 
 
@@ -50,19 +56,49 @@ def main() -> None:
             runs.append(_importing.measure(model))
         ratios = tuple(run.drawn / alone for run, alone in zip(runs, bare, strict=True))
         figures += [
-            Figure(f"{model}, from the click to the painted canvas", "s", tuple(run.drawn for run in runs), aim=aim),
-            Figure(f"{model}, that against a bare process that makes it and writes its weights", "x", ratios),
-            Figure(f"{model}, once more in the same window, 5 s later", "s", tuple(run.again for run in runs)),
-            Figure(f"{model}, until it is compared with the model", "s", tuple(run.compared for run in runs)),
-            Figure(f"{model}, its code the first time", "s", tuple(run.code[0] for run in runs), aim=0.2),
-            Figure(f"{model}, longest gap of the event loop", "ms", tuple(max(run.gaps) for run in runs)),
+            Figure(
+                f"{model}, from the click to the painted canvas",
+                "s",
+                tuple(run.drawn for run in runs),
+                aim=aim,
+            ),
+            Figure(
+                f"{model}, that against a bare process that makes it and writes its weights",
+                "x",
+                ratios,
+            ),
+            Figure(
+                f"{model}, once more in the same window, 5 s later",
+                "s",
+                tuple(run.again for run in runs),
+            ),
+            Figure(
+                f"{model}, until it is compared with the model",
+                "s",
+                tuple(run.compared for run in runs),
+            ),
+            Figure(
+                f"{model}, its code the first time",
+                "s",
+                tuple(run.code[0] for run in runs),
+                aim=0.2,
+            ),
+            Figure(
+                f"{model}, longest gap of the event loop",
+                "ms",
+                tuple(max(run.gaps) for run in runs),
+            ),
             Figure(
                 f"{model}, most that the window's thread did between two turns",
                 "ms",
                 tuple(max(run.steps) for run in runs),
                 aim=16.0,
             ),
-            Figure("torch, torchvision and the list of models", "s", tuple(run.listed for run in runs)),
+            Figure(
+                "torch, torchvision and the list of models",
+                "s",
+                tuple(run.listed for run in runs),
+            ),
         ]
     publish("import", figures)
 

@@ -35,7 +35,10 @@ def growth(steps: int, settled: int) -> float:
     project = _jobs.mlp()
     training = replace(project.training, epochs=10_000, max_steps=steps, device="cpu")
     history, first = History(), 0
-    for event in train(preflight.job(replace(project, training=training), analyse(project.graph)), threads=1):
+    for event in train(
+        preflight.job(replace(project, training=training), analyse(project.graph)),
+        threads=1,
+    ):
         history.add(event)
         if isinstance(event, StepDone) and event.step == settled:
             first = resident() or 0
@@ -59,8 +62,13 @@ def redraws(points: int, count: int) -> list[float]:
     step = np.arange(1.0, points + 1)
     rows = np.full((len(history.steps.names), points), np.nan)
     losses = np.exp(-step / 3e5) + 0.1 * np.random.default_rng(0).random(points)
-    for name, values in {"step": step, "epoch": np.ones(points), "loss": losses, "samples": np.full(points, 64.0),
-                         "seconds": step / 1000}.items():  # fmt: skip
+    for name, values in {
+        "step": step,
+        "epoch": np.ones(points),
+        "loss": losses,
+        "samples": np.full(points, 64.0),
+        "seconds": step / 1000,
+    }.items():
         rows[history.steps.names.index(name)] = values
     history.steps.extend(rows)
     chart.resize(640, 320)
@@ -71,7 +79,12 @@ def redraws(points: int, count: int) -> list[float]:
     chart.redraw()  # smooths all of them, once
     spent = []
     for number in range(count):
-        history.steps.append(*(1.0 if name != "step" else points + number + 1.0 for name in history.steps.names))
+        history.steps.append(
+            *(
+                1.0 if name != "step" else points + number + 1.0
+                for name in history.steps.names
+            )
+        )
         began = perf_counter()
         chart.redraw()
         application.processEvents()
@@ -81,17 +94,34 @@ def redraws(points: int, count: int) -> list[float]:
 
 def _elsewhere(*arguments: str) -> list[float]:
     """A measurement in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return [float(each) for each in done.stdout.split()]
 
 
 def main(short: bool) -> None:
     steps, settled = (4_000, 1_000) if short else (STEPS, SETTLED)
-    publish("live", [
-        Figure(f"resident memory from step {settled:,} to {steps:,}", "MB",
-               tuple(_elsewhere("growth", str(steps), str(settled))), aim=20),
-        Figure(f"redrawing a curve of {POINTS:,} steps", "ms", tuple(_elsewhere("redraws")), aim=16),
-    ])  # fmt: skip
+    publish(
+        "live",
+        [
+            Figure(
+                f"resident memory from step {settled:,} to {steps:,}",
+                "MB",
+                tuple(_elsewhere("growth", str(steps), str(settled))),
+                aim=20,
+            ),
+            Figure(
+                f"redrawing a curve of {POINTS:,} steps",
+                "ms",
+                tuple(_elsewhere("redraws")),
+                aim=16,
+            ),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -22,9 +22,21 @@ MB = 1e6
 def main(captures: int) -> None:
     rests = [_resident.measure("rest") for _ in range(ROUNDS)]
     figures = [
-        Figure("window at rest, resident", "MB", tuple(rest.resident / MB for rest in rests), aim=180.0),
-        Figure("window at rest, PSS", "MB", tuple(rest.proportional / MB for rest in rests)),
-        Figure("all processes at rest, PSS", "MB", tuple(rest.together / MB for rest in rests), aim=650.0),
+        Figure(
+            "window at rest, resident",
+            "MB",
+            tuple(rest.resident / MB for rest in rests),
+            aim=180.0,
+        ),
+        Figure(
+            "window at rest, PSS", "MB", tuple(rest.proportional / MB for rest in rests)
+        ),
+        Figure(
+            "all processes at rest, PSS",
+            "MB",
+            tuple(rest.together / MB for rest in rests),
+            aim=650.0,
+        ),
     ]
     if captures:
         after = _resident.measure("resnet152", str(captures))

@@ -28,8 +28,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-LLAMA = {"hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
-         "intermediate_size": 28672, "vocab_size": 128256}  # fmt: skip
+LLAMA = {
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "intermediate_size": 28672,
+    "vocab_size": 128256,
+}
 LAYERS, SHORT = 2600, 60  # of 39 calls each
 PANS = 60
 FRAME = 1000 / 60  # ms
@@ -41,13 +47,29 @@ def llama() -> tuple[float, float, float, str] | None:
     if importlib.util.find_spec("transformers") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "app.main", "draw", "hf:llama", "--args", json.dumps(LLAMA), "--out",
-                   str(Path(folder) / "llama.json")]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "app.main",
+            "draw",
+            "hf:llama",
+            "--args",
+            json.dumps(LLAMA),
+            "--out",
+            str(Path(folder) / "llama.json"),
+        ]
         began = time.perf_counter()
-        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
         taken = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return taken, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6, told.strip().splitlines()[-1]
+    return (
+        taken,
+        used.ru_utime + used.ru_stime,
+        used.ru_maxrss / 1e6,
+        told.strip().splitlines()[-1],
+    )
 
 
 def deep(layers: int) -> Any:
@@ -82,7 +104,10 @@ def panned(layers: int) -> dict[str, Any]:
     model, given = deep(layers)
     began = time.perf_counter()
     found = observe(model, given)
-    told: dict[str, Any] = {"calls": len(found.calls), "observed s": time.perf_counter() - began}
+    told: dict[str, Any] = {
+        "calls": len(found.calls),
+        "observed s": time.perf_counter() - began,
+    }
     gc_pause.begin()  # as the window does
     page = ObservedPage()
     page.resize(1280, 800)
@@ -94,9 +119,16 @@ def panned(layers: int) -> dict[str, Any]:
     page.unfold_all()
     while page.busy:
         application.processEvents()
-    told |= {"laid out s": time.perf_counter() - began, "computed s": time.process_time() - computed,
-             "boxes": len(page.scene.boxes)}  # fmt: skip
-    for name, zoom in (("near", 1.0), ("as opened", None), ("from afar", page.view.LEAST)):
+    told |= {
+        "laid out s": time.perf_counter() - began,
+        "computed s": time.process_time() - computed,
+        "boxes": len(page.scene.boxes),
+    }
+    for name, zoom in (
+        ("near", 1.0),
+        ("as opened", None),
+        ("from afar", page.view.LEAST),
+    ):
         if zoom is None:
             page.view.frame_all()
         else:
@@ -109,8 +141,12 @@ def panned(layers: int) -> dict[str, Any]:
             page.view.viewport().repaint()
             frames.append(1000 * (time.perf_counter() - began))
             computed.append(1000 * (time.process_time() - busy))
-        told[name] = (statistics.median(frames), sorted(frames)[int(0.95 * PANS)], max(frames),
-                      sorted(computed)[int(0.95 * PANS)])  # fmt: skip
+        told[name] = (
+            statistics.median(frames),
+            sorted(frames)[int(0.95 * PANS)],
+            max(frames),
+            sorted(computed)[int(0.95 * PANS)],
+        )
     return told
 
 
@@ -122,18 +158,26 @@ def main() -> int:
             print("transformers is not installed: no model of 70 billion")
         else:
             taken, computed, held, words = found
-            print(f"a llama of 70 billion: {taken:.1f} s (at most 10; {computed:.1f} s of a processor), {held:.2f} GB "
-                  f"(at most 3): {words}")  # fmt: skip
+            print(
+                f"a llama of 70 billion: {taken:.1f} s (at most 10; {computed:.1f} s of a processor), {held:.2f} GB "
+                f"(at most 3): {words}"
+            )
     told = panned(SHORT if short else LAYERS)
-    print(f"{told['calls']:,} calls observed in {told['observed s']:.1f} s; {told['boxes']:,} boxes laid out in "
-          f"{told['laid out s']:.1f} s ({told['computed s']:.1f} s of a processor)")  # fmt: skip
+    print(
+        f"{told['calls']:,} calls observed in {told['observed s']:.1f} s; {told['boxes']:,} boxes laid out in "
+        f"{told['laid out s']:.1f} s ({told['computed s']:.1f} s of a processor)"
+    )
     worst = 0.0
     for name in ("near", "as opened", "from afar"):
         middle, most, longest, computed = told[name]
         worst = max(worst, most)
-        print(f"a frame {name}: {middle:.1f} ms, 95 % below {most:.1f} ms ({computed:.1f} ms of a processor), longest "
-              f"{longest:.1f} ms")  # fmt: skip
-    print(f"panning is within a frame of {FRAME:.1f} ms: {'yes' if worst <= FRAME else 'no'}")
+        print(
+            f"a frame {name}: {middle:.1f} ms, 95 % below {most:.1f} ms ({computed:.1f} ms of a processor), longest "
+            f"{longest:.1f} ms"
+        )
+    print(
+        f"panning is within a frame of {FRAME:.1f} ms: {'yes' if worst <= FRAME else 'no'}"
+    )
     return 0
 
 

@@ -77,18 +77,38 @@ def ratio(name: str, count: int, seconds: float) -> Figure:
     without = tuple(rate for on, rate in found if not on)
     rounds = min(len(with_hashes), len(without))
     title = f"steps per second of CPU time with hashes recorded, {name}"
-    return Figure(title, "steps/s", with_hashes[:rounds], without[:rounds], aim=0.98, more_is_better=True)
+    return Figure(
+        title,
+        "steps/s",
+        with_hashes[:rounds],
+        without[:rounds],
+        aim=0.98,
+        more_is_better=True,
+    )
 
 
-def reached(length: float, within: float, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def reached(
+    length: float, within: float, count: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds to random steps of a run of some seconds: of an engine that stands, as in the window, and of
     `tapedeck revisit`, the start of its process included."""
     from app.project import file
 
     with tempfile.TemporaryDirectory() as scratch:
         path = _jobs.write("MNIST net", Path(scratch))
-        _command("train", path, "--epochs", "100000", "--device", "cpu", "--revisit-seconds", within, "--out",
-                 Path(scratch, "out"), limit=length)  # fmt: skip
+        _command(
+            "train",
+            path,
+            "--epochs",
+            "100000",
+            "--device",
+            "cpu",
+            "--revisit-seconds",
+            within,
+            "--out",
+            Path(scratch, "out"),
+            limit=length,
+        )
         from app.runs import store
 
         (kept,) = store.listed(Path(scratch, "out", "runs"))
@@ -131,7 +151,10 @@ def _command(*arguments: object, limit: float | None = None) -> None:
     """Run a command, interrupted as by Ctrl+C after some seconds."""
     import signal
 
-    process = subprocess.Popen([sys.executable, "-m", "app.main", *map(str, arguments)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.main", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+    )
     try:
         process.wait(limit)
     except subprocess.TimeoutExpired:
@@ -144,7 +167,9 @@ def _command(*arguments: object, limit: float | None = None) -> None:
 def main(short: bool) -> None:
     count, length, steps = (4, 15.0, 3) if short else (SLICES, LENGTH, 10)
     slow = NETS[-1]  # a slice of it has three steps at least
-    figures = [ratio(name, count // 2 if name == slow else count, SECONDS) for name in NETS]
+    figures = [
+        ratio(name, count // 2 if name == slow else count, SECONDS) for name in NETS
+    ]
     for figure in figures:
         print(figure, flush=True)
     warm, cold = reached(length, WITHIN, steps)
@@ -153,7 +178,9 @@ def main(short: bool) -> None:
         "revisit",
         [
             *figures,
-            Figure(f"seconds of an engine that stands to {words}", "s", warm, aim=WITHIN),
+            Figure(
+                f"seconds of an engine that stands to {words}", "s", warm, aim=WITHIN
+            ),
             Figure(f"seconds of `tapedeck revisit` to {words}", "s", cold, aim=WITHIN),
         ],
     )

@@ -45,18 +45,35 @@ print(page * 4096 / 2**20)
 
 
 def mlp() -> Made:
-    layers = [nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)]
+    layers = [
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    ]
     return nn.Sequential(*layers), torch.randn(64, 64), torch.optim.Adam
 
 
 def convolutions() -> Made:
-    layers = [nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 144, 10)]
+    layers = [
+        nn.Conv2d(1, 16, 3),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 144, 10),
+    ]
     return nn.Sequential(*layers), torch.randn(64, 1, 16, 16), torch.optim.SGD
 
 
 def transformer() -> Made:
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-    return nn.Sequential(nn.TransformerEncoder(layer, 4), nn.Linear(64, 10)), torch.randn(16, 32, 64), torch.optim.AdamW
+    return (
+        nn.Sequential(nn.TransformerEncoder(layer, 4), nn.Linear(64, 10)),
+        torch.randn(16, 32, 64),
+        torch.optim.AdamW,
+    )
 
 
 def speed(name: str, make: Callable[[], Made], rounds: int) -> Figure:
@@ -80,13 +97,23 @@ def speed(name: str, make: Callable[[], Made], rounds: int) -> Figure:
     for number in range(rounds):
         for watched in (True, False) if number % 2 else (False, True):
             if watched:
-                with tempfile.TemporaryDirectory() as folder, tapedeck.watch(net, optimizer, folder=folder, quiet=True):
+                with (
+                    tempfile.TemporaryDirectory() as folder,
+                    tapedeck.watch(net, optimizer, folder=folder, quiet=True),
+                ):
                     steps(0.05)  # finds the model
                     ours.append(steps(SECONDS))
             else:
                 steps(0.05)
                 theirs.append(steps(SECONDS))
-    return Figure(f"speed of a {name} watched", "steps/s", tuple(ours), tuple(theirs), 0.95, more_is_better=True)
+    return Figure(
+        f"speed of a {name} watched",
+        "steps/s",
+        tuple(ours),
+        tuple(theirs),
+        0.95,
+        more_is_better=True,
+    )
 
 
 def memory(rounds: int, steps: int) -> Figure:
@@ -98,18 +125,28 @@ def memory(rounds: int, steps: int) -> Figure:
         for _ in range(rounds):
             launcher = [str(ROOT / "tapedeck" / "script.py"), folder]
             ends = [
-                float(subprocess.check_output([sys.executable, *before, str(script), str(steps)], text=True))
+                float(
+                    subprocess.check_output(
+                        [sys.executable, *before, str(script), str(steps)], text=True
+                    )
+                )
                 for before in ([], launcher)
             ]
             more.append(ends[1] - ends[0])
-    return Figure(f"resident memory more after {steps:,} steps", "MB", tuple(more), aim=20.0)
+    return Figure(
+        f"resident memory more after {steps:,} steps", "MB", tuple(more), aim=20.0
+    )
 
 
 def main() -> None:
     torch.set_num_threads(1)
     short = "short" in sys.argv
     rounds = 1 if short else ROUNDS
-    nets = (("3-layer MLP of 64", mlp), ("small convolutional net", convolutions), ("4-layer transformer", transformer))
+    nets = (
+        ("3-layer MLP of 64", mlp),
+        ("small convolutional net", convolutions),
+        ("4-layer transformer", transformer),
+    )
     figures = [speed(name, make, rounds) for name, make in nets]
     figures.append(memory(1 if short else 3, 1000 if short else STEPS))
     publish("scripts", figures)

@@ -39,12 +39,24 @@ def train(folder: Path, steps: int) -> Path:
     from app.project import file
     from app.runs import store
 
-    layers = [nn.Linear(64, WIDTH), *(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS - 2)), nn.Linear(WIDTH, 10)]
+    layers = [
+        nn.Linear(64, WIDTH),
+        *(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS - 2)),
+        nn.Linear(WIDTH, 10),
+    ]
     project = _jobs._of_module(nn.Sequential(nn.Flatten(), *layers), "deep", (1, 8, 8))
     training = replace(project.training, epochs=100_000, max_steps=steps, device="cpu")
     path = folder / "deep.tape"
     file.write(replace(project, training=training), path)
-    command = [sys.executable, "-m", "app.main", "train", str(path), "--out", str(folder / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "app.main",
+        "train",
+        str(path),
+        "--out",
+        str(folder / "out"),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     shutil.move(folder / "out" / "runs", store.runs_beside(path))
     return path
@@ -82,7 +94,9 @@ def scrub(path: Path, moves: int, rounds: int) -> list[list[tuple[float, float]]
     until(lambda: bool(window.runs.model.rows))
     window.overlay.set_value("Gradients")
     window.runs.table.selectRow(0)
-    feature = next(each for each in window.features if isinstance(each, TimelineFeature))
+    feature = next(
+        each for each in window.features if isinstance(each, TimelineFeature)
+    )
     window.pages.show("curves")
     until(lambda: hasattr(feature, "timeline") and feature.timeline.slider.isEnabled())
     rested = time.monotonic()
@@ -91,22 +105,38 @@ def scrub(path: Path, moves: int, rounds: int) -> list[list[tuple[float, float]]
     option = QStyleOptionSlider()
     slider.initStyleOption(option)
     handle = slider.style().subControlRect(
-        QStyle.ComplexControl.CC_Slider, option, QStyle.SubControl.SC_SliderHandle, slider
+        QStyle.ComplexControl.CC_Slider,
+        option,
+        QStyle.SubControl.SC_SliderHandle,
+        slider,
     )
     found: list[list[tuple[float, float]]] = []
     at = 0
     for number in range(rounds):
         left, right, level = 4, slider.width() - 4, handle.center().y()
-        QTest.mousePress(slider, Qt.MouseButton.LeftButton, pos=handle.center() if not number else QPoint(at, level))
+        QTest.mousePress(
+            slider,
+            Qt.MouseButton.LeftButton,
+            pos=handle.center() if not number else QPoint(at, level),
+        )
         taken: list[tuple[float, float]] = []
         steps: set[int | None] = set()
         for move in range(moves):
             share = move / (moves - 1)
-            at = round(right - share * (right - left)) if number % 2 == 0 else round(left + share * (right - left))
+            at = (
+                round(right - share * (right - left))
+                if number % 2 == 0
+                else round(left + share * (right - left))
+            )
             began, used = time.perf_counter(), time.process_time()
             QTest.mouseMove(slider, QPoint(at, level))
             application.processEvents()
-            taken.append((1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)))
+            taken.append(
+                (
+                    1000 * (time.perf_counter() - began),
+                    1000 * (time.process_time() - used),
+                )
+            )
             steps.add(window.shown_run.step)
         QTest.mouseRelease(slider, Qt.MouseButton.LeftButton, pos=QPoint(at, level))
         if len(steps) < moves // 4:
@@ -122,16 +152,32 @@ def main(short: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rounds = scrub(train(Path(folder), SHORT if short else STEPS), MOVES, ROUNDS)
     figures = []
-    for number, name in enumerate(("milliseconds of a move", "milliseconds of CPU time of a move")):
+    for number, name in enumerate(
+        ("milliseconds of a move", "milliseconds of CPU time of a move")
+    ):
         taken = [[move[number] for move in each] for each in rounds]
         high = tuple(percentile(each, 0.95) for each in taken)
         figures.append(Figure(f"{name}, 95th percentile", "ms", high, aim=FRAME))
-        figures.append(Figure(f"{name}, the worst", "ms", tuple(map(max, taken)), aim=FRAME))
+        figures.append(
+            Figure(f"{name}, the worst", "ms", tuple(map(max, taken)), aim=FRAME)
+        )
     publish("scrub", figures)
 
 
 if __name__ == "__main__":
     if "BENCH_SCREEN" not in os.environ and shutil.which("xvfb-run"):
-        screen = [shutil.which("xvfb-run"), "-a", "-s", "-screen 0 1920x1080x24", sys.executable, *sys.argv]
-        sys.exit(subprocess.call(screen, env={**os.environ, "QT_QPA_PLATFORM": "xcb", "BENCH_SCREEN": "1"}))
+        screen = [
+            shutil.which("xvfb-run"),
+            "-a",
+            "-s",
+            "-screen 0 1920x1080x24",
+            sys.executable,
+            *sys.argv,
+        ]
+        sys.exit(
+            subprocess.call(
+                screen,
+                env={**os.environ, "QT_QPA_PLATFORM": "xcb", "BENCH_SCREEN": "1"},
+            )
+        )
     main("short" in sys.argv[1:])

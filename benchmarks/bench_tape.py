@@ -81,10 +81,19 @@ def measured(name: str, rounds: int) -> list[Figure]:
         in_turns(lambda: step(True), lambda: step(False), rounds * size),
         in_turns(lambda: step(False), lambda: never(False), rounds * size),
     )
-    (on, plain), (off, untouched) = ((by_round(ours, size), by_round(theirs, size)) for ours, theirs in pairs)
+    (on, plain), (off, untouched) = (
+        (by_round(ours, size), by_round(theirs, size)) for ours, theirs in pairs
+    )
     return [
-        Figure(f"{name}: a step with all gradient norms recorded", "CPU s", on, plain, 1.10),
-        Figure(f"{name}: a step with the recorder off again, against a net never recorded", "CPU s", off, untouched),
+        Figure(
+            f"{name}: a step with all gradient norms recorded", "CPU s", on, plain, 1.10
+        ),
+        Figure(
+            f"{name}: a step with the recorder off again, against a net never recorded",
+            "CPU s",
+            off,
+            untouched,
+        ),
     ]
 
 
@@ -150,7 +159,9 @@ def played(name: str, rounds: int) -> Figure:
 
         backward()  # warm-up
         ours, theirs = in_turns(play, backward, rounds)
-        return Figure(f"{name}: all {len(playback):,} nodes played", "CPU s", ours, theirs)
+        return Figure(
+            f"{name}: all {len(playback):,} nodes played", "CPU s", ours, theirs
+        )
 
 
 CHAIN = 5_000
@@ -178,14 +189,22 @@ def in_engine(rounds: int) -> Figure:
     from app.autograd.playback.steps import Breaks
     from app.engine.client import Engine
     from app.engine.requests.autograd.capture import CaptureRequest
-    from app.engine.requests.autograd.playback import GraphHeld, MovementEnded, Play, PlaybackRequest, Steps
+    from app.engine.requests.autograd.playback import (
+        GraphHeld,
+        MovementEnded,
+        Play,
+        PlaybackRequest,
+        Steps,
+    )
     from app.engine.tasks.autograd.capture import batch_of
     from app.engine.tasks.autograd.playback import PlaybackSession
     from app.source.generated import InputSpec, Source
     from app.training.job import Job
 
     source = Source(CHAIN_TEXT, (InputSpec("x", (4,)),), ("y",))
-    request = PlaybackRequest(CaptureRequest(Job(source), options=CaptureOptions("random", 2, loss=False)))
+    request = PlaybackRequest(
+        CaptureRequest(Job(source), options=CaptureOptions("random", 2, loss=False))
+    )
     engine, heard, mine = Engine(), queue.SimpleQueue[Any](), queue.SimpleQueue[Any]()
     session = PlaybackSession(request, mine.put, lambda: batch_of(request.batch).hold())
     threading.Thread(target=session.run, daemon=True).start()
@@ -203,15 +222,29 @@ def in_engine(rounds: int) -> Figure:
     for events in (heard, mine):
         while not isinstance(events.get(), GraphHeld):
             pass
-    ours, theirs = in_turns(lambda: play(question.send, heard), lambda: play(session.submit, mine), rounds)
+    ours, theirs = in_turns(
+        lambda: play(question.send, heard), lambda: play(session.submit, mine), rounds
+    )
     engine.close()
-    return Figure(f"chain of {CHAIN:,}: played in an engine, against a thread of this process", "s", ours, theirs)
+    return Figure(
+        f"chain of {CHAIN:,}: played in an engine, against a thread of this process",
+        "s",
+        ours,
+        theirs,
+    )
 
 
 def main(arguments: list[str]) -> None:
     rounds = 3 if "short" in arguments else ROUNDS
     recorded = [figure for name in NETS for figure in measured(name, rounds)]
-    publish("tape", [*recorded, *(played(name, min(rounds, 3)) for name in PLAYED), in_engine(rounds)])
+    publish(
+        "tape",
+        [
+            *recorded,
+            *(played(name, min(rounds, 3)) for name in PLAYED),
+            in_engine(rounds),
+        ],
+    )
 
 
 if __name__ == "__main__":

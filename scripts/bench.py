@@ -14,7 +14,10 @@ def main(wanted: list[str]) -> int:
     scripts = sorted(BENCHMARKS.glob("bench_*.py"))
     names = [script.stem.removeprefix("bench_") for script in scripts]
     if unknown := set(wanted) - set(names):
-        print(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(names)}", file=sys.stderr)
+        print(
+            f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(names)}",
+            file=sys.stderr,
+        )
         return 2
     failed = []
     for script, name in zip(scripts, names, strict=True):
@@ -22,7 +25,9 @@ def main(wanted: list[str]) -> int:
             continue
         print(f"\n--- {name}", flush=True)
         environment = {"QT_QPA_PLATFORM": "offscreen", **os.environ}
-        if subprocess.call([sys.executable, str(script)], cwd=BENCHMARKS.parent, env=environment):
+        if subprocess.call(
+            [sys.executable, str(script)], cwd=BENCHMARKS.parent, env=environment
+        ):
             failed.append(name)
     if failed:
         print(f"\nstopped with an error: {', '.join(failed)}", file=sys.stderr)

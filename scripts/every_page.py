@@ -30,11 +30,22 @@ if str(ROOT) not in sys.path:
 EPOCHS = 12
 COLUMNS, SHEET = 3, 2400  # of a sheet, and its width in pixels
 DIALOGS = (
-    "gallery", "settings", "export", "export-drawing", "import", "trust", "compare-with", "commands", "shortcuts",
+    "gallery",
+    "settings",
+    "export",
+    "export-drawing",
+    "import",
+    "trust",
+    "compare-with",
+    "commands",
+    "shortcuts",
     "about",
-)  # fmt: skip
-VIEWS = {"attention": ("attention", "changes", "attribution"), "diff": ("layers", "structure", "report"),
-         "panels": ("metrics", "samples")}  # fmt: skip
+)
+VIEWS = {
+    "attention": ("attention", "changes", "attribution"),
+    "diff": ("layers", "structure", "report"),
+    "panels": ("metrics", "samples"),
+}
 SNIPPET, SNIPPET_PAGE = "inplace_saved", "snippet"
 LAYERS = '''import torch
 from torch import nn
@@ -55,7 +66,9 @@ class Scale(nn.Module):
 class Shoot:
     """One window that has trained and captured, and its pictures."""
 
-    def __init__(self, folder: Path, scale: str, example: str, wanted: list[str]) -> None:
+    def __init__(
+        self, folder: Path, scale: str, example: str, wanted: list[str]
+    ) -> None:
         from app.views.settings import Settings
         from tests.support.whole_window import WholeWindow
 
@@ -77,7 +90,10 @@ class Shoot:
             window.pages.show(key)
         until(lambda: window.furnished)
         project = window.document.project
-        window.document.apply("Shorten", replace(project, training=replace(project.training, epochs=EPOCHS)))
+        window.document.apply(
+            "Shorten",
+            replace(project, training=replace(project.training, epochs=EPOCHS)),
+        )
         until(lambda: window.live.up_to_date)
         window.selection.set([self._first("Conv", "Linear")])
         window.pages.show("layer")
@@ -97,7 +113,14 @@ class Shoot:
         self._run_snippet()
         self.idle(3000)
         window.room.view.frame_all()
-        node = next((node for node in window.room.tape.nodes if node.name.startswith("ConvolutionBackward")), None)
+        node = next(
+            (
+                node
+                for node in window.room.tape.nodes
+                if node.name.startswith("ConvolutionBackward")
+            ),
+            None,
+        )
         window.room.scene.choose(str((node or window.room.tape.nodes[0]).id))
         window.pages.show("network")
         window.toasts.clear()
@@ -125,7 +148,9 @@ class Shoot:
         from scripts.screenshots import until
         from tests.support.whole_window import DiffFeature
 
-        control = next(each for each in self.window.features if isinstance(each, DiffFeature)).diff_control
+        control = next(
+            each for each in self.window.features if isinstance(each, DiffFeature)
+        ).diff_control
         side, why = control.current()
         assert side is not None, why
         modes = "float32", "bfloat16"
@@ -177,22 +202,41 @@ class Shoot:
 
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        QTimer.singleShot(0, lambda: theme.apply(application, look, text))  # from the event loop, as users do
+        QTimer.singleShot(
+            0, lambda: theme.apply(application, look, text)
+        )  # from the event loop, as users do
         window = self.window
-        until(lambda: theme.manager().choice == look and window.updatesEnabled())  # else nothing is painted yet
+        until(
+            lambda: theme.manager().choice == look and window.updatesEnabled()
+        )  # else nothing is painted yet
         self.idle(1000)
         window.resize(*size)
         self.idle()
-        window.resizeDocks([window.bottom], [bottom_height(size[1])], Qt.Orientation.Vertical)
-        window.resizeDocks([window.left, window.right], [beside_text(220), beside_text(304)], Qt.Orientation.Horizontal)
+        window.resizeDocks(
+            [window.bottom], [bottom_height(size[1])], Qt.Orientation.Vertical
+        )
+        window.resizeDocks(
+            [window.left, window.right],
+            [beside_text(220), beside_text(304)],
+            Qt.Orientation.Horizontal,
+        )
         self.idle()
         name = f"{look}-{size[0]}x{size[1]}" + (f"-text{text:g}" if text != 1 else "")
         name += f"-scale{self.scale}" if self.scale != "1" else ""
-        for pane in (window.centre, window.bottom.pane, window.right.pane, window.left.pane):
+        for pane in (
+            window.centre,
+            window.bottom.pane,
+            window.right.pane,
+            window.left.pane,
+        ):
             before = pane.page
             for key in list(pane._keys):
                 self._take_views(key, name) if key in VIEWS else None
-                if key in VIEWS or not self._wants(key) or not pane.tabs.isTabVisible(pane.tabs.index(key)):
+                if (
+                    key in VIEWS
+                    or not self._wants(key)
+                    or not pane.tabs.isTabVisible(pane.tabs.index(key))
+                ):
                     continue
                 if key == "steps":
                     window.pages.show("autograd")
@@ -243,15 +287,20 @@ class Shoot:
 
         window = self.window
         does: Callable[[], Any] = (
-            window.actions_by_key[key].trigger if key != "trust" else partial(window.layers.review, "scale_layers")
+            window.actions_by_key[key].trigger
+            if key != "trust"
+            else partial(window.layers.review, "scale_layers")
         )
         taken: list[bool] = []
 
         def shown() -> list[QWidget]:
             return [
-                each for each in QApplication.topLevelWidgets()
-                if each.isVisible() and each is not window and (isinstance(each, QDialog) or each.isModal())
-            ]  # fmt: skip
+                each
+                for each in QApplication.topLevelWidgets()
+                if each.isVisible()
+                and each is not window
+                and (isinstance(each, QDialog) or each.isModal())
+            ]
 
         def photograph() -> None:
             dialogs = shown()
@@ -294,8 +343,14 @@ class Shoot:
         for name, pictures in self.taken.items():
             width = SHEET // COLUMNS
             images = [QImage(str(each)) for each in pictures]
-            scaled = [image.scaledToWidth(width, Qt.TransformationMode.SmoothTransformation) for image in images]
-            rows = [scaled[start : start + COLUMNS] for start in range(0, len(scaled), COLUMNS)]
+            scaled = [
+                image.scaledToWidth(width, Qt.TransformationMode.SmoothTransformation)
+                for image in images
+            ]
+            rows = [
+                scaled[start : start + COLUMNS]
+                for start in range(0, len(scaled), COLUMNS)
+            ]
             heights = [max(image.height() for image in row) + 22 for row in rows]
             sheet = QImage(SHEET, sum(heights), QImage.Format.Format_RGB32)
             sheet.fill(QColor("#777777"))
@@ -303,7 +358,9 @@ class Shoot:
             top, names = 0, iter(pictures)
             for row, high in zip(rows, heights, strict=True):
                 for column, image in enumerate(row):
-                    painter.drawText(QRect(column * width, top, width, 20), next(names).stem)
+                    painter.drawText(
+                        QRect(column * width, top, width, 20), next(names).stem
+                    )
                     painter.drawImage(column * width, top + 20, image)
                 top += high
             painter.end()
@@ -319,7 +376,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--themes", nargs="+", default=["dark", "light"])
     parser.add_argument("--texts", nargs="+", type=float, default=[1.0])
     parser.add_argument("--scale", default="1", help="of the screen: QT_SCALE_FACTOR")
-    parser.add_argument("--pages", nargs="+", default=[], help=f"keys of pages, or of {', '.join(DIALOGS)}")
+    parser.add_argument(
+        "--pages",
+        nargs="+",
+        default=[],
+        help=f"keys of pages, or of {', '.join(DIALOGS)}",
+    )
     parser.add_argument("--example", default="digits.tape")
     parser.add_argument("--sheets", action="store_true")
     options = parser.parse_args(arguments)

@@ -24,7 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from app.engine.tasks import import_model as task
 from app.project import custom_layers
 from app.project import file as project_file
@@ -75,8 +80,12 @@ class Verdict:
 
 def arguments_of(line: str) -> tuple[str, ...]:
     """The arguments of `forward` that a line uses, directly or through a layer."""
-    names = set(re.findall(r"\b[a-z]\b", re.sub(r"'[^']*'|\"[^\"]*\"|\.\w+|\b\w+=", "", line)))
-    return tuple(name for name in _SHAPES if any(_TAKEN.get(one) == name for one in names)) or ("x",)
+    names = set(
+        re.findall(r"\b[a-z]\b", re.sub(r"'[^']*'|\"[^\"]*\"|\.\w+|\b\w+=", "", line))
+    )
+    return tuple(
+        name for name in _SHAPES if any(_TAKEN.get(one) == name for one in names)
+    ) or ("x",)
 
 
 def text_of(line: str) -> str:
@@ -91,7 +100,10 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     """Import a line and compare the drawing with it; files go to `folder`."""
     file = folder / "net.py"
     file.write_text(text_of(line), "utf-8")
-    inputs = tuple(ModelInput((BATCH, *_SHAPES[name][0]), _SHAPES[name][1]) for name in arguments_of(line))
+    inputs = tuple(
+        ModelInput((BATCH, *_SHAPES[name][0]), _SHAPES[name][1])
+        for name in arguments_of(line)
+    )
     namespace: dict[str, Any] = {}
     exec(compile(file.read_text("utf-8"), str(file), "exec"), namespace)
     torch.manual_seed(0)
@@ -99,7 +111,9 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     dtype = _runs_in(theirs, inputs)
     trust(f"{file}:{NAME}")
     try:
-        project = task.answer(ImportModel(ModelSource(str(file), NAME), {}, inputs), folder)
+        project = task.answer(
+            ImportModel(ModelSource(str(file), NAME), {}, inputs), folder
+        )
     except ModelImportError as error:
         words = str(error)
         return Verdict(line, REFUSED if _is_sentence(words) else DIFFERENT, words)
@@ -107,10 +121,16 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     custom_layers.admit(project, True)
     analysis = analyse(project.graph, custom_layers.ops_of(project))
     if analysis.errors:
-        return Verdict(line, DIFFERENT, f"an error in the drawing: {analysis.errors[0].message}")
+        return Verdict(
+            line, DIFFERENT, f"an error in the drawing: {analysis.errors[0].message}"
+        )
     ours = make_module(analysis.source)
     words = compared(ours, theirs, inputs, dtype)
-    return Verdict(line, DIFFERENT, words) if words else Verdict(line, OWN if project.layer_files else EQUAL)
+    return (
+        Verdict(line, DIFFERENT, words)
+        if words
+        else Verdict(line, OWN if project.layer_files else EQUAL)
+    )
 
 
 def _runs_in(net: nn.Module, inputs: tuple[ModelInput, ...]) -> torch.dtype:
@@ -124,7 +144,12 @@ def _runs_in(net: nn.Module, inputs: tuple[ModelInput, ...]) -> torch.dtype:
     return torch.float64
 
 
-def compared(ours: nn.Module, theirs: nn.Module, inputs: tuple[ModelInput, ...], dtype: torch.dtype) -> str:
+def compared(
+    ours: nn.Module,
+    theirs: nn.Module,
+    inputs: tuple[ModelInput, ...],
+    dtype: torch.dtype,
+) -> str:
     """What differs between two nets, "" if nothing does."""
     ours.load_state_dict(theirs.state_dict(), strict=True)
     for batch in (BATCH, OTHER):
@@ -143,15 +168,21 @@ def compared(ours: nn.Module, theirs: nn.Module, inputs: tuple[ModelInput, ...],
     return ""
 
 
-def _arguments(inputs: tuple[ModelInput, ...], batch: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _arguments(
+    inputs: tuple[ModelInput, ...], batch: int, dtype: torch.dtype
+) -> tuple[Tensor, ...]:
     made = torch.Generator().manual_seed(batch)
     return tuple(
-        torch.randn((batch, *one.shape[1:]), generator=made, dtype=dtype) if one.dtype == "float32"
-        else torch.randint(0, 4, (batch, *one.shape[1:]), generator=made) for one in inputs
-    )  # fmt: skip
+        torch.randn((batch, *one.shape[1:]), generator=made, dtype=dtype)
+        if one.dtype == "float32"
+        else torch.randint(0, 4, (batch, *one.shape[1:]), generator=made)
+        for one in inputs
+    )
 
 
-def _run(net: nn.Module, given: tuple[Tensor, ...], training: bool, dtype: torch.dtype) -> dict[str, Tensor]:
+def _run(
+    net: nn.Module, given: tuple[Tensor, ...], training: bool, dtype: torch.dtype
+) -> dict[str, Tensor]:
     """Outputs and gradients by name."""
     net.to(dtype).train(training)
     given = tuple(one.clone().requires_grad_(one.is_floating_point()) for one in given)
@@ -161,9 +192,20 @@ def _run(net: nn.Module, given: tuple[Tensor, ...], training: bool, dtype: torch
     found = {f"output {number}": leaf for number, leaf in enumerate(outputs)}
     learnt = [leaf for leaf in outputs if leaf.requires_grad]
     if learnt:
-        sum((leaf.abs() * torch.linspace(0.5, 2, leaf.numel()).view(leaf.shape)).sum() for leaf in learnt).backward()
-    grads = {f"gradient of {name}": p.grad for name, p in net.named_parameters() if p.grad is not None}
-    grads |= {f"gradient of input {n}": one.grad for n, one in enumerate(given) if one.grad is not None}
+        sum(
+            (leaf.abs() * torch.linspace(0.5, 2, leaf.numel()).view(leaf.shape)).sum()
+            for leaf in learnt
+        ).backward()
+    grads = {
+        f"gradient of {name}": p.grad
+        for name, p in net.named_parameters()
+        if p.grad is not None
+    }
+    grads |= {
+        f"gradient of input {n}": one.grad
+        for n, one in enumerate(given)
+        if one.grad is not None
+    }
     return {name: value.detach() for name, value in (found | grads).items()}
 
 
@@ -172,7 +214,11 @@ def _leaves(value: Any) -> list[Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, tuple | list) else []
+    return (
+        [leaf for item in value for leaf in _leaves(item)]
+        if isinstance(value, tuple | list)
+        else []
+    )
 
 
 def _apart(found: Tensor, wanted: Tensor, tolerance: float) -> str:
@@ -185,7 +231,9 @@ def _apart(found: Tensor, wanted: Tensor, tolerance: float) -> str:
 
 def _is_sentence(words: str) -> bool:
     """Whether a refusal is for people: no traceback, no address of an object, no name of what stands for a tensor."""
-    return bool(words) and not re.search(r"Traceback|0x[0-9a-f]{6}|Proxy|<built-in|object at|fx\.", words)
+    return bool(words) and not re.search(
+        r"Traceback|0x[0-9a-f]{6}|Proxy|<built-in|object at|fx\.", words
+    )
 
 
 def _apart_from_here(line: str) -> Verdict:
@@ -200,7 +248,9 @@ def _apart_from_here(line: str) -> Verdict:
                 found = verdict_of(line, Path(folder))
                 told.write_text(f"{found.kind}\n{found.words}", "utf-8")
             except BaseException as error:
-                told.write_text(f"{DIFFERENT}\n{type(error).__name__}: {error}", "utf-8")
+                told.write_text(
+                    f"{DIFFERENT}\n{type(error).__name__}: {error}", "utf-8"
+                )
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status or not told.is_file():
@@ -213,13 +263,21 @@ def _prepare() -> None:
     """Import what every child process would import for itself."""
     from app.builder.importer import building  # noqa: F401
 
-    torch.export.export(nn.Linear(6, 6), (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    torch.export.export(
+        nn.Linear(6, 6),
+        (torch.zeros(2, 6),),
+        dynamic_shapes=({0: torch.export.Dim.AUTO},),
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="only lines that contain one of these")
-    parser.add_argument("--only", choices=(EQUAL, OWN, REFUSED, DIFFERENT), help="print rows of one kind")
+    parser.add_argument(
+        "--only",
+        choices=(EQUAL, OWN, REFUSED, DIFFERENT),
+        help="print rows of one kind",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     _prepare()
@@ -230,8 +288,14 @@ def main() -> int:
         found = _apart_from_here(line)
         counts[found.kind] += 1
         if options.only in (None, found.kind):
-            print(f"{found.kind:10} {line}" + (f"\n{'':10}   {found.words}" if found.words else ""), flush=True)
-    rest = ", ".join(f"{counts[kind]} {kind}" for kind in (EQUAL, OWN, REFUSED, DIFFERENT))
+            print(
+                f"{found.kind:10} {line}"
+                + (f"\n{'':10}   {found.words}" if found.words else ""),
+                flush=True,
+            )
+    rest = ", ".join(
+        f"{counts[kind]} {kind}" for kind in (EQUAL, OWN, REFUSED, DIFFERENT)
+    )
     print(f"{counts.total()} lines: {rest}")
     return 1 if counts[DIFFERENT] else 0
 

@@ -22,7 +22,11 @@ def plain(text: str) -> list[str]:
     >>> plain("# Run\\nnumpy==2.4.6 \\\\\\n    --hash=sha256:0a\\n")
     ['# Run', 'numpy==2.4.6']
     """
-    return [line.removesuffix("\\").rstrip() for line in text.splitlines() if not line.lstrip().startswith("--hash=")]
+    return [
+        line.removesuffix("\\").rstrip()
+        for line in text.splitlines()
+        if not line.lstrip().startswith("--hash=")
+    ]
 
 
 def normalized(pin: str) -> str:
@@ -48,7 +52,9 @@ def hashes_of(pins: list[str]) -> dict[str, list[str]]:
         "--no-annotate",
         "-",
     ]
-    stated = subprocess.run(command, input="\n".join(pins), stdout=subprocess.PIPE, text=True, check=True).stdout
+    stated = subprocess.run(
+        command, input="\n".join(pins), stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     hashes: dict[str, list[str]] = {}
     for line in stated.splitlines():
         if match := PINNED.match(line):

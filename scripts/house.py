@@ -33,7 +33,14 @@ from scripts.import_graph import SourceTree, arrows, circles, last_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("app", "tapedeck")
-INSIGNIFICANT = {token.COMMENT, token.NL, token.NEWLINE, token.INDENT, token.DEDENT, token.ENDMARKER}
+INSIGNIFICANT = {
+    token.COMMENT,
+    token.NL,
+    token.NEWLINE,
+    token.INDENT,
+    token.DEDENT,
+    token.ENDMARKER,
+}
 # Names of values that say nothing of the value: pronouns, and participles without what they are said of.
 WEAK_NAMES = frozenset(
     """
@@ -77,7 +84,14 @@ FEATURES = {
     "pictures": "pictures picture draw drawing graphviz_export printing",
 }
 NORMS = {"norm", "vector_norm", "_foreach_norm", "get_total_norm", "clip_grad_norm_"}
-OTHER_NORMS = ("app.compare", "app.builder", "app.engine", "app.interpret", "app.views", "app.autograd.gradcheck")
+OTHER_NORMS = (
+    "app.compare",
+    "app.builder",
+    "app.engine",
+    "app.interpret",
+    "app.views",
+    "app.autograd.gradcheck",
+)
 SMALL = 80  # lines of a file that may be a part of its one importer
 REGISTRY = 8  # names in a table that has to be kept in step with the files or commands that it names
 
@@ -93,7 +107,11 @@ class Figure:
 
     @property
     def text(self) -> str:
-        return f"{self.value:,.0f}" if self.value == int(self.value) else f"{self.value:,.1f}"
+        return (
+            f"{self.value:,.0f}"
+            if self.value == int(self.value)
+            else f"{self.value:,.1f}"
+        )
 
 
 class House:
@@ -108,27 +126,52 @@ class House:
         lines, tokens, code_lines = self.sizes()
         rooms = self.rooms_of_features()
         spread = [len(names) for names in rooms.values() if names] or [0]
-        rows = tuple(f"{feature}: {len(names)}: {' '.join(sorted(names))}" for feature, names in rooms.items())
+        rows = tuple(
+            f"{feature}: {len(names)}: {' '.join(sorted(names))}"
+            for feature, names in rooms.items()
+        )
         weak, bound = self.weak_names()
         share = 100 * weak.total() / max(1, bound)
         weak_items = tuple(f"{count} {name}" for name, count in weak.most_common())
         return {
             "lines": Figure("lines", lines),
             "tokens": Figure("significant tokens", tokens, 1_000_000),
-            "density": Figure("tokens a code line", round(tokens / max(1, code_lines), 1), 8.5),
+            "density": Figure(
+                "tokens a code line", round(tokens / max(1, code_lines), 1), 8.5
+            ),
             "modules": Figure("modules", len(self.tree.modules), 800),
             "folders": _counted("folders", self.folders(), 85),
             "skips": _counted("`# fmt: skip`", self.format_skips(), 0),
-            "rooms": Figure("rooms that a feature lies in, median", median(spread), 1, rows),
-            "widest": Figure("rooms that a feature lies in, at most", max(spread), None, rows),
+            "rooms": Figure(
+                "rooms that a feature lies in, median", median(spread), 1, rows
+            ),
+            "widest": Figure(
+                "rooms that a feature lies in, at most", max(spread), None, rows
+            ),
             "late": _counted("imports inside functions", self.late_imports(), 150),
-            "weak": Figure("names of values that say nothing, %", round(share, 1), 3, weak_items),
-            "circles": _counted("circles of modules, late imports counted", self.circles(False), 0),
-            "typing_circles": _counted("circles of modules, type-only imports counted too", self.circles(True), 5),
+            "weak": Figure(
+                "names of values that say nothing, %", round(share, 1), 3, weak_items
+            ),
+            "circles": _counted(
+                "circles of modules, late imports counted", self.circles(False), 0
+            ),
+            "typing_circles": _counted(
+                "circles of modules, type-only imports counted too",
+                self.circles(True),
+                5,
+            ),
             "registries": _counted("registries of strings", self.registries(), 1),
-            "norms": _counted("modules that compute a gradient's norm", self.gradient_norms(), 2),
-            "small": _counted(f"modules under {SMALL} lines with one importer", self.small_parts(), None),
-            "empty": _counted("`__init__` without a statement", self.empty_inits(), None),
+            "norms": _counted(
+                "modules that compute a gradient's norm", self.gradient_norms(), 2
+            ),
+            "small": _counted(
+                f"modules under {SMALL} lines with one importer",
+                self.small_parts(),
+                None,
+            ),
+            "empty": _counted(
+                "`__init__` without a statement", self.empty_inits(), None
+            ),
             "readme": Figure("words of README.md", self.readme_words(), 900),
         }
 
@@ -143,19 +186,38 @@ class House:
             significant = list(self.significant(name))
             lines += len(self.tree.text(name).splitlines())
             tokens += len(significant)
-            code_lines += len({line for each in significant for line in range(each.start[0], each.end[0] + 1)})
+            code_lines += len(
+                {
+                    line
+                    for each in significant
+                    for line in range(each.start[0], each.end[0] + 1)
+                }
+            )
         return lines, tokens, code_lines
 
     def significant(self, name: str) -> Iterator[tokenize.TokenInfo]:
         """Yield the tokens of a module that are counted."""
-        docstrings = {(node.lineno, node.col_offset) for node in map(_docstring, self.tree.nodes(name)) if node}
-        for each in tokenize.generate_tokens(io.StringIO(self.tree.text(name)).readline):
-            if each.type not in INSIGNIFICANT and not (each.type == token.STRING and each.start in docstrings):
+        docstrings = {
+            (node.lineno, node.col_offset)
+            for node in map(_docstring, self.tree.nodes(name))
+            if node
+        }
+        for each in tokenize.generate_tokens(
+            io.StringIO(self.tree.text(name)).readline
+        ):
+            if each.type not in INSIGNIFICANT and not (
+                each.type == token.STRING and each.start in docstrings
+            ):
                 yield each
 
     def folders(self) -> list[str]:
         """Return the folders that hold a module."""
-        return sorted({str(file.parent.relative_to(self.root)) for file in self.tree.modules.values()})
+        return sorted(
+            {
+                str(file.parent.relative_to(self.root))
+                for file in self.tree.modules.values()
+            }
+        )
 
     def format_skips(self) -> list[str]:
         """Return the lines that ruff does not format."""
@@ -175,27 +237,40 @@ class House:
         for name in self.tree.modules:
             room, parts = _room(name)
             for feature, stems in FEATURES.items():
-                if room != "kernel" and any(_is_about(part, stem) for part in parts for stem in stems.split()):
+                if room != "kernel" and any(
+                    _is_about(part, stem) for part in parts for stem in stems.split()
+                ):
                     rooms[feature].add(room)
         return rooms
 
     def late_imports(self) -> list[str]:
         """Return the import statements, and calls that import, inside functions."""
-        return sorted({f"{each.importer}:{each.line}" for each in self.tree.imports if each.lazy})
+        return sorted(
+            {f"{each.importer}:{each.line}" for each in self.tree.imports if each.lazy}
+        )
 
     def weak_names(self) -> tuple[Counter[str], int]:
         """Return how often each of WEAK_NAMES is bound, and how often any name is.
 
         Bound is a parameter but `self` and `cls`, and a name that is assigned, looped over, caught by `as` or `:=`.
         """
-        bound = Counter(name for module in self.tree.modules for name in map(_bound, self.tree.nodes(module)) if name)
-        weak = Counter({name: count for name, count in bound.items() if name in WEAK_NAMES})
+        bound = Counter(
+            name
+            for module in self.tree.modules
+            for name in map(_bound, self.tree.nodes(module))
+            if name
+        )
+        weak = Counter(
+            {name: count for name, count in bound.items() if name in WEAK_NAMES}
+        )
         return weak, bound.total()
 
     def circles(self, typing: bool) -> list[str]:
         """Return the groups of modules that lead to one another by imports, late ones counted."""
         imports = [each for each in self.tree.imports if typing or not each.typing]
-        return [" ".join(group) for group in circles(arrows(imports, self.tree.modules))]
+        return [
+            " ".join(group) for group in circles(arrows(imports, self.tree.modules))
+        ]
 
     def registries(self) -> list[str]:
         """Return the tables at the top of a module, here and in `tests`, that name files or commands of the program.
@@ -203,9 +278,16 @@ class House:
         One names at least REGISTRY modules (as dotted names below `app` or below its own package), or as many keys of
         the `Action`s that features declare. All calls of `trigger("key")` are one registry more.
         """
-        keys = {key for name in self.tree.modules for key in _action_keys(self.tree.nodes(name))}
+        keys = {
+            key
+            for name in self.tree.modules
+            for key in _action_keys(self.tree.nodes(name))
+        }
         parsed = {name: self.tree.tree(name) for name in self.tree.modules}
-        parsed |= {f"tests.{file.stem}": ast.parse(file.read_text("utf-8")) for file in self.root.glob("tests/*.py")}
+        parsed |= {
+            f"tests.{file.stem}": ast.parse(file.read_text("utf-8"))
+            for file in self.root.glob("tests/*.py")
+        }
         tables = [
             f"{name}:{line.lineno}"
             for name, module in parsed.items()
@@ -213,19 +295,36 @@ class House:
             if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None
             if self._names_many(name, line.value, keys)
         ]
-        triggers = [name for name in self.tree.modules if any(map(_triggers, self.tree.nodes(name)))]
-        return tables + ([f'trigger("...") in {len(triggers)} modules'] if triggers else [])
+        triggers = [
+            name
+            for name in self.tree.modules
+            if any(map(_triggers, self.tree.nodes(name)))
+        ]
+        return tables + (
+            [f'trigger("...") in {len(triggers)} modules'] if triggers else []
+        )
 
     def _names_many(self, module: str, value: ast.expr, keys: set[str]) -> bool:
-        texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant) and type(node.value) is str]
+        texts = [
+            node.value
+            for node in ast.walk(value)
+            if isinstance(node, ast.Constant) and type(node.value) is str
+        ]
         entries = {entry for text in texts for entry in text.split()}
         package = module if self._is_package(module) else module.rpartition(".")[0]
         prefixes = ("", "app.", f"{package}.")
-        modules = {entry for entry in entries if any(f"{prefix}{entry}" in self.tree.modules for prefix in prefixes)}
+        modules = {
+            entry
+            for entry in entries
+            if any(f"{prefix}{entry}" in self.tree.modules for prefix in prefixes)
+        }
         return len(modules) >= REGISTRY or len(entries & keys) >= REGISTRY
 
     def _is_package(self, module: str) -> bool:
-        return module in self.tree.modules and self.tree.modules[module].name == "__init__.py"
+        return (
+            module in self.tree.modules
+            and self.tree.modules[module].name == "__init__.py"
+        )
 
     def gradient_norms(self) -> list[str]:
         """Return the modules with a function that calls a norm of torch, and where it or its module names a gradient.
@@ -233,17 +332,28 @@ class House:
         Those of OTHER_NORMS take norms of values and of differences.
         """
         names = [name for name in self.tree.modules if not name.startswith(OTHER_NORMS)]
-        return [name for name in names if "norm" in self.tree.text(name) and self._takes_gradient_norm(name)]
+        return [
+            name
+            for name in names
+            if "norm" in self.tree.text(name) and self._takes_gradient_norm(name)
+        ]
 
     def _takes_gradient_norm(self, module: str) -> bool:
         for function in self.tree.nodes(module):
             if isinstance(function, ast.FunctionDef):
                 nodes = list(ast.walk(function))
-                calls = [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) in NORMS]
+                calls = [
+                    node
+                    for node in nodes
+                    if isinstance(node, ast.Call) and last_name(node.func) in NORMS
+                ]
                 names = [
                     module,
                     function.name,
-                    *(last_name(node) or getattr(node, "arg", None) or "" for node in nodes),
+                    *(
+                        last_name(node) or getattr(node, "arg", None) or ""
+                        for node in nodes
+                    ),
                 ]
                 if calls and any("grad" in name for name in names):
                     return True
@@ -268,7 +378,11 @@ class House:
             name
             for name in self.tree.modules
             if self._is_package(name)
-            if not [line for line in self.tree.tree(name).body if _docstring_line(line) is None]
+            if not [
+                line
+                for line in self.tree.tree(name).body
+                if _docstring_line(line) is None
+            ]
         ]
 
     def readme_words(self) -> int:
@@ -282,13 +396,22 @@ def _counted(title: str, items: list[str], aim: float | None) -> Figure:
 
 
 def _docstring_line(line: ast.stmt) -> ast.Constant | None:
-    if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str):
+    if (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    ):
         return line.value
     return None
 
 
 def _docstring(node: ast.AST) -> ast.Constant | None:
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+    if (
+        isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
+        and node.body
+    ):
         return _docstring_line(node.body[0])
     return None
 
@@ -319,16 +442,27 @@ def _bound(node: ast.AST) -> str:
 
 def _action_keys(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in {"Action", "Adopted"} and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and last_name(node.func) in {"Action", "Adopted"}
+            and node.args
+        ):
             key = node.args[0]
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value
 
 
 def _triggers(node: ast.AST) -> bool:
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "trigger"):
+    if not (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "trigger"
+    ):
         return False
-    return any(isinstance(arg, ast.Constant) and isinstance(arg.value, str) for arg in node.args)
+    return any(
+        isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+        for arg in node.args
+    )
 
 
 def _at(commit: str, folder: Path) -> Path:
@@ -346,16 +480,26 @@ def table(columns: dict[str, dict[str, Figure]]) -> str:
     last = list(columns.values())[-1]
     for key, figure in last.items():
         aim = "" if figure.aim is None else f"<= {figure.aim:,.10g}"
-        rows.append([figure.title, *(figures[key].text for figures in columns.values()), aim])
+        rows.append(
+            [figure.title, *(figures[key].text for figures in columns.values()), aim]
+        )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Size and structure of the program.")
-    parser.add_argument("--at", metavar="COMMIT", help="count this commit in place of the working tree")
-    parser.add_argument("--beside", metavar="COMMIT", help="show the figures of this commit first")
-    parser.add_argument("--list", metavar="NAME", help="show what a figure counts, such as circles")
-    parser.add_argument("--json", action="store_true", help="write figures, or what one counts, as JSON")
+    parser.add_argument(
+        "--at", metavar="COMMIT", help="count this commit in place of the working tree"
+    )
+    parser.add_argument(
+        "--beside", metavar="COMMIT", help="show the figures of this commit first"
+    )
+    parser.add_argument(
+        "--list", metavar="NAME", help="show what a figure counts, such as circles"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="write figures, or what one counts, as JSON"
+    )
     options = parser.parse_args(arguments)
     columns: dict[str, dict[str, Figure]] = {}
     try:
@@ -370,14 +514,25 @@ def main(arguments: list[str]) -> int:
     return _show(columns, options.list, print_json=options.json)
 
 
-def _show(columns: dict[str, dict[str, Figure]], listed: str | None, print_json: bool) -> int:
+def _show(
+    columns: dict[str, dict[str, Figure]], listed: str | None, print_json: bool
+) -> int:
     names = list(columns.values())[-1]
     if listed is not None and listed not in names:
-        print(f"no figure is called {listed}; there are {', '.join(names)}", file=sys.stderr)
+        print(
+            f"no figure is called {listed}; there are {', '.join(names)}",
+            file=sys.stderr,
+        )
         return 2
-    value: Callable[[Figure], object] = (lambda figure: figure.value) if listed is None else lambda figure: figure.items
+    value: Callable[[Figure], object] = (
+        (lambda figure: figure.value) if listed is None else lambda figure: figure.items
+    )
     shown = {
-        state: {name: value(figure) for name, figure in figures.items() if listed in (None, name)}
+        state: {
+            name: value(figure)
+            for name, figure in figures.items()
+            if listed in (None, name)
+        }
         for state, figures in columns.items()
     }
     if print_json:
@@ -386,7 +541,11 @@ def _show(columns: dict[str, dict[str, Figure]], listed: str | None, print_json:
         print(table(columns))
     else:
         for state, figures in columns.items():
-            print(f"--- {state}: {figures[listed].title}", *figures[listed].items, sep="\n")
+            print(
+                f"--- {state}: {figures[listed].title}",
+                *figures[listed].items,
+                sep="\n",
+            )
     return 0
 
 

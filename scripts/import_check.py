@@ -27,8 +27,21 @@ from app.project import file as project_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"float32": 1e-5, "float64": 1e-10, "gradients": 1e-10, "buffers": 1e-10}
-COLUMNS = ("model", "input", "verdict", "nodes", "blocks", "lines", "import s", "code s", "float32", "float64",
-           "gradients", "buffers", "why")  # fmt: skip
+COLUMNS = (
+    "model",
+    "input",
+    "verdict",
+    "nodes",
+    "blocks",
+    "lines",
+    "import s",
+    "code s",
+    "float32",
+    "float64",
+    "gradients",
+    "buffers",
+    "why",
+)
 
 # Run in a clean process: no Tapedeck, only the file with the net and `maker.py`, which makes the model and its inputs.
 CHECK = '''
@@ -179,9 +192,20 @@ class Clean:
     """A process without Tapedeck, in which `first` (Python) has been run, that compares one net after the other."""
 
     def __init__(self, first: str) -> None:
-        command = [sys.executable, "-P", "-c", SERVER, first, CHECK]  # -P: nothing that lies about
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            SERVER,
+            first,
+            CHECK,
+        ]  # -P: nothing that lies about
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tempfile.gettempdir()
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tempfile.gettempdir(),
         )
         while (line := self._line()) != "ready":
             if not line:
@@ -196,9 +220,15 @@ class Clean:
         assert self._process.stdin is not None
         print(folder, file=self._process.stdin, flush=True)
         status = self._line()
-        lines = (Path(folder) / "told").read_text("utf-8").strip().splitlines() or ["it said nothing"]
+        lines = (Path(folder) / "told").read_text("utf-8").strip().splitlines() or [
+            "it said nothing"
+        ]
         if status != "0":
-            raise ValueError(lines[-1] if lines[-1] != "it said nothing" else f"the comparison ended with {status}")
+            raise ValueError(
+                lines[-1]
+                if lines[-1] != "it said nothing"
+                else f"the comparison ended with {status}"
+            )
         found: dict[str, float] = json.loads(lines[-1])
         return found
 
@@ -211,7 +241,9 @@ def drawn_row(row: dict[str, Any], file: Path, maker: str, clean: Clean) -> None
     """
     project = project_file.read(file)
     custom_layers.admit(project, True)
-    row["nodes"] = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+    row["nodes"] = len(project.graph.nodes) + sum(
+        len(block.graph.nodes) for block in project.blocks.values()
+    )
     row["blocks"] = len(project.blocks)
     began = time.perf_counter()
     analysis = analyse(project.graph, custom_layers.ops_of(project))
@@ -221,7 +253,9 @@ def drawn_row(row: dict[str, Any], file: Path, maker: str, clean: Clean) -> None
     row["lines"] = analysis.source.text.count("\n")
     with tempfile.TemporaryDirectory() as folder:
         write_model(analysis.source, Path(folder) / "model.py")
-        chosen = weights_to_export(analysis.source, project.training.seed, start=project.training.start)
+        chosen = weights_to_export(
+            analysis.source, project.training.seed, start=project.training.start
+        )
         save_safetensors(chosen.state_dict, Path(folder) / "weights.safetensors")
         del chosen
         (Path(folder) / "maker.py").write_text(maker)
@@ -239,7 +273,10 @@ class Table:
     """
 
     def __init__(
-        self, file: Path, head: str | Callable[[dict[str, dict[str, Any]]], str], columns: tuple[str, ...] = COLUMNS
+        self,
+        file: Path,
+        head: str | Callable[[dict[str, dict[str, Any]]], str],
+        columns: tuple[str, ...] = COLUMNS,
     ) -> None:
         self._file, self._head, self._columns = file, head, columns
         self.rows: dict[str, dict[str, Any]] = {}
@@ -247,7 +284,11 @@ class Table:
 
     def _read(self) -> None:
         text = self._file.read_text("utf-8") if self._file.is_file() else ""
-        lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+        lines = [
+            line.strip("|").split("|")
+            for line in text.splitlines()
+            if line.startswith("|")
+        ]
         cells = [[cell.strip() for cell in line] for line in lines]
         for row in cells[2:]:
             self.rows[row[0]] = dict(zip(cells[0], row, strict=True))
@@ -255,10 +296,23 @@ class Table:
     def put(self, row: Mapping[str, Any], order: list[str]) -> None:
         """Write the file with this row in it, the rows in the order of their names in `order`."""
         self._read()  # another run may have put rows there meanwhile
-        self.rows[row["model"]] = {column: str(row.get(column, "")) for column in self._columns}
-        names = sorted(self.rows, key=lambda name: order.index(name) if name in order else len(order))
-        lines = [self._heading(), "", _line(self._columns), _line(["---"] * len(self._columns))]
-        lines += [_line([self.rows[name][column] for column in self._columns]) for name in names]
+        self.rows[row["model"]] = {
+            column: str(row.get(column, "")) for column in self._columns
+        }
+        names = sorted(
+            self.rows,
+            key=lambda name: order.index(name) if name in order else len(order),
+        )
+        lines = [
+            self._heading(),
+            "",
+            _line(self._columns),
+            _line(["---"] * len(self._columns)),
+        ]
+        lines += [
+            _line([self.rows[name][column] for column in self._columns])
+            for name in names
+        ]
         self._file.parent.mkdir(exist_ok=True)
         self._file.write_text("\n".join(lines) + "\n", "utf-8")
 
@@ -276,4 +330,8 @@ class Table:
 
 
 def _line(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "/").replace("\n", " ") for cell in cells) + " |"
+    return (
+        "| "
+        + " | ".join(str(cell).replace("|", "/").replace("\n", " ") for cell in cells)
+        + " |"
+    )

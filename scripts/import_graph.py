@@ -33,7 +33,9 @@ class SourceTree:
         for package in packages:
             for file in sorted((root / package).rglob("*.py")):
                 parts = file.relative_to(root).with_suffix("").parts
-                self.modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+                self.modules[
+                    ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                ] = file
         self._texts: dict[str, str] = {}
         self._trees: dict[str, ast.Module] = {}
         self._nodes: dict[str, tuple[ast.AST, ...]] = {}
@@ -65,18 +67,28 @@ class SourceTree:
     @cached_property
     def imports(self) -> tuple[Import, ...]:
         """All imports of all modules."""
-        return tuple(statement for name in self.modules for statement in self._imports_of(name))
+        return tuple(
+            statement for name in self.modules for statement in self._imports_of(name)
+        )
 
     def _imports_of(self, name: str) -> Iterator[Import]:
         calls = any(word in self.text(name) for word in IMPORTING)
-        below = ast.iter_child_nodes if calls else _statements  # a tenth of the nodes, where no expression can import
+        below = (
+            ast.iter_child_nodes if calls else _statements
+        )  # a tenth of the nodes, where no expression can import
         rest: list[tuple[ast.AST, bool, bool]] = [(self.tree(name), False, False)]
         while rest:  # (a million nodes, each yielded once more for every node above it, would be most of the time)
             node, lazy, typing = rest.pop()
-            lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            lazy = lazy or isinstance(
+                node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+            )
             for target in self.targets(node, name):
                 yield Import(name, target, node.lineno, lazy, typing)  # type: ignore[attr-defined]
-            guarded = node.body if isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING" else ()
+            guarded = (
+                node.body
+                if isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING"
+                else ()
+            )
             rest += [(child, lazy, typing or child in guarded) for child in below(node)]
 
     def targets(self, node: ast.AST, importer: str) -> list[str]:
@@ -91,25 +103,41 @@ class SourceTree:
             inner = [f"{base}.{alias.name}" for alias in node.names]
             return [name if name in self.modules else base for name in inner]
         if isinstance(node, ast.Call) and last_name(node.func) in IMPORTING:
-            return [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            return [
+                arg.value
+                for arg in node.args[:1]
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+            ]
         return []
 
     def _base(self, node: ast.ImportFrom, importer: str) -> str:
         if not node.level:
             return node.module or ""
-        package = importer if self.modules[importer].name == "__init__.py" else importer.rpartition(".")[0]
+        package = (
+            importer
+            if self.modules[importer].name == "__init__.py"
+            else importer.rpartition(".")[0]
+        )
         parents = package.split(".")[: len(package.split(".")) - node.level + 1]
         return ".".join([*parents, *([node.module] if node.module else [])])
 
 
 def last_name(node: ast.AST) -> str:
     """Return the last name of a dotted one, "" of anything else; `ast.unparse` of each takes longer than the rest."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 def _statements(node: ast.AST) -> list[ast.AST]:
     return [
-        child for field in ("body", "orelse", "finalbody", "handlers", "cases") for child in getattr(node, field, ())
+        child
+        for field in ("body", "orelse", "finalbody", "handlers", "cases")
+        for child in getattr(node, field, ())
     ]
 
 
@@ -147,7 +175,9 @@ def circles(below: Mapping[str, set[str]]) -> list[list[str]]:
     return sorted(groups)
 
 
-def _finish(root: str, below: Mapping[str, set[str]], seen: set[str], order: list[str]) -> None:
+def _finish(
+    root: str, below: Mapping[str, set[str]], seen: set[str], order: list[str]
+) -> None:
     """Append what can be reached from `root` and was not `seen`, each after all that it leads to."""
     if root in seen:
         return

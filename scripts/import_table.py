@@ -42,11 +42,25 @@ give another file: `python -m scripts.import_table --table FILE`. A run that was
 # Inputs and arguments that make a model as small as it can be while every way of its code is taken.
 PICTURE, SEGMENTED, CLIP = "2x3x64x64", "2x3x64x64", "2x3x8x56x56"
 INPUTS = (
-    ("inception_v3", "2x3x299x299"), ("maxvit", "1x3x224x224"), ("swin_v2", "1x3x128x128"), ("swin3d", "1x3x8x64x64"),
-    ("swin", "1x3x112x112"), ("mvit", "1x3x16x224x224"), ("s3d", "1x3x16x224x224"), ("vit_h_14", "1x3x56x56"),
-)  # fmt: skip
-ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (("vit_h_14", {"image_size": 56}), ("vit", {"image_size": 64}))
-LAST = ("regnet_y_128gf", "vit_h_14", "mvit_v1_b", "mvit_v2_s")  # what takes much time or memory comes last
+    ("inception_v3", "2x3x299x299"),
+    ("maxvit", "1x3x224x224"),
+    ("swin_v2", "1x3x128x128"),
+    ("swin3d", "1x3x8x64x64"),
+    ("swin", "1x3x112x112"),
+    ("mvit", "1x3x16x224x224"),
+    ("s3d", "1x3x16x224x224"),
+    ("vit_h_14", "1x3x56x56"),
+)
+ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("vit_h_14", {"image_size": 56}),
+    ("vit", {"image_size": 64}),
+)
+LAST = (
+    "regnet_y_128gf",
+    "vit_h_14",
+    "mvit_v1_b",
+    "mvit_v2_s",
+)  # what takes much time or memory comes last
 
 MAKER = """
 import torch
@@ -63,23 +77,37 @@ def inputs():
 
 def models_of(group: str) -> list[str]:
     models = import_torchvision("models")
-    return models.list_models(module={"classification": models}.get(group) or getattr(models, group))
+    return models.list_models(
+        module={"classification": models}.get(group) or getattr(models, group)
+    )
 
 
 def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
     """One row of the table."""
     usual = {"classification": PICTURE, "segmentation": SEGMENTED, "video": CLIP}[group]
     shape = next((shape for start, shape in INPUTS if name.startswith(start)), usual)
-    arguments = next((given for start, given in ARGUMENTS if name.startswith(start)), {})
+    arguments = next(
+        (given for start, given in ARGUMENTS if name.startswith(start)), {}
+    )
     if group == "segmentation":
-        arguments = {"weights_backbone": None, **({"aux_loss": True} if "lraspp" not in name else {})}
-    row: dict[str, Any] = {"model": name, "input": shape.replace("x", "×"), "verdict": "fails", "why": ""}
+        arguments = {
+            "weights_backbone": None,
+            **({"aux_loss": True} if "lraspp" not in name else {}),
+        }
+    row: dict[str, Any] = {
+        "model": name,
+        "input": shape.replace("x", "×"),
+        "verdict": "fails",
+        "why": "",
+    }
     try:
         given = import_model.parse_input(shape)
         torch.manual_seed(0)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            question = ImportModel(import_model.ModelSource("", name), arguments, (given,))
+            question = ImportModel(
+                import_model.ModelSource("", name), arguments, (given,)
+            )
             project = task.answer(question, Path(folder))
             file.write(project, Path(folder) / "p.tape")
             row["import s"] = f"{time.perf_counter() - began:.2f}"
@@ -107,8 +135,15 @@ def main() -> int:
             continue
         table.put(checked(name, group, clean), order)
         print(table.told(name), flush=True)
-    failed = [name for name in order if name in table.rows and table.rows[name]["verdict"] != "passes"]
-    print(f"{len(table.rows) - len(failed)} of {len(table.rows)} pass" + "".join(f", not {name}" for name in failed))
+    failed = [
+        name
+        for name in order
+        if name in table.rows and table.rows[name]["verdict"] != "passes"
+    ]
+    print(
+        f"{len(table.rows) - len(failed)} of {len(table.rows)} pass"
+        + "".join(f", not {name}" for name in failed)
+    )
     return 1 if failed else 0
 
 

@@ -32,21 +32,31 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 
 STANDS_IN = FrozenMap(stand_in=True)  # until the data are downloaded
-CE, NLL, BCE = Choice("CrossEntropyLoss"), Choice("NLLLoss"), Choice("BCEWithLogitsLoss")
+CE, NLL, BCE = (
+    Choice("CrossEntropyLoss"),
+    Choice("NLLLoss"),
+    Choice("BCEWithLogitsLoss"),
+)
 
 
 class Sketch:
     """A project under construction, or a block of one: each call adds a node behind others and returns its id."""
 
-    def __init__(self, shape: tuple[int, ...], name: str = "input", *blocks: Block) -> None:
-        self.project = Project(blocks=FrozenMap({block.name: block for block in blocks}))
+    def __init__(
+        self, shape: tuple[int, ...], name: str = "input", *blocks: Block
+    ) -> None:
+        self.project = Project(
+            blocks=FrozenMap({block.name: block for block in blocks})
+        )
         self.last = self.add("input", name, shape=shape)
 
     def add(self, op: str, name: str, *sources: str, **params: Any) -> str:
         """A node on the required ports of which `sources` go in order, all of them on a port that takes a list."""
         graph, ops = self.project.graph, with_blocks(catalog(), self.project.blocks)
         new = edits.new_node(graph, ops, op)
-        graph = graph.with_node(replace(new, name=name, params=new.params.update(params)))
+        graph = graph.with_node(
+            replace(new, name=name, params=new.params.update(params))
+        )
         ports = [port for port in ops[op].inputs if port.required]
         for number, source in enumerate(sources):
             port = ports[0] if ports[0].variadic else ports[number]
@@ -64,7 +74,9 @@ class Sketch:
     def again(self, owner: str, name: str, source: str) -> str:
         """The module of a node called a second time, with the same weights."""
         added = self.add(self.project.graph.nodes[owner].op, name, source)
-        self.project = edits.changed(self.project, self.project.graph.with_shared(added, owner))
+        self.project = edits.changed(
+            self.project, self.project.graph.with_shared(added, owner)
+        )
         return added
 
     def then(self, op: str, name: str, **params: Any) -> str:
@@ -74,7 +86,9 @@ class Sketch:
     def times(self, count: int) -> str:
         """The last node, repeated."""
         graph = self.project.graph
-        self.project = edits.changed(self.project, graph.with_node(replace(graph.nodes[self.last], repeat=count)))
+        self.project = edits.changed(
+            self.project, graph.with_node(replace(graph.nodes[self.last], repeat=count))
+        )
         return self.last
 
     def block(self, name: str, note: str, *params: Param) -> Block:
@@ -82,14 +96,27 @@ class Sketch:
         self.then("output", "y")
         return Block(name, self.project.graph, params=params, note=note)
 
-    def finish(self, output: str, name: str, notes: str, training: TrainingConfig, data: DataConfig) -> Project:
+    def finish(
+        self,
+        output: str,
+        name: str,
+        notes: str,
+        training: TrainingConfig,
+        data: DataConfig,
+    ) -> Project:
         self.then("output", output)
-        return replace(self.project, name=name, notes=notes, training=training, data=data)
+        return replace(
+            self.project, name=name, notes=notes, training=training, data=data
+        )
 
 
 def training(epochs: int, loss: Choice = CE, **optimizer: Any) -> TrainingConfig:
     name = optimizer.pop("name", "Adam")
-    return TrainingConfig(epochs=epochs, optimizer=Choice(name, FrozenMap(optimizer or {"lr": 0.001})), loss=loss)
+    return TrainingConfig(
+        epochs=epochs,
+        optimizer=Choice(name, FrozenMap(optimizer or {"lr": 0.001})),
+        loss=loss,
+    )
 
 
 def mnist_net() -> Project:
@@ -113,7 +140,9 @@ def mnist_net() -> Project:
     )
     plan = training(10, NLL, name="SGD", lr=0.01, momentum=0.5)
     usual = (Transform("Normalize", FrozenMap(mean=(0.1307,), std=(0.3081,))),)
-    data = DataConfig(MNIST, options=STANDS_IN, train_transforms=usual, eval_transforms=usual)
+    data = DataConfig(
+        MNIST, options=STANDS_IN, train_transforms=usual, eval_transforms=usual
+    )
     return net.finish("log_probs", "MNIST net", notes, plan, data)
 
 
@@ -138,7 +167,12 @@ def cifar_net() -> Project:
     )
     plan = training(10, name="SGD", lr=0.001, momentum=0.9)
     half = (Transform("Normalize"),)
-    data = DataConfig("torchvision.CIFAR10", options=STANDS_IN, train_transforms=half, eval_transforms=half)
+    data = DataConfig(
+        "torchvision.CIFAR10",
+        options=STANDS_IN,
+        train_transforms=half,
+        eval_transforms=half,
+    )
     return net.finish("logits", "CIFAR-10 net", notes, plan, data)
 
 
@@ -155,8 +189,17 @@ def mlp() -> Project:
     return net.finish("logits", "MLP on digits", notes, training(20), DataConfig())
 
 
-def _norm_conv(net: Sketch, number: int, source: str, channels: int | Expr, **params: Any) -> str:
-    conv = net.add("nn.Conv2d", f"conv{number}", source, out_channels=channels, bias=False, **params)
+def _norm_conv(
+    net: Sketch, number: int, source: str, channels: int | Expr, **params: Any
+) -> str:
+    conv = net.add(
+        "nn.Conv2d",
+        f"conv{number}",
+        source,
+        out_channels=channels,
+        bias=False,
+        **params,
+    )
     return net.add("nn.BatchNorm2d", f"bn{number}", conv)
 
 
@@ -168,10 +211,16 @@ def _residual() -> Block:
     net = Sketch((32, 8, 8), "x")
     came_in = net.last
     _norm_conv(net, 1, came_in, CHANNELS, kernel_size=3, padding=1)
-    way = _norm_conv(net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1)
+    way = _norm_conv(
+        net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1
+    )
     net.add("operator.add", "add", way, came_in)
     net.then("nn.ReLU", "relu2")
-    return net.block("Residual", "What it learns is added to what came in.", Param("channels", "int", 32, minimum=1))
+    return net.block(
+        "Residual",
+        "What it learns is added to what came in.",
+        Param("channels", "int", 32, minimum=1),
+    )
 
 
 def _downsample() -> Block:
@@ -179,8 +228,18 @@ def _downsample() -> Block:
     net = Sketch((32, 8, 8), "x")
     came_in = net.last
     _norm_conv(net, 1, came_in, CHANNELS, kernel_size=3, stride=2, padding=1)
-    way = _norm_conv(net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1)
-    short = net.add("nn.Conv2d", "shortcut", came_in, out_channels=CHANNELS, kernel_size=1, stride=2, bias=False)
+    way = _norm_conv(
+        net, 2, net.then("nn.ReLU", "relu1"), CHANNELS, kernel_size=3, padding=1
+    )
+    short = net.add(
+        "nn.Conv2d",
+        "shortcut",
+        came_in,
+        out_channels=CHANNELS,
+        kernel_size=1,
+        stride=2,
+        bias=False,
+    )
     short = net.add("nn.BatchNorm2d", "bn3", short)
     net.add("operator.add", "add", way, short)
     net.then("nn.ReLU", "relu2")
@@ -205,11 +264,20 @@ def residual_net() -> Project:
         "used three times in stage1 and, with 64 channels, twice in stage2; open it with Enter. The convolutions have "
         "no bias, since BatchNorm would subtract it."
     )
-    return net.finish("logits", "Residual net on digits", notes, training(12), DataConfig())
+    return net.finish(
+        "logits", "Residual net on digits", notes, training(12), DataConfig()
+    )
 
 
 def _conv(net: Sketch, number: int, source: str, channels: int) -> str:
-    conv = net.add("nn.Conv2d", f"conv{number}", source, out_channels=channels, kernel_size=3, padding=1)
+    conv = net.add(
+        "nn.Conv2d",
+        f"conv{number}",
+        source,
+        out_channels=channels,
+        kernel_size=3,
+        padding=1,
+    )
     return net.add("nn.ReLU", f"relu{number}", conv)
 
 
@@ -221,7 +289,13 @@ def unet() -> Project:
         skips.append(_conv(net, number, net.last, channels))
     skips.pop()
     for number, channels in ((5, 64), (6, 32), (7, 16)):
-        up = net.then("nn.ConvTranspose2d", f"up{number - 4}", out_channels=channels, kernel_size=2, stride=2)
+        up = net.then(
+            "nn.ConvTranspose2d",
+            f"up{number - 4}",
+            out_channels=channels,
+            kernel_size=2,
+            stride=2,
+        )
         joined = net.add("torch.cat", f"cat{number - 4}", skips.pop(), up, dim=1)
         _conv(net, number, joined, channels)
     net.then("nn.Conv2d", "head", out_channels=1, kernel_size=1)
@@ -231,14 +305,24 @@ def unet() -> Project:
         "takes a few seconds on a CPU."
     )
     data = DataConfig("made.shapes", options=FrozenMap(count=320))
-    return net.finish("mask", "U-Net", notes, replace(training(5, BCE), batch_size=16), data)
+    return net.finish(
+        "mask", "U-Net", notes, replace(training(5, BCE), batch_size=16), data
+    )
 
 
 def _encoder_layer() -> Block:
     """Attention and a feed-forward net, each with a residual connection and a norm."""
     net = Sketch((8, 64), "x")
     source = net.last
-    attn = net.add("nn.MultiheadAttention", "attn", source, source, source, num_heads=Expr("heads"), need_weights=False)
+    attn = net.add(
+        "nn.MultiheadAttention",
+        "attn",
+        source,
+        source,
+        source,
+        num_heads=Expr("heads"),
+        need_weights=False,
+    )
     net.add("operator.add", "add1", attn, source)
     seen = net.then("nn.LayerNorm", "ln1")
     net.then("nn.Linear", "fc1", out_features=Expr("width * 2"))
@@ -266,7 +350,9 @@ def transformer() -> Project:
         "of the rows, so a learned embedding of each of the 8 positions is added. One encoder layer is defined once "
         "and used twice, with LayerNorm after each sum (post-norm, as first published)."
     )
-    return net.finish("logits", "Transformer on digits", notes, training(20), DataConfig())
+    return net.finish(
+        "logits", "Transformer on digits", notes, training(20), DataConfig()
+    )
 
 
 def siamese() -> Project:
@@ -291,13 +377,19 @@ def siamese() -> Project:
         "Do two images show the same digit? A siamese net: both pass through the same layers with shared weights, and "
         "the distance of their embeddings is classified. The data have a field for each input, first and second."
     )
-    return net.finish("logits", "Siamese net on digits", notes, training(15), DataConfig("made.pairs"))
+    return net.finish(
+        "logits", "Siamese net on digits", notes, training(15), DataConfig("made.pairs")
+    )
 
 
 def _sequence(net: Sketch, name: str, tokens: int, length: int, source: str) -> str:
     """Embed token ids as 64 values, with a position embedding."""
-    embedded = net.add("nn.Embedding", f"embed_{name}", source, num_embeddings=tokens, embedding_dim=64)
-    places = net.add("parameter", f"places_{name}", shape=(length, 64), fill="normal", std=0.02)
+    embedded = net.add(
+        "nn.Embedding", f"embed_{name}", source, num_embeddings=tokens, embedding_dim=64
+    )
+    places = net.add(
+        "parameter", f"places_{name}", shape=(length, 64), fill="normal", std=0.02
+    )
     return net.add("operator.add", f"placed_{name}", embedded, places)
 
 
@@ -305,18 +397,33 @@ def translator() -> Project:
     net = Sketch((18,), "written")
     graph, written = net.project.graph, net.last
     long = {"dtype": DType("int64"), "low": 0, "high": 39}
-    net.project = edits.changed(net.project, graph.with_node(_with(graph.nodes[written], **long)))
+    net.project = edits.changed(
+        net.project, graph.with_node(_with(graph.nodes[written], **long))
+    )
     padding = net.add("input", "padding", shape=(18,), dtype=DType("bool"))
     so_far = net.add("input", "so_far", shape=(10,), **{**long, "high": 12})
-    memory = net.add("nn.TransformerEncoderLayer", "encoder", _sequence(net, "written", 39, 18, written), nhead=4,
-                     dim_feedforward=128, dropout=0.0)  # fmt: skip
+    memory = net.add(
+        "nn.TransformerEncoderLayer",
+        "encoder",
+        _sequence(net, "written", 39, 18, written),
+        nhead=4,
+        dim_feedforward=128,
+        dropout=0.0,
+    )
     net.feed(padding, memory, "src_key_padding_mask")
     answer = _sequence(net, "so_far", 12, 10, so_far)
     causal = net.add("buffer", "ones", shape=(10, 10), fill="ones")
     causal = net.add("torch.triu", "above", causal, diagonal=1)
     causal = net.add("Tensor.to", "causal", causal, dtype=DType("bool"))
-    decoder = net.add("nn.TransformerDecoderLayer", "decoder", answer, memory, nhead=4, dim_feedforward=128,
-                      dropout=0.0)  # fmt: skip
+    decoder = net.add(
+        "nn.TransformerDecoderLayer",
+        "decoder",
+        answer,
+        memory,
+        nhead=4,
+        dim_feedforward=128,
+        dropout=0.0,
+    )
     net.feed(causal, decoder, "tgt_mask")
     net.feed(padding, decoder, "memory_key_padding_mask")
     net.last = decoder
@@ -327,7 +434,9 @@ def translator() -> Project:
         "position of the answer from attending to later ones. The data have a field for each of the three inputs."
     )
     plan = training(20, lr=0.002)
-    return net.finish("logits", "Encoder-decoder on dates", notes, plan, DataConfig("made.dates"))
+    return net.finish(
+        "logits", "Encoder-decoder on dates", notes, plan, DataConfig("made.dates")
+    )
 
 
 def _with(node: Node, **params: Any) -> Node:
@@ -363,7 +472,10 @@ LINE = 136.0  # from the ports of one line to those of the next
 def laid_out(project: Project) -> Project:
     """With positions for the sizes that the canvas draws. Needs an application object."""
     ops = with_blocks(catalog(), project.blocks)
-    blocks = {name: _placed(block, ops, analyse(block.graph, ops)) for name, block in project.blocks.items()}
+    blocks = {
+        name: _placed(block, ops, analyse(block.graph, ops))
+        for name, block in project.blocks.items()
+    }
     project = replace(project, blocks=FrozenMap(blocks))
     return _placed(project, ops, analyse(project.graph, ops), project.name)
 
@@ -378,18 +490,24 @@ def _placed(sheet: Any, ops: Catalog, analysis: Analysis, name: str = "") -> Any
     canvas = Canvas(document, Selection(), ops)
     canvas.set_analysis(analysis)
     if name in GRIDS:
-        return edits.move_nodes(sheet, on_grid(document.project, canvas.scene.sizes(), GRIDS[name]))
+        return edits.move_nodes(
+            sheet, on_grid(document.project, canvas.scene.sizes(), GRIDS[name])
+        )
     canvas.commands.lay_out(ROW_WIDTHS.get(name, ROW_WIDTH))
     return edits.changed(sheet, positions=document.project.positions)
 
 
-def on_grid(project: Project, sizes: Mapping[str, Size], grid: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+def on_grid(
+    project: Project, sizes: Mapping[str, Size], grid: tuple[str, ...]
+) -> dict[str, tuple[float, float]]:
     """Top left corners: columns as wide as their widest node and a gap, the ports of a line on one height."""
     ids = {node.name: node.id for node in project.graph.nodes.values()}
     lines = [line.split() for line in grid]
     places, x = {}, 0.0
     for column in range(max(map(len, lines))):
-        names = [(row, line[column]) for row, line in enumerate(lines) if column < len(line)]
+        names = [
+            (row, line[column]) for row, line in enumerate(lines) if column < len(line)
+        ]
         members = [(row, ids[name]) for row, name in names if name != "-"]
         for row, node in members:
             places[node] = (x, row * LINE - sizes[node].anchor)

@@ -46,7 +46,9 @@ def write(source: Path, target: Path, family: str, weight: str) -> None:
     """Write a font with all its characters, and without what the window never shows of it."""
     from fontTools import subset, ttLib
 
-    options = subset.Options(layout_features=FEATURES, hinting=False, notdef_outline=True, name_IDs=["*"])
+    options = subset.Options(
+        layout_features=FEATURES, hinting=False, notdef_outline=True, name_IDs=["*"]
+    )
     font = ttLib.TTFont(source)
     subsetter = subset.Subsetter(options)
     subsetter.populate(unicodes=font.getBestCmap())
@@ -57,13 +59,19 @@ def write(source: Path, target: Path, family: str, weight: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("downloads", type=Path, metavar="DOWNLOADS")
     downloads = parser.parse_args().downloads
     TARGET.mkdir(exist_ok=True)
     for name, family in FAMILIES.items():
         for weight in WEIGHTS:
-            source = next(path for path in downloads.rglob(f"{name}-{weight}.*") if path.suffix in (".woff2", ".ttf"))
+            source = next(
+                path
+                for path in downloads.rglob(f"{name}-{weight}.*")
+                if path.suffix in (".woff2", ".ttf")
+            )
             target = TARGET / f"{name}-{weight}.ttf"
             write(source, target, family, weight)
             print(f"{target.name}  {target.stat().st_size:,} bytes")

@@ -16,22 +16,37 @@ def why_no_window() -> str | None:
     found = display.obstacle()
     if found is not None:
         return f"{found.reason[:1].upper()}{found.reason[1:]}.\n  {found.cure}"
-    return None if display.display() is not None else "QT_QPA_PLATFORM asks for a window that nobody sees."
+    return (
+        None
+        if display.display() is not None
+        else "QT_QPA_PLATFORM asks for a window that nobody sees."
+    )
 
 
 def main() -> int:
     example = str(path("examples", "digits.tape"))
     tapedeck = [sys.executable, "-m", "app.main"]
     if broken := [check for check in doctor.qt_libraries() if check.state == "missing"]:
-        print(*(f"Qt cannot be loaded, {check.found}.\n  {check.cure}" for check in broken), sep="\n", file=sys.stderr)
+        print(
+            *(
+                f"Qt cannot be loaded, {check.found}.\n  {check.cure}"
+                for check in broken
+            ),
+            sep="\n",
+            file=sys.stderr,
+        )
         return 1
     reason = why_no_window()
     if reason is None:
         return subprocess.call([*tapedeck, *(sys.argv[1:] or [example])])
-    print(f"{reason}\nDoing the same job without a window: training on the digits that come with scikit-learn.\n")
+    print(
+        f"{reason}\nDoing the same job without a window: training on the digits that come with scikit-learn.\n"
+    )
     done = subprocess.call([*tapedeck, "train", example, "--out", OUT, *sys.argv[1:]])
     if done == 0:
-        print(f"\nPictures, code, weights and metrics are in {OUT}. `make doctor` tells what this machine lacks.")
+        print(
+            f"\nPictures, code, weights and metrics are in {OUT}. `make doctor` tells what this machine lacks."
+        )
     return done
 
 

@@ -48,7 +48,9 @@ def idle(milliseconds: int = 400) -> None:
 class Photographer:
     """One window, photographed as it goes."""
 
-    def __init__(self, folder: Path, look: str, size: tuple[int, int], suffix: str) -> None:
+    def __init__(
+        self, folder: Path, look: str, size: tuple[int, int], suffix: str
+    ) -> None:
         self.folder, self.suffix = folder, suffix
         self.window = WholeWindow(Settings("TapedeckPictures", f"{look}{size[0]}"))
         self.window.resize(*size)
@@ -80,7 +82,12 @@ class Photographer:
 
         self.window.actions_by_key["gallery"].trigger()
         dialog = self.window.findChild(GalleryDialog)
-        until(lambda: len(dialog.model.cards) > 1 and all(card.facts for card in dialog.model.cards if card.path))
+        until(
+            lambda: (
+                len(dialog.model.cards) > 1
+                and all(card.facts for card in dialog.model.cards if card.path)
+            )
+        )
         self.take("gallery", dialog)
         dialog.reject()
 
@@ -104,7 +111,12 @@ class Photographer:
         window.selection.set([self.node("conv2")])
         window.overlay.set_value("Gradients")
         window.start_run()
-        until(lambda: bool(window.session.history) and len(window.session.history.epochs) >= 12)
+        until(
+            lambda: (
+                bool(window.session.history)
+                and len(window.session.history.epochs) >= 12
+            )
+        )
         self.take("train")
         until(lambda: not window.session.active)
 
@@ -117,7 +129,11 @@ class Photographer:
         window.pages.show("problems")
         idle()
         window.room.view.frame_all()
-        node = next(node for node in window.room.tape.nodes if node.name.startswith("ConvolutionBackward"))
+        node = next(
+            node
+            for node in window.room.tape.nodes
+            if node.name.startswith("ConvolutionBackward")
+        )
         window.room.scene.choose(str(node.id))
         self.take("autograd")
 
@@ -141,14 +157,24 @@ class Photographer:
         window.close()
 
     def everything(self) -> None:
-        for picture in (self.build, self.gallery, self.error, self.train, self.autograd, self.snippet, self.code):
+        for picture in (
+            self.build,
+            self.gallery,
+            self.error,
+            self.train,
+            self.autograd,
+            self.snippet,
+            self.code,
+        ):
             picture()
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", nargs="?", type=Path, default=DOCS)
-    parser.add_argument("--all", action="store_true", help="both themes, 1280x800 and 1920x1080")
+    parser.add_argument(
+        "--all", action="store_true", help="both themes, 1280x800 and 1920x1080"
+    )
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     application = make_application(["tapedeck"])
@@ -159,7 +185,11 @@ def main(arguments: list[str]) -> None:
         shoots = [("dark", (1600, 1000), "-dark"), ("light", (1600, 1000), "-light")]
         if options.all:
             sizes = ((1280, 800), (1920, 1080))
-            shoots = [(look, size, f"-{look}-{size[0]}") for look in ("dark", "light") for size in sizes]
+            shoots = [
+                (look, size, f"-{look}-{size[0]}")
+                for look in ("dark", "light")
+                for size in sizes
+            ]
         for look, size, suffix in shoots:
             theme.apply(application, look)
             Photographer(options.out, look, size, suffix).everything()

@@ -28,7 +28,9 @@ def main(command: list[str]) -> int:
         return 1
     environment = {**os.environ, "QT_QPA_PLATFORM": "xcb", "QT_SCALE_FACTOR": "1"}
     environment.pop("WAYLAND_DISPLAY", None)
-    return subprocess.call([runner, "-a", "-s", SCREEN, sys.executable, *command], env=environment)
+    return subprocess.call(
+        [runner, "-a", "-s", SCREEN, sys.executable, *command], env=environment
+    )
 
 
 if __name__ == "__main__":

@@ -41,4 +41,6 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         shutil.rmtree(made, ignore_errors=True)
         write_program(root / "app", made)
         build_data["force_include"][str(made)] = "tapedeck/_program"
-        build_data["force_include"][str(root / "resources")] = "tapedeck/_program/_resources"
+        build_data["force_include"][str(root / "resources")] = (
+            "tapedeck/_program/_resources"
+        )

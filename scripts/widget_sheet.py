@@ -48,7 +48,14 @@ class _IconSheet(QWidget):
         painter = start(self)
         for i, name in enumerate(icons.names()):
             y, x = divmod(i, self.COLUMNS)
-            icons.draw(painter, name, icons.default_color(name), x * self.CELL + 8, y * self.CELL + 8, 16)
+            icons.draw(
+                painter,
+                name,
+                icons.default_color(name),
+                x * self.CELL + 8,
+                y * self.CELL + 8,
+                16,
+            )
         painter.end()
 
 
@@ -114,20 +121,35 @@ def buttons() -> QWidget:
     device.setMenu(QMenu(device))
     column = QWidget()
     layout = vbox(
-
         _row(
-            w.Button("Insert Flatten", "primary"), w.Button("New", "primary", "new"), w.Button("Set bias=False"),
-            w.Button("Export", icon="export"), device, w.Button("Cancel", "flat"),
-            w.Button("Open", "link", "export"), 1,
+            w.Button("Insert Flatten", "primary"),
+            w.Button("New", "primary", "new"),
+            w.Button("Set bias=False"),
+            w.Button("Export", icon="export"),
+            device,
+            w.Button("Cancel", "flat"),
+            w.Button("Open", "link", "export"),
+            1,
         ),
         _row(
-            _disabled(w.Button("Insert Flatten", "primary")), _disabled(w.Button("Set bias=False")),
-            _disabled(w.Button("Export", icon="export")), _disabled(w.Button("Cancel", "flat")),
-            w.icon_button("snowflake", "Freeze"), w.icon_button("mute", "Mute"), w.icon_button("more", "More"), 1,
+            _disabled(w.Button("Insert Flatten", "primary")),
+            _disabled(w.Button("Set bias=False")),
+            _disabled(w.Button("Export", icon="export")),
+            _disabled(w.Button("Cancel", "flat")),
+            w.icon_button("snowflake", "Freeze"),
+            w.icon_button("mute", "Mute"),
+            w.icon_button("more", "More"),
+            1,
         ),
-        on=column, margins=0,
-    )  # fmt: skip
-    toggles = [w.Toggle(value=True), w.Toggle(), w.Toggle("64 values", value=True), _disabled(w.Toggle())]
+        on=column,
+        margins=0,
+    )
+    toggles = [
+        w.Toggle(value=True),
+        w.Toggle(),
+        w.Toggle("64 values", value=True),
+        _disabled(w.Toggle()),
+    ]
     layout.addWidget(_row(*toggles, 1))
     layout.addWidget(_row(*checks, _disabled(off), *radios, 1, spacing=12))
     return column
@@ -155,7 +177,13 @@ def decks() -> QWidget:
     blocked.set_progress(0, 10)
     blocked.set_message("Fix 1 error to run", "error", "error")
     running = w.Counter()
-    figures = (("Epoch", "3/10"), ("Batch", "412/938"), ("Samples/s", "12,480"), ("Loss", "0.0541"), ("ETA", "0:39"))
+    figures = (
+        ("Epoch", "3/10"),
+        ("Batch", "412/938"),
+        ("Samples/s", "12,480"),
+        ("Loss", "0.0541"),
+        ("ETA", "0:39"),
+    )
     running.set_fields(figures)
     running.set_progress(2.44, 10)
     running.set_color("run")
@@ -205,16 +233,26 @@ def sections() -> QWidget:
     shape = w.Section("Explain shape")
     shape.body_layout.addWidget(
         _row(
-            w.ShapeChip("N×32×26×26"), w.ShapeChip("N×64×24×24", "accent"), w.ShapeChip("N×64×12×12", "error"),
-            w.ShapeChip("N×128", "assumed"), w.ShapeChip("0.132", "back"), 1, spacing=6,
+            w.ShapeChip("N×32×26×26"),
+            w.ShapeChip("N×64×24×24", "accent"),
+            w.ShapeChip("N×64×12×12", "error"),
+            w.ShapeChip("N×128", "assumed"),
+            w.ShapeChip("0.132", "back"),
+            1,
+            spacing=6,
         )
-    )  # fmt: skip
+    )
     document = w.Section("Documentation", opened=False)
     document.set_action("Open")
     vbox(
-        parameters, shape, w.Section("Cost", "N = 64, share of the network", opened=False), document, on=column,
-        margins=0, spacing=0,
-    )  # fmt: skip
+        parameters,
+        shape,
+        w.Section("Cost", "N = 64, share of the network", opened=False),
+        document,
+        on=column,
+        margins=0,
+        spacing=0,
+    )
     return column
 
 
@@ -224,17 +262,31 @@ def tabs() -> QWidget:
     for text, edge in (("Network", ""), ("Autograd", "back"), ("Code", "")):
         centre.add(text.lower(), text, text.lower(), edge)
     dock = w.ToolTabs()
-    for key, icon in (("Problems", "error"), ("Curves", "curves"), ("Console", "console"), ("Runs", "runs")):
+    for key, icon in (
+        ("Problems", "error"),
+        ("Curves", "curves"),
+        ("Console", "console"),
+        ("Runs", "runs"),
+    ):
         dock.add(key, key, icon)
     dock.set_badge("Problems", 2)
     column = QWidget()
     typed = w.SearchField("Search layers", "Tab")
     typed.setText("conv")
     vbox(
-        centre, dock, _row(w.label("Overlay", "label", "text3"), w.Segmented(("Shapes", "Gradients", "Memory")), 1),
-        w.SearchField("Search layers", "Tab"), typed,
-        _row(w.HeatBar(("0.01", "10"), "Gradient norm, oldest to newest"), 1), on=column, margins=0,
-    )  # fmt: skip
+        centre,
+        dock,
+        _row(
+            w.label("Overlay", "label", "text3"),
+            w.Segmented(("Shapes", "Gradients", "Memory")),
+            1,
+        ),
+        w.SearchField("Search layers", "Tab"),
+        typed,
+        _row(w.HeatBar(("0.01", "10"), "Gradient norm, oldest to newest"), 1),
+        on=column,
+        margins=0,
+    )
     return column
 
 
@@ -242,26 +294,52 @@ def messages() -> QWidget:
     """Return banners, the empty state and toasts."""
     column = QWidget()
     layout = vbox(
-
         w.Banner(
-            "error", "Training stopped: the loss became NaN at step 1,204",
-            "First seen in fc1. Weights are restored to step 1,200.", "Show fc1",
+            "error",
+            "Training stopped: the loss became NaN at step 1,204",
+            "First seen in fc1. Weights are restored to step 1,200.",
+            "Show fc1",
         ),
-        w.Banner("warning", "GPU memory is 94 % full. A batch of 48 would fit.", "", "Use 48"),
-        w.Banner("info", "The network was edited since this run started.", "The run uses its own copy."), on=column,
+        w.Banner(
+            "warning", "GPU memory is 94 % full. A batch of 48 would fit.", "", "Use 48"
+        ),
+        w.Banner(
+            "info",
+            "The network was edited since this run started.",
+            "The run uses its own copy.",
+        ),
+        on=column,
         margins=0,
-    )  # fmt: skip
+    )
     host = QWidget()
     host.setMinimumHeight(230)
     inner = QHBoxLayout(host)
     hint = "Drag a layer here, or press Tab to search for one."
-    empty = w.EmptyState("add", "Nothing on the canvas yet", hint, "Open the digits example")
+    empty = w.EmptyState(
+        "add", "Nothing on the canvas yet", hint, "Open the digits example"
+    )
     inner.addWidget(empty)
     inner.addSpacing(270)
     stack = w.ToastStack(host)
-    stack.show("Flatten inserted", "fc1 now gets 9216 features", action="Undo", seconds=3600)
-    stack.show("Saved net.py and net.pt", "84 lines, 4.9 MiB", icon="save", color="accent", action="Show", seconds=3600)
-    stack.show("Paused at step 2,288", "Edit the canvas", icon="pause", color="back", action="Resume", seconds=3600)
+    stack.show(
+        "Flatten inserted", "fc1 now gets 9216 features", action="Undo", seconds=3600
+    )
+    stack.show(
+        "Saved net.py and net.pt",
+        "84 lines, 4.9 MiB",
+        icon="save",
+        color="accent",
+        action="Show",
+        seconds=3600,
+    )
+    stack.show(
+        "Paused at step 2,288",
+        "Edit the canvas",
+        icon="pause",
+        color="back",
+        action="Resume",
+        seconds=3600,
+    )
     layout.addWidget(host)
     return column
 
@@ -303,9 +381,15 @@ def plain() -> QWidget:
 
 
 PARTS: dict[str, Callable[[], QWidget]] = {
-    "Icons": _IconSheet, "Colours": _Colours, "Tabs, choices, search": tabs, "Plain Qt": plain,
-    "Buttons": buttons, "Decks": decks, "Messages": messages, "Inspector": sections,
-}  # fmt: skip
+    "Icons": _IconSheet,
+    "Colours": _Colours,
+    "Tabs, choices, search": tabs,
+    "Plain Qt": plain,
+    "Buttons": buttons,
+    "Decks": decks,
+    "Messages": messages,
+    "Inspector": sections,
+}
 
 
 def gallery() -> QWidget:
@@ -340,10 +424,14 @@ def picture(sheet: QWidget, scale: float = 1.0) -> QPixmap:
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw the gallery into a file."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.widget_sheet", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.widget_sheet", description=main.__doc__
+    )
     parser.add_argument("out", help="the PNG to write")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
-    parser.add_argument("--scale", type=float, default=1.0, help="device pixels a pixel (1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="device pixels a pixel (1)"
+    )
     options = parser.parse_args(arguments)
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     app = QApplication.instance() or QApplication(sys.argv[:1])

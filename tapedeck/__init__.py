@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from tapedeck.watching import Watch, watch
 
 __all__ = ["Watch", "lightning_callback", "transformers_callback", "watch"]
-_HOMES = {"lightning_callback": "callbacks", "transformers_callback": "callbacks", "Watch": "watching"}
+_HOMES = {
+    "lightning_callback": "callbacks",
+    "transformers_callback": "callbacks",
+    "Watch": "watching",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from tapedeck.watcher import Watcher
 
 LOOK_EVERY = 0.5  # seconds between two checks, while the script is paused, that the client which paused it is connected
-_SCALED = ("initial_lr", "max_lr", "min_lr")  # of a group, by which schedules compute its rate
+_SCALED = (
+    "initial_lr",
+    "max_lr",
+    "min_lr",
+)  # of a group, by which schedules compute its rate
 
 
 class ActionError(Exception):
@@ -76,9 +80,18 @@ class Actions:
             action = ACTIONS.get(str(command.get("do")))
             try:
                 if action is None:
-                    raise ActionError(f"There is no such command; there are {', '.join(ACTIONS)}.")
+                    raise ActionError(
+                        f"There is no such command; there are {', '.join(ACTIONS)}."
+                    )
                 answer = action(self, client, command)
-            except (ActionError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+            except (
+                ActionError,
+                OSError,
+                ValueError,
+                TypeError,
+                KeyError,
+                RuntimeError,
+            ) as error:
                 client.answer(number, error=str(error) or type(error).__name__)
             else:
                 if answer is not None:
@@ -116,7 +129,9 @@ class Actions:
     def _capture(self, client: Client, command: dict[str, Any]) -> None:
         """Capture the next backward, or the first of a `step`; answered when the script is paused before it."""
         step = command.get("step")
-        self.capturing.ask(client, command.get("id"), None if step is None else int(step))
+        self.capturing.ask(
+            client, command.get("id"), None if step is None else int(step)
+        )
 
     def _engine(self, client: Client, command: dict[str, Any]) -> None:
         """Make this connection one to the engine of the captured step."""
@@ -131,10 +146,14 @@ class Actions:
     def _interrupt(self, client: Client, command: dict[str, Any]) -> None:
         """Raise KeyboardInterrupt in the main thread, as Ctrl+C does, or call the script's own handler."""
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):
-            raise ActionError("The script ignores Ctrl+C. End its process where it was started.")
+            raise ActionError(
+                "The script ignores Ctrl+C. End its process where it was started."
+            )
         self._pausers.clear()
         self.capturing.release()
-        client.answer(command.get("id"), ok=True, step=self._watcher.step)  # before the script ends
+        client.answer(
+            command.get("id"), ok=True, step=self._watcher.step
+        )  # before the script ends
         _thread.interrupt_main()
 
     def _speak(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
@@ -161,9 +180,16 @@ class Actions:
         optimizers = self._watcher.live_optimizers()
         for own, optimizer in optimizers.items():
             for place, group in enumerate(optimizer.param_groups):
-                if name in ("", own if len(optimizer.param_groups) == 1 else f"{own} {place}"):
+                if name in (
+                    "",
+                    own if len(optimizer.param_groups) == 1 else f"{own} {place}",
+                ):
                     return optimizer, group
-        raise ActionError(f"There is no parameter group {name}." if optimizers else "No optimizer has stepped yet.")
+        raise ActionError(
+            f"There is no parameter group {name}."
+            if optimizers
+            else "No optimizer has stepped yet."
+        )
 
     def _save(self, _client: Client, command: dict[str, Any]) -> dict[str, Any]:
         """Save the state_dicts of all models and optimizers, whole or not at all."""
@@ -172,8 +198,14 @@ class Actions:
         if path.is_dir():
             raise ActionError(f"{path} is a folder; pass a file name.")
         whole = {
-            "models": {name: models.unwrapped(model).state_dict() for name, model in watcher.models.items()},
-            "optimizers": {name: each.state_dict() for name, each in watcher.live_optimizers().items()},
+            "models": {
+                name: models.unwrapped(model).state_dict()
+                for name, model in watcher.models.items()
+            },
+            "optimizers": {
+                name: each.state_dict()
+                for name, each in watcher.live_optimizers().items()
+            },
             "step": watcher.step,
         }
         write_checkpoint(path, whole)
@@ -182,39 +214,77 @@ class Actions:
 
     def _batch(self, client: Client, command: dict[str, Any]) -> None:
         """Describe the inputs of the next forward pass of each model; answered with the first."""
-        found = {name: model for name, model in self._watcher.models.items() if not models.is_compiled(model)}
+        found = {
+            name: model
+            for name, model in self._watcher.models.items()
+            if not models.is_compiled(model)
+        }
         if not found:
-            raise ActionError("The model is compiled, or not known yet: its batch cannot be read.")
+            raise ActionError(
+                "The model is compiled, or not known yet: its batch cannot be read."
+            )
         handles: list[Any] = []
 
         def before(name: str) -> Callable[..., None]:
-            def hook(_model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            def hook(
+                _model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+            ) -> None:
                 for handle in handles:
                     handle.remove()
                 handles.clear()
-                client.answer(command.get("id"), ok=True, model=name, args=described(inputs), kwargs=described(named))
+                client.answer(
+                    command.get("id"),
+                    ok=True,
+                    model=name,
+                    args=described(inputs),
+                    kwargs=described(named),
+                )
 
             return hook
 
-        handles += [model.register_forward_pre_hook(before(name), with_kwargs=True) for name, model in found.items()]
+        handles += [
+            model.register_forward_pre_hook(before(name), with_kwargs=True)
+            for name, model in found.items()
+        ]
 
 
-ACTIONS: dict[str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | None]] = {
-    "ping": Actions._ping, "pause": Actions._pause, "step": Actions._step, "resume": Actions._resume,
-    "interrupt": Actions._interrupt, "speak": Actions._speak, "rate": Actions._rate, "save": Actions._save,
-    "batch": Actions._batch, "capture": Actions._capture, "engine": Actions._engine, "release": Actions._release,
-}  # fmt: skip
+ACTIONS: dict[
+    str, Callable[[Actions, Client, dict[str, Any]], dict[str, Any] | None]
+] = {
+    "ping": Actions._ping,
+    "pause": Actions._pause,
+    "step": Actions._step,
+    "resume": Actions._resume,
+    "interrupt": Actions._interrupt,
+    "speak": Actions._speak,
+    "rate": Actions._rate,
+    "save": Actions._save,
+    "batch": Actions._batch,
+    "capture": Actions._capture,
+    "engine": Actions._engine,
+    "release": Actions._release,
+}
 
 
-def _scale_schedules(optimizer: torch.optim.Optimizer, group: dict[str, Any], factor: float) -> None:
+def _scale_schedules(
+    optimizer: torch.optim.Optimizer, group: dict[str, Any], factor: float
+) -> None:
     """Rescale the schedules of an optimizer in proportion to the new rate of a group."""
-    place = next(place for place, each in enumerate(optimizer.param_groups) if each is group)
+    place = next(
+        place for place, each in enumerate(optimizer.param_groups) if each is group
+    )
     for name in _SCALED:
         if name in group:
             group[name] = group[name] * factor
-    schedulers = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.lr_scheduler.LRScheduler))
+    schedulers = (
+        each
+        for each in gc.get_objects()
+        if issubclass(type(each), torch.optim.lr_scheduler.LRScheduler)
+    )
     for scheduler in schedulers:
-        if getattr(scheduler, "optimizer", None) is optimizer and place < len(getattr(scheduler, "base_lrs", ())):
+        if getattr(scheduler, "optimizer", None) is optimizer and place < len(
+            getattr(scheduler, "base_lrs", ())
+        ):
             scheduler.base_lrs[place] = scheduler.base_lrs[place] * factor
 
 
@@ -235,15 +305,33 @@ def write_checkpoint(path: Path, whole: object) -> None:
 def described(value: Any, depth: int = 6) -> Any:
     """Return nested values as JSON: a tensor by its dtype, shape, device and range, a sequence by its parts."""
     if isinstance(value, Tensor):
-        found: dict[str, Any] = {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+        found: dict[str, Any] = {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+        }
         found["device"] = str(value.device)
         plain = value.detach()
-        if plain.numel() and plain.layout is torch.strided and not plain.is_complex() and plain.device.type != "meta":
-            low, high = torch.aminmax(plain.to(torch.float32) if plain.dtype is torch.bool else plain)
-            found |= {"min": float(low), "max": float(high), "mean": float(plain.double().mean())}
+        if (
+            plain.numel()
+            and plain.layout is torch.strided
+            and not plain.is_complex()
+            and plain.device.type != "meta"
+        ):
+            low, high = torch.aminmax(
+                plain.to(torch.float32) if plain.dtype is torch.bool else plain
+            )
+            found |= {
+                "min": float(low),
+                "max": float(high),
+                "mean": float(plain.double().mean()),
+            }
         return found
     if depth and isinstance(value, dict):
         return {str(name): described(each, depth - 1) for name, each in value.items()}
     if depth and isinstance(value, list | tuple):
         return [described(each, depth - 1) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else type(value).__name__
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str)
+        else type(value).__name__
+    )

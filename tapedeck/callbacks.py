@@ -29,7 +29,9 @@ def lightning_callback(*, folder: str | None = None, quiet: bool = False) -> Any
             if self._watch is not None:
                 self._watch.stop()
 
-        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        def on_exception(
+            self, trainer: Any, pl_module: Any, exception: BaseException
+        ) -> None:
             if self._watch is not None:
                 self._watch.failed(exception)
 
@@ -47,10 +49,14 @@ def transformers_callback(*, folder: str | None = None, quiet: bool = False) -> 
     class TapedeckCallback(base):
         _watch: Watch | None = None
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_others: Any) -> None:
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **_others: Any
+        ) -> None:
             self._watch = watch(model, folder=folder, quiet=quiet)
 
-        def on_train_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+        def on_train_end(
+            self, args: Any, state: Any, control: Any, **_others: Any
+        ) -> None:
             if self._watch is not None:
                 self._watch.stop()
 

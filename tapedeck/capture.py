@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tapedeck.actions import Actions
     from tapedeck.watcher import Watcher
 
-LOOK_EVERY = 0.05  # seconds between two looks, for a resume command while the script is paused
+LOOK_EVERY = (
+    0.05  # seconds between two looks, for a resume command while the script is paused
+)
 OVERTAKEN = "Replaced by another capture."
 ENDED = "The script ended before it called backward again."
 
@@ -41,8 +43,12 @@ class Capturing:
 
     def __init__(self, watcher: Watcher, actions: Actions) -> None:
         self._watcher, self._actions = watcher, actions
-        self._asker: tuple[Client, Any] | None = None  # who waits, and the number of the command
-        self._later: tuple[int, Client, Any] | None = None  # the step to wait for, the client, and its command
+        self._asker: tuple[Client, Any] | None = (
+            None  # who waits, and the number of the command
+        )
+        self._later: tuple[int, Client, Any] | None = (
+            None  # the step to wait for, the client, and its command
+        )
         self._compiles = False  # torch.compile was called
         self._recorder: Any = None
         self._connections: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
@@ -114,7 +120,11 @@ class Capturing:
     def ended(self) -> None:
         """Tell who waits that the script has ended."""
         later = self._later
-        words = f"The script ended after step {self._watcher.step}, before step {later[0] + 1}." if later else ENDED
+        words = (
+            f"The script ended after step {self._watcher.step}, before step {later[0] + 1}."
+            if later
+            else ENDED
+        )
         self.cancel(words)
 
     def cancel(self, words: str) -> None:
@@ -140,7 +150,9 @@ class Capturing:
         """Start recording layers and lines. Raises RuntimeError."""
         if self._recorder is not None:
             self._recorder.end()
-        if self._recorder is None or self._recorder.known != frozenset(self._watcher.models):
+        if self._recorder is None or self._recorder.known != frozenset(
+            self._watcher.models
+        ):
             self._recorder = self._made_recorder()
         self._recorder.begin()
 
@@ -155,8 +167,14 @@ class Capturing:
                 f"{error}. Install tapedeck-torch there."
             ) from error
         found = self._watcher.models
-        wrappers = {id(one) for model in found.values() for one in models.wrappers_of(model)}
-        compiled = self._compiles or any(map(models.is_compiled, found.values())) or _anything_compiled()
+        wrappers = {
+            id(one) for model in found.values() for one in models.wrappers_of(model)
+        }
+        compiled = (
+            self._compiles
+            or any(map(models.is_compiled, found.values()))
+            or _anything_compiled()
+        )
         inner = {name: models.unwrapped(model) for name, model in found.items()}
         return made(inner, wrappers, models.variable_of, compiled)
 
@@ -192,11 +210,23 @@ class Capturing:
             client.answer(number, error=f"This backward cannot be captured: {error}")
             return perf_counter() - began
         self._released.clear()
-        self._connections, self._connected, self.standing = queue.SimpleQueue(), False, True
+        self._connections, self._connected, self.standing = (
+            queue.SimpleQueue(),
+            False,
+            True,
+        )
         file, step = self._watcher.file, self._watcher.step
         file.tell(frames.Paused(1, step))
-        client.answer(number, ok=True, step=step + 1, script=os.path.basename(sys.argv[0]), notes=list(held.notes))
-        attending = threading.Thread(target=self._attend, args=(client,), name="tapedeck: commands", daemon=True)
+        client.answer(
+            number,
+            ok=True,
+            step=step + 1,
+            script=os.path.basename(sys.argv[0]),
+            notes=list(held.notes),
+        )
+        attending = threading.Thread(
+            target=self._attend, args=(client,), name="tapedeck: commands", daemon=True
+        )
         attending.start()
         try:
             with _as_it_was():
@@ -205,7 +235,9 @@ class Capturing:
             self.release()
             attending.join()
             with suppress(Exception):
-                self._actions.do_all(0.0)  # another capture may have been asked for just before it resumed
+                self._actions.do_all(
+                    0.0
+                )  # another capture may have been asked for just before it resumed
             self.standing, self._server = False, None
             file.tell(frames.Resumed(1, step))
         if self.armed:
@@ -218,7 +250,9 @@ class Capturing:
         connection = self._connections.get()
         if connection is None:
             return
-        self._server = program.module("engine.programs.step_server").StepServer(connection, held)
+        self._server = program.module("engine.programs.step_server").StepServer(
+            connection, held
+        )
         if not self._released.is_set():
             self._server.serve()
 
@@ -242,9 +276,14 @@ class Capturing:
         """Return the name of a parameter that belongs to no model."""
         several = len(self._watcher.states) > 1
         for state in self._watcher.states.values():
-            for place, each in enumerate(state.layers.parameters if state.layers is not None else ()):
+            for place, each in enumerate(
+                state.layers.parameters if state.layers is not None else ()
+            ):
                 if each is parameter:
-                    return models.variable_of(parameter) or f"{state.name} " * several + f"parameter {place}"
+                    return (
+                        models.variable_of(parameter)
+                        or f"{state.name} " * several + f"parameter {place}"
+                    )
         return models.variable_of(parameter)
 
 
@@ -274,13 +313,17 @@ def _anything_compiled() -> bool:
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
 
-def notes_of(scale: float, inputs: Any, parameters: list[Tensor], averaged: bool) -> list[str]:
+def notes_of(
+    scale: float, inputs: Any, parameters: list[Tensor], averaged: bool
+) -> list[str]:
     """Say in which way the gradients of a backward are not simply what its `.grad` will hold; `averaged` are those of
     DistributedDataParallel.
     """
     notes = []
     if scale != 1.0:
-        notes.append(f"the loss is scaled by {scale:,.6g} for AMP, and so is every gradient")
+        notes.append(
+            f"the loss is scaled by {scale:,.6g} for AMP, and so is every gradient"
+        )
     notes += ranks.notes(averaged)
     if inputs is not None:
         notes.append("the script requests only some of these gradients")

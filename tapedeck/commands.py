@@ -138,7 +138,9 @@ class CommandSocket:
                 if isinstance(command, dict):
                     yield client, command
                 else:
-                    client.answer(None, error="A command must be a JSON object on one line.")
+                    client.answer(
+                        None, error="A command must be a JSON object on one line."
+                    )
         for client in [one for one in self.clients if not one.open]:
             self._drop(client)
 
@@ -203,7 +205,11 @@ def _remove_stale(path: Path) -> None:
 
 def _is_own(connection: socket.socket) -> bool:
     """Return whether the peer belongs to the same user, where the system reports it."""
-    if not hasattr(socket, "SO_PEERCRED") or connection.family != getattr(socket, "AF_UNIX", None):
+    if not hasattr(socket, "SO_PEERCRED") or connection.family != getattr(
+        socket, "AF_UNIX", None
+    ):
         return True
-    _pid, user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _pid, user, _group = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
     return bool(user == os.geteuid())

@@ -203,9 +203,24 @@ class Failed(NamedTuple):
 
 
 KINDS: tuple[type[Any], ...] = (
-    Script, Started, Step, Losses, Skipped, Layers, Norms, Rates, Rate, Memory, Looking, Said, Saved, Paused, Resumed,
-    Finished, Failed,
-)  # fmt: skip
+    Script,
+    Started,
+    Step,
+    Losses,
+    Skipped,
+    Layers,
+    Norms,
+    Rates,
+    Rate,
+    Memory,
+    Looking,
+    Said,
+    Saved,
+    Paused,
+    Resumed,
+    Finished,
+    Failed,
+)
 
 
 def event_of(kind: type[Any]) -> str:
@@ -220,8 +235,15 @@ def line_of(frame: Any) -> str:
     '{"event": "rate", "step": 3, "rate": 0.1}'
     """
     defaults = frame._field_defaults
-    fields = {name: value for name, value in frame._asdict().items() if value != defaults.get(name, defaults)}
-    return json.dumps({"event": event_of(type(frame))} | {name: _plain(value) for name, value in fields.items()})
+    fields = {
+        name: value
+        for name, value in frame._asdict().items()
+        if value != defaults.get(name, defaults)
+    }
+    return json.dumps(
+        {"event": event_of(type(frame))}
+        | {name: _plain(value) for name, value in fields.items()}
+    )
 
 
 def line_of_step(step: int, loss: float, seconds: float, rate: float | None) -> str:
@@ -244,7 +266,12 @@ def home() -> Path:
 
 def new_folder(name: str) -> Path:
     """Create a folder of mode 0700 for a script, falling back to a temporary one; remove the oldest of many."""
-    letters = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)[:40] or "script"
+    letters = (
+        "".join(
+            letter if letter.isalnum() or letter in "-_." else "-" for letter in name
+        )[:40]
+        or "script"
+    )
     title = f"{time.strftime('%Y%m%d-%H%M%S')}-{letters}-{os.getpid()}-"
     try:
         above = home()
@@ -259,7 +286,9 @@ def _remove_oldest(above: Path) -> None:
     folders = sorted(path for path in above.iterdir() if (path / FRAMES).is_file())
     for path in folders[: max(0, len(folders) - MOST_KEPT)]:
         with contextlib.suppress(OSError):
-            if time.time() - (path / FRAMES).stat().st_mtime > 86_400:  # seconds; its script may still be there
+            if (
+                time.time() - (path / FRAMES).stat().st_mtime > 86_400
+            ):  # seconds; its script may still be there
                 shutil.rmtree(path)
 
 
@@ -276,7 +305,10 @@ def script_of(path: Path) -> str:
 def newest() -> Path | None:
     """Return the frames of the script that was started last; None if there is none."""
     try:
-        return max((path / FRAMES for path in home().iterdir() if (path / FRAMES).is_file()), default=None)
+        return max(
+            (path / FRAMES for path in home().iterdir() if (path / FRAMES).is_file()),
+            default=None,
+        )
     except OSError:
         return None
 
@@ -299,7 +331,11 @@ def is_private(path: Path) -> bool:
     found = os.lstat(path)
     if not hasattr(os, "geteuid"):
         return stat.S_ISDIR(found.st_mode)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.geteuid()
+        and not stat.S_IMODE(found.st_mode) & 0o077
+    )
 
 
 def number(value: float | None) -> str:
@@ -318,7 +354,9 @@ class Ending(NamedTuple):
         """Return the last frame of a script that has taken so many steps."""
         epoch = min(steps, 1)
         if self.error:
-            return Failed("error", self.error, "The terminal shows where.", None, epoch, steps)
+            return Failed(
+                "error", self.error, "The terminal shows where.", None, epoch, steps
+            )
         return Finished(self.reason, epoch, steps, self.note)
 
 
@@ -372,7 +410,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return value[:MOST_TEXT].encode("utf-8", "replace").decode()  # no halves of surrogate pairs
+        return (
+            value[:MOST_TEXT].encode("utf-8", "replace").decode()
+        )  # no halves of surrogate pairs
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value[:MOST_ITEMS]]
     return value

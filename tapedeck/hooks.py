@@ -34,11 +34,17 @@ class Hooks:
         self._watcher: Watcher | None = watcher
         self._quick = watcher.quick
         self._depth = threading.local()
-        self._unscaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}  # by the id of the scaled loss
+        self._unscaled: dict[
+            int, tuple[weakref.ref[Tensor], Tensor]
+        ] = {}  # by the id of the scaled loss
         self._replaced: list[tuple[Any, str, Any]] = []
         self._handles = [
-            optimizers.register_optimizer_step_pre_hook(_uncompiled(self._before_step())),
-            optimizers.register_optimizer_step_post_hook(_uncompiled(self._after_step())),
+            optimizers.register_optimizer_step_pre_hook(
+                _uncompiled(self._before_step())
+            ),
+            optimizers.register_optimizer_step_post_hook(
+                _uncompiled(self._after_step())
+            ),
         ]
         self._replace(torch.autograd, "backward", self._backward)
         self._replace(torch.optim.Optimizer, "zero_grad", self._zero_grad)
@@ -78,7 +84,9 @@ class Hooks:
     def _before_step(self) -> Callable[..., None]:
         quick = self._quick
 
-        def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def before_step(
+            optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> None:
             if quick.on and not quick.looks:
                 return  # one with a closure, or of another optimizer, is seen after the step
             watcher = self._watcher
@@ -86,7 +94,12 @@ class Hooks:
                 return
             try:
                 closure = _has_closure(args, kwargs)
-                if not quick.on or closure or quick.optimizer() is not optimizer or perf_counter() >= watcher.norms_due:
+                if (
+                    not quick.on
+                    or closure
+                    or quick.optimizer() is not optimizer
+                    or perf_counter() >= watcher.norms_due
+                ):
                     watcher.before_step(optimizer, closure)
             except Exception as error:
                 self._failed(error)
@@ -96,10 +109,19 @@ class Hooks:
     def _after_step(self) -> Callable[..., None]:
         quick, losses, noted = self._quick, self._quick.losses, self._quick.noted
 
-        def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if quick.on and quick.optimizer() is optimizer and not kwargs and (now := perf_counter()) < quick.due:
+        def after_step(
+            optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> None:
+            if (
+                quick.on
+                and quick.optimizer() is optimizer
+                and not kwargs
+                and (now := perf_counter()) < quick.due
+            ):
                 if len(args) == 1:
-                    noted.append((now, len(losses), optimizer.param_groups[0].get("lr")))
+                    noted.append(
+                        (now, len(losses), optimizer.param_groups[0].get("lr"))
+                    )
                     if len(noted) == 1:
                         quick.spent = perf_counter() - now
                     return
@@ -120,10 +142,21 @@ class Hooks:
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         depth, quick, losses = self._depth, self._quick, self._quick.losses
-        in_backward, modes = torch._C._current_graph_task_id, torch._C._len_torch_function_stack
+        in_backward, modes = (
+            torch._C._current_graph_task_id,
+            torch._C._len_torch_function_stack,
+        )
 
-        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if quick.on and grad_tensors is None and type(tensors) is Tensor and in_backward() == -1 and not modes():
+        def backward(
+            tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
+            if (
+                quick.on
+                and grad_tensors is None
+                and type(tensors) is Tensor
+                and in_backward() == -1
+                and not modes()
+            ):
                 try:
                     if quick.pending and (watcher := self._watcher) is not None:
                         watcher.backward_again()
@@ -145,7 +178,12 @@ class Hooks:
                 depth.now = True
                 self._called(tensors, grad_tensors)
             try:
-                if watcher is not None and outermost and watcher.actions and watcher.actions.capturing.armed:
+                if (
+                    watcher is not None
+                    and outermost
+                    and watcher.actions
+                    and watcher.actions.capturing.armed
+                ):
                     self._stand(tensors, grad_tensors, kwargs.get("inputs"))
                 return original(tensors, grad_tensors, *args, **kwargs)
             except BaseException as error:
@@ -165,9 +203,15 @@ class Hooks:
         try:
             watcher.backward_again()
             for loss in (tensors,) if isinstance(tensors, Tensor) else tensors:
-                if isinstance(loss, Tensor) and loss.numel() == 1 and (grad_tensors is None or loss.dim() == 0):
+                if (
+                    isinstance(loss, Tensor)
+                    and loss.numel() == 1
+                    and (grad_tensors is None or loss.dim() == 0)
+                ):
                     scaled = self._unscaled.get(id(loss))
-                    watcher.backward_called(loss if scaled is None or scaled[0]() is not loss else scaled[1])
+                    watcher.backward_called(
+                        loss if scaled is None or scaled[0]() is not loss else scaled[1]
+                    )
         except Exception as error:
             self._failed(error)
 
@@ -194,8 +238,14 @@ class Hooks:
         try:
             scaled = self._unscaled.get(id(tensors))
             whole = scaled[0]() if scaled is not None else None
-            scale = float(whole.detach() / scaled[1]) if scaled is not None and whole is not None else 1.0
-            watcher.stand_if_asked(tensors, grad_tensors, scale if math.isfinite(scale) else 1.0, inputs)
+            scale = (
+                float(whole.detach() / scaled[1])
+                if scaled is not None and whole is not None
+                else 1.0
+            )
+            watcher.stand_if_asked(
+                tensors, grad_tensors, scale if math.isfinite(scale) else 1.0, inputs
+            )
         except Exception as error:
             self._failed(error)
         except BaseException as error:  # Ctrl+C while the script is paused
@@ -205,7 +255,11 @@ class Hooks:
     def _scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
-            if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and outputs.numel() == 1:
+            if (
+                isinstance(outputs, Tensor)
+                and isinstance(scaled, Tensor)
+                and outputs.numel() == 1
+            ):
                 self._unscaled[id(scaled)] = (weakref.ref(scaled), outputs.detach())
                 self._quick.on = False  # until the next turn
             return scaled
@@ -215,7 +269,11 @@ class Hooks:
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compiled(*args: Any, **kwargs: Any) -> Any:
             watcher = self._watcher
-            if watcher is not None and watcher.actions is not None and not kwargs.get("disable"):
+            if (
+                watcher is not None
+                and watcher.actions is not None
+                and not kwargs.get("disable")
+            ):
                 watcher.actions.capturing.compiles()
             return original(*args, **kwargs)
 
@@ -226,7 +284,11 @@ class Hooks:
             watcher = self._watcher
             before = watcher.stepped(optimizer) if watcher is not None else 0
             result = original(scaler, optimizer, *args, **kwargs)
-            if watcher is not None and watcher is self._watcher and watcher.stepped(optimizer) == before:
+            if (
+                watcher is not None
+                and watcher is self._watcher
+                and watcher.stepped(optimizer) == before
+            ):
                 try:
                     watcher.skipped()
                 except Exception as error:
@@ -239,7 +301,9 @@ class Hooks:
 def _at_callers_line(original: Callable[..., Any]) -> Callable[..., Any]:
     """Show a warning that torch gives at the line of its caller, which is one here, at that caller's own."""
 
-    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    def showwarning(
+        message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
+    ) -> None:
         frame = sys._getframe(1) if filename == __file__ else None
         while frame is not None and frame.f_code.co_filename != __file__:
             frame = frame.f_back
@@ -264,7 +328,11 @@ def _without_frame(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except BaseException as error:
             trace = error.__traceback__
-            error.__traceback__ = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
+            error.__traceback__ = (
+                trace.tb_next.tb_next
+                if trace is not None and trace.tb_next is not None
+                else None
+            )
             raise
 
     return called

@@ -12,10 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+}
 
 
-def find_models(parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | None = None) -> dict[str, nn.Module]:
+def find_models(
+    parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | None = None
+) -> dict[str, nn.Module]:
     """Return the outermost modules that hold `parameters`, by name: a variable of the script, else of the class.
 
     One pass over the live objects of the process, since a forward hook on every module would cost every call, and
@@ -32,7 +38,9 @@ def find_models(parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | N
         taken = set(found)
         for model in _outermost(wanted):
             inner = unwrapped(model)
-            name = free_name(variable_of(model) or variable_of(inner) or type(inner).__name__, taken)
+            name = free_name(
+                variable_of(model) or variable_of(inner) or type(inner).__name__, taken
+            )
             taken.add(name)
             found[name] = model
     return found
@@ -41,12 +49,20 @@ def find_models(parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | N
 def _outermost(wanted: set[int]) -> list[nn.Module]:
     """Return the fewest modules without a parent that hold all of the wanted parameters that a module holds."""
     modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
-    modules = [each for each in modules if "_parameters" in each.__dict__ and "_modules" in each.__dict__]
+    modules = [
+        each
+        for each in modules
+        if "_parameters" in each.__dict__ and "_modules" in each.__dict__
+    ]
     parents: dict[int, list[nn.Module]] = {}
     for each in modules:
         for child in each._modules.values():
             parents.setdefault(id(child), []).append(each)
-    waiting = [each for each in modules if any(id(p) in wanted for p in each._parameters.values())]
+    waiting = [
+        each
+        for each in modules
+        if any(id(p) in wanted for p in each._parameters.values())
+    ]
     seen, tops = {id(each) for each in waiting}, []
     while waiting:
         each = waiting.pop()
@@ -86,13 +102,16 @@ def wrappers_of(model: nn.Module) -> list[nn.Module]:
 
 def is_averaged(model: nn.Module) -> bool:
     """Return whether DistributedDataParallel averages the gradients of a model, or of a part of it, over the ranks."""
-    return any(type(each).__name__ == "DistributedDataParallel" for each in model.modules())
+    return any(
+        type(each).__name__ == "DistributedDataParallel" for each in model.modules()
+    )
 
 
 def is_compiled(model: nn.Module) -> bool:
     """Return whether any part of a model is compiled, so that no hook may be put on it."""
     return any(
-        type(each).__name__ == "OptimizedModule" or getattr(each, "_compiled_call_impl", None) is not None
+        type(each).__name__ == "OptimizedModule"
+        or getattr(each, "_compiled_call_impl", None) is not None
         for each in model.modules()
     )
 
@@ -103,13 +122,22 @@ def variable_of(value: object) -> str:
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not str(frame.f_globals.get("__name__", "")).startswith(("torch", "tapedeck")):
+        if not str(frame.f_globals.get("__name__", "")).startswith(
+            ("torch", "tapedeck")
+        ):
             for name, each in list(frame.f_locals.items()):
                 if each is value and not name.startswith("_") and name != "self":
                     return name
         frame = frame.f_back
     script = vars(sys.modules["__main__"])
-    return next((name for name, each in list(script.items()) if each is value and not name.startswith("_")), "")
+    return next(
+        (
+            name
+            for name, each in list(script.items())
+            if each is value and not name.startswith("_")
+        ),
+        "",
+    )
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -130,18 +158,31 @@ def rate_of(group: Mapping[str, Any]) -> float:
 class Layers:
     """The parameters of one optimizer by the layer that owns them, named with its model where there are several."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, models: Mapping[str, nn.Module]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, models: Mapping[str, nn.Module]
+    ) -> None:
         several = len(models) > 1
-        self.parameters: list[Tensor] = [one for group in optimizer.param_groups for one in group["params"]]
+        self.parameters: list[Tensor] = [
+            one for group in optimizer.param_groups for one in group["params"]
+        ]
         paths: dict[int, str] = {}
         for model_name, model in models.items():
             inner = unwrapped(model)
             for path, parameter in inner.named_parameters():
                 own = path.replace("_orig_mod.", "")
-                owner = own.rpartition(".")[0] or (own if inner._modules else "")  # "" is a model of one layer
-                name = f"{model_name}.{owner}".removesuffix(".") if several else owner or model_name
+                owner = own.rpartition(".")[0] or (
+                    own if inner._modules else ""
+                )  # "" is a model of one layer
+                name = (
+                    f"{model_name}.{owner}".removesuffix(".")
+                    if several
+                    else owner or model_name
+                )
                 paths.setdefault(id(parameter), name)
-        owners = [paths.get(id(each), f"parameter {number}") for number, each in enumerate(self.parameters)]
+        owners = [
+            paths.get(id(each), f"parameter {number}")
+            for number, each in enumerate(self.parameters)
+        ]
         self.names = tuple(dict.fromkeys(owners))
         places = {name: place for place, name in enumerate(self.names)}
         self._layer_of = [places[owner] for owner in owners]
@@ -162,7 +203,9 @@ class Layers:
         if dense:
             together = torch._foreach_norm([gradient for _, gradient in dense])
             found += zip((layer for layer, _ in dense), together, strict=True)
-        for (layer, _), norm in zip(found, fetched([norm for _, norm in found]), strict=True):
+        for (layer, _), norm in zip(
+            found, fetched([norm for _, norm in found]), strict=True
+        ):
             norms[layer].append(norm)
         return [math.hypot(*each) / scale if each else math.nan for each in norms]
 
@@ -174,7 +217,9 @@ def fetched(values: Sequence[Tensor]) -> list[float]:
         by_device.setdefault(value.device, []).append(place)
     found = [0.0] * len(values)
     for places in by_device.values():
-        dtype = torch.float32 if values[places[0]].device.type == "mps" else torch.float64
+        dtype = (
+            torch.float32 if values[places[0]].device.type == "mps" else torch.float64
+        )
         together = torch.stack([values[place].to(dtype) for place in places])
         for place, number in zip(places, together.tolist(), strict=True):
             found[place] = number

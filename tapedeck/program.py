@@ -24,7 +24,9 @@ _IMPORTS = re.compile(r"^(\s*(?:from|import) )app\b", re.MULTILINE)
 
 def module(name: str) -> ModuleType:
     """Import a module of the program, such as "engine.server". Raises ImportError."""
-    if not (Path(__file__).parent / "_program").is_dir() and not any(isinstance(one, _Finder) for one in sys.meta_path):
+    if not (Path(__file__).parent / "_program").is_dir() and not any(
+        isinstance(one, _Finder) for one in sys.meta_path
+    ):
         sys.meta_path.insert(0, _Finder())
     return import_module(f"{NAME}.{name}")
 
@@ -33,7 +35,13 @@ def module(name: str) -> ModuleType:
 def rooms(source: Path) -> str:
     """Return a pattern of all module names in the package `source`."""
     return "|".join(
-        sorted({path.stem for path in source.iterdir() if path.suffix in ("", ".py") and path.stem[0] != "_"})
+        sorted(
+            {
+                path.stem
+                for path in source.iterdir()
+                if path.suffix in ("", ".py") and path.stem[0] != "_"
+            }
+        )
     )
 
 
@@ -50,7 +58,9 @@ def rewritten(text: str, rooms: str) -> str:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the program's modules in a checkout."""
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname != NAME and not fullname.startswith(f"{NAME}."):
             return None
         place = CHECKOUT.joinpath(*fullname.split(".")[2:])
@@ -60,7 +70,9 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         inside = [str(place)] if package else None
         loader = _Loader(fullname, str(file))
-        return importlib.util.spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=inside)
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=loader, submodule_search_locations=inside
+        )
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -23,7 +23,13 @@ def job() -> tuple[int, str]:
     world = _number("WORLD_SIZE", 1)
     if world < 2:
         return 1, ""
-    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID")
+    names = (
+        "TORCHELASTIC_RUN_ID",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "TORCHELASTIC_RESTART_COUNT",
+        "SLURM_JOB_ID",
+    )
     launched = (os.environ.get(name) or "-" for name in names)
     return world, " ".join((*launched, str(os.getppid())))
 
@@ -36,7 +42,12 @@ def _number(name: str, default: int) -> int:
 def _distributed() -> Any:
     """Return torch.distributed if it runs on several ranks, else None."""
     found: Any = sys.modules.get("torch.distributed")
-    if found is None or not found.is_available() or not found.is_initialized() or found.get_world_size() < 2:
+    if (
+        found is None
+        or not found.is_available()
+        or not found.is_initialized()
+        or found.get_world_size() < 2
+    ):
         return None
     return found
 
@@ -87,8 +98,10 @@ def notes(averaged: bool) -> list[str]:
 def went_on() -> str:
     """Describe why a paused rank has continued by itself."""
     limit = timeout()
-    return f"It continued by itself after {_duration(SHARE * limit)}: the other ranks' collectives fail after " \
-           f"{_duration(limit)}."  # fmt: skip
+    return (
+        f"It continued by itself after {_duration(SHARE * limit)}: the other ranks' collectives fail after "
+        f"{_duration(limit)}."
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -97,4 +110,8 @@ def _duration(seconds: float) -> str:
     >>> _duration(900.0), _duration(45.0), _duration(0.5)
     ('15 min', '45 s', '0.5 s')
     """
-    return f"{seconds / 60:g} min" if seconds >= 120 and not seconds % 6 else f"{seconds:.3g} s"
+    return (
+        f"{seconds / 60:g} min"
+        if seconds >= 120 and not seconds % 6
+        else f"{seconds:.3g} s"
+    )

@@ -37,9 +37,14 @@ def _prepared():  # type: ignore[no-untyped-def]
     from importlib.machinery import SourceFileLoader
 
     main.__dict__.update(
-        __file__=full, __builtins__=sys.modules["builtins"], __cached__=None, __annotations__={}, __package__=None,
-        __loader__=SourceFileLoader("__main__", full), __spec__=None,
-    )  # fmt: skip
+        __file__=full,
+        __builtins__=sys.modules["builtins"],
+        __cached__=None,
+        __annotations__={},
+        __package__=None,
+        __loader__=SourceFileLoader("__main__", full),
+        __spec__=None,
+    )
     watch = prepare(Path(folder), os.path.basename(path), captured)
     with open(path, "rb") as file:
         source = file.read()

@@ -29,7 +29,10 @@ from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import Ending, FrameFile, number
 
-NORMS = (0.2, 0.01)  # seconds between two looks at the gradients at least, and their share of the time at most
+NORMS = (
+    0.2,
+    0.01,
+)  # seconds between two looks at the gradients at least, and their share of the time at most
 MEMORY_EVERY = 0.5  # seconds
 TURN_EVERY = 0.05  # seconds
 FETCH_EVERY = 0.1  # seconds in which the losses on an accelerator are fetched together
@@ -52,7 +55,11 @@ def _has_gradient(parameter: Tensor) -> bool:
         return False
     if type(gradient) is not Tensor:
         return True  # asking one that is spread over ranks would make all of them wait
-    return bool(gradient.any()) if gradient.layout is torch.strided else gradient._nnz() > 0
+    return (
+        bool(gradient.any())
+        if gradient.layout is torch.strided
+        else gradient._nnz() > 0
+    )
 
 
 class OptimizerState:
@@ -127,9 +134,13 @@ class Watcher:
         self._only = None if only is None else tuple(weakref.ref(each) for each in only)
         self._main: OptimizerState | None = None
         self.losses = self.quick.losses
-        self.previous: list[float | Tensor] = []  # those that the optimizer before stepped by
+        self.previous: list[
+            float | Tensor
+        ] = []  # those that the optimizer before stepped by
         self._in_closure = False
-        self._discarded: list[float | Tensor] = []  # losses since the last step of which no step was taken
+        self._discarded: list[
+            float | Tensor
+        ] = []  # losses since the last step of which no step was taken
         self._discards = 0  # steps in a row before which a backward was discarded
         self._unstepped = 0  # calls of backward before the first step
         self._unstepped_optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
@@ -166,7 +177,9 @@ class Watcher:
             if rate != state.rate and rate is not None:
                 changed = state.rate = models.rate_of({"lr": rate})
                 state.rates = (changed,)
-            self.noted.append(("step", self._step, now - self.began, self.previous, changed, state))
+            self.noted.append(
+                ("step", self._step, now - self.began, self.previous, changed, state)
+            )
             start = end
         state.steps += len(quick.noted)
         state.steps_at_main = state.steps
@@ -192,9 +205,15 @@ class Watcher:
         if self._in_closure:
             return
         began = perf_counter()
-        own = owner.parameters() if isinstance(owner, nn.Module) else _parameters_of(owner)
+        own = (
+            owner.parameters()
+            if isinstance(owner, nn.Module)
+            else _parameters_of(owner)
+        )
         cleared = {id(each) for each in own}
-        others = [each for each in self._stepped_parameters() if id(each) not in cleared]
+        others = [
+            each for each in self._stepped_parameters() if id(each) not in cleared
+        ]
         if not any(map(_has_gradient, others)):
             self._discard()
         self.spent += perf_counter() - began
@@ -224,7 +243,11 @@ class Watcher:
         optimizers = list(self.live_optimizers().values())
         if not optimizers:
             if self._unstepped_optimizers is None:
-                live = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer))
+                live = (
+                    each
+                    for each in gc.get_objects()
+                    if issubclass(type(each), torch.optim.Optimizer)
+                )
                 self._unstepped_optimizers = weakref.WeakSet(live)
             optimizers = list(self._unstepped_optimizers)
         return [one for optimizer in optimizers for one in _parameters_of(optimizer)]
@@ -242,17 +265,26 @@ class Watcher:
             return
         self._write_noted()
         if self._discards == MOST_DISCARDS:
-            self.say("Each step of this script discards the gradients of a backward. Further ones are not marked.")
+            self.say(
+                "Each step of this script discards the gradients of a backward. Further ones are not marked."
+            )
             return
         tensors = [each for each in discarded if isinstance(each, Tensor)]
         fetched = iter(models.fetched([each.reshape(()) for each in tensors]))
-        losses = ", ".join(f"{next(fetched) if isinstance(each, Tensor) else each:.6g}" for each in discarded[:5])
+        losses = ", ".join(
+            f"{next(fetched) if isinstance(each, Tensor) else each:.6g}"
+            for each in discarded[:5]
+        )
         more = ", …" if len(discarded) > 5 else ""
         batches = f"{len(discarded)} batches" if len(discarded) > 1 else "a batch"
         reason = f"The script cleared the gradients of {batches} before step {self.step + 1} without a step"
-        self.file.tell(frames.Skipped(1, self.step + 1, f"{reason} (loss {losses}{more})."))
+        self.file.tell(
+            frames.Skipped(1, self.step + 1, f"{reason} (loss {losses}{more}).")
+        )
 
-    def stand_if_asked(self, tensors: Any, gradients: Any, scale: float, inputs: Any) -> None:
+    def stand_if_asked(
+        self, tensors: Any, gradients: Any, scale: float, inputs: Any
+    ) -> None:
         """Pause before a backward that is to be captured."""
         capturing = self.actions.capturing if self.actions is not None else None
         if capturing is None or not capturing.armed:
@@ -260,9 +292,16 @@ class Watcher:
         self.settle()
         if self.speaking:
             self._write_noted()
-        held = [each for state in self.states.values() if state.layers for each in state.layers.parameters]
+        held = [
+            each
+            for state in self.states.values()
+            if state.layers
+            for each in state.layers.parameters
+        ]
         averaged = any(models.is_averaged(model) for model in self.models.values())
-        self.began += capturing.stand(tensors, gradients, notes_of(scale, inputs, held, averaged))
+        self.began += capturing.stand(
+            tensors, gradients, notes_of(scale, inputs, held, averaged)
+        )
         self.turn_due = 0.0  # it may be to pause after this step
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
@@ -301,14 +340,24 @@ class Watcher:
             losses = self.previous  # one backward, by which several optimizers step
         state.steps += 1
         main = self._main
-        if main is None or main.optimizer() is None or state.steps - state.steps_at_main > ALONE:
+        if (
+            main is None
+            or main.optimizer() is None
+            or state.steps - state.steps_at_main > ALONE
+        ):
             main = self._main = state
         if state is main:
             self._step += 1
             for each in self.states.values():
                 each.steps_at_main = each.steps
         if self.speaking:
-            self._note(state, optimizer, "step" if state is main else PARTS, began - self.began, losses)
+            self._note(
+                state,
+                optimizer,
+                "step" if state is main else PARTS,
+                began - self.began,
+                losses,
+            )
         if self.actions is not None and self.actions.capturing.later:
             self.actions.capturing.after_step(self.step)
         if began < self.turn_due:
@@ -321,7 +370,12 @@ class Watcher:
         """Write the recorded steps, and execute pending commands. While the script is paused each step is one turn."""
         if self.speaking:
             paused = self.actions is not None and self.actions.paused
-            if not self._fetches or began >= self._fetch_due or len(self.noted) >= MOST_NOTED or paused:
+            if (
+                not self._fetches
+                or began >= self._fetch_due
+                or len(self.noted) >= MOST_NOTED
+                or paused
+            ):
                 self._fetch_due = began + FETCH_EVERY
                 self._write_noted()
             if began >= self._memory_due:
@@ -339,11 +393,16 @@ class Watcher:
         """Let the hooks record the steps until the next turn, if only their losses are reported."""
         capturing = self.actions.capturing if self.actions is not None else None
         (*others, last) = self.states.values()
-        looked = self._measuring or (capturing is not None and (capturing.later or capturing.armed))
+        looked = self._measuring or (
+            capturing is not None and (capturing.later or capturing.armed)
+        )
         optimizer = last.optimizer()
         if not self.speaking or others or last.closure or looked or optimizer is None:
             return
-        if len(optimizer.param_groups) != 1 or type(optimizer.param_groups[0].get("lr")) is not float:
+        if (
+            len(optimizer.param_groups) != 1
+            or type(optimizer.param_groups[0].get("lr")) is not float
+        ):
             return
         quick = self.quick
         quick.optimizer, quick.due = last.optimizer, self.turn_due
@@ -395,14 +454,18 @@ class Watcher:
         state = self.states.get(id(optimizer))
         if state is not None and state.optimizer() is optimizer:
             return state
-        if self._only is not None and all(each() is not optimizer for each in self._only):
+        if self._only is not None and all(
+            each() is not optimizer for each in self._only
+        ):
             return None
         return self._meet(optimizer)
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
         """Find the models of an optimizer that steps for the first time."""
         self._write_noted()  # reports of a step name the optimizers at that time
-        for key in [key for key, each in self.states.items() if each.optimizer() is None]:
+        for key in [
+            key for key, each in self.states.items() if each.optimizer() is None
+        ]:
             del self.states[key]
         state = self.states[id(optimizer)] = OptimizerState(optimizer)
         self._name(state)
@@ -411,11 +474,19 @@ class Watcher:
             self.began = perf_counter()
             self._tell_started()
         elif self.speaking and state.count:
-            count = sum(each.numel() for each in state.layers.parameters) if state.layers is not None else 0
+            count = (
+                sum(each.numel() for each in state.layers.parameters)
+                if state.layers is not None
+                else 0
+            )
             if len(self.states) <= MOST_NAMED:
-                self.say(f"Another optimizer steps, {state.name}: {count:,} parameters.")
+                self.say(
+                    f"Another optimizer steps, {state.name}: {count:,} parameters."
+                )
             elif len(self.states) == MOST_NAMED + 1:
-                self.say("Further optimizers step, as where each parameter has one; they are not named.")
+                self.say(
+                    "Further optimizers step, as where each parameter has one; they are not named."
+                )
         self._tell_layers()
         return state
 
@@ -427,16 +498,29 @@ class Watcher:
 
     def _find_layers(self) -> None:
         """Name the layers of all optimizers, by one search through the modules."""
-        known = self._known | (self.models if len(self.states) > MOST_NAMED else {})  # each search takes long
-        live = [(each, optimizer) for each in self.states.values() if (optimizer := each.optimizer()) is not None]
-        parameters = [one for _, optimizer in live for group in optimizer.param_groups for one in group["params"]]
+        known = self._known | (
+            self.models if len(self.states) > MOST_NAMED else {}
+        )  # each search takes long
+        live = [
+            (each, optimizer)
+            for each in self.states.values()
+            if (optimizer := each.optimizer()) is not None
+        ]
+        parameters = [
+            one
+            for _, optimizer in live
+            for group in optimizer.param_groups
+            for one in group["params"]
+        ]
         found = models.find_models(parameters, known)
         for state, optimizer in live:
             state.models = found
             state.layers = models.Layers(optimizer, found)
             state.count = len(state.layers.parameters)
         layers = [state.layers for state, _ in live if state.layers is not None]
-        self._layers = tuple(dict.fromkeys(name for each in layers for name in each.names))
+        self._layers = tuple(
+            dict.fromkeys(name for each in layers for name in each.names)
+        )
 
     @property
     def models(self) -> dict[str, nn.Module]:
@@ -446,7 +530,11 @@ class Watcher:
     def live_optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """Return the optimizers by name, the main one first."""
         states = sorted(self.states.values(), key=lambda state: state is not self._main)
-        return {state.name: found for state in states if (found := state.optimizer()) is not None}
+        return {
+            state.name: found
+            for state in states
+            if (found := state.optimizer()) is not None
+        }
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
@@ -462,14 +550,25 @@ class Watcher:
     def _tell_started(self) -> None:
         if not self.speaking:
             return
-        held: dict[int, Tensor] = {id(each): each for model in self.models.values() for each in model.parameters()}
+        held: dict[int, Tensor] = {
+            id(each): each
+            for model in self.models.values()
+            for each in model.parameters()
+        }
         for state in self.states.values():
-            held |= {id(each): each for each in (state.layers.parameters if state.layers else ())}
+            held |= {
+                id(each): each
+                for each in (state.layers.parameters if state.layers else ())
+            }
         device = next((str(each.device) for each in held.values()), "cpu")
-        self.file.tell(frames.Started(device, sum(each.numel() for each in held.values())))
+        self.file.tell(
+            frames.Started(device, sum(each.numel() for each in held.values()))
+        )
         for name, model in self.models.items():
             if models.is_compiled(model):
-                self.say(f"{name} is compiled: its layers are only read between two steps.")
+                self.say(
+                    f"{name} is compiled: its layers are only read between two steps."
+                )
 
     def _tell_layers(self) -> None:
         if self.speaking:
@@ -490,11 +589,17 @@ class Watcher:
         """Keep the report of a step until it is written."""
         groups = optimizer.param_groups
         rate = None
-        if len(groups) != 1 or type(now := groups[0].get("lr")) is not float or now != state.rate:
+        if (
+            len(groups) != 1
+            or type(now := groups[0].get("lr")) is not float
+            or now != state.rate
+        ):
             rate = self._rate_changed(state, groups, kind)
         self.noted.append((kind, self.step, seconds, losses, rate, state))
 
-    def _rate_changed(self, state: OptimizerState, groups: list[dict[str, Any]], kind: str) -> float | None:
+    def _rate_changed(
+        self, state: OptimizerState, groups: list[dict[str, Any]], kind: str
+    ) -> float | None:
         """Return a changed rate for the frame of a step, None if unchanged."""
         rates = tuple(models.rate_of(group) for group in groups)
         if rates == state.rates:
@@ -510,7 +615,12 @@ class Watcher:
         noted, self.noted = self.noted, []
         fetched: dict[int, float] = {}
         if self._fetches:
-            tensors = {id(each): each for note in noted for each in note[3] if isinstance(each, Tensor)}
+            tensors = {
+                id(each): each
+                for note in noted
+                for each in note[3]
+                if isinstance(each, Tensor)
+            }
             numbers = models.fetched([each.reshape(()) for each in tensors.values()])
             fetched = dict(zip(tensors, numbers, strict=True))
         lines = []
@@ -518,14 +628,28 @@ class Watcher:
             if len(losses) == 1 and type(first := losses[0]) is float:
                 loss = first
             else:
-                values = [fetched[id(each)] if isinstance(each, Tensor) else each for each in losses]
-                loss = math.fsum(values) if values and all(map(math.isfinite, values)) else math.nan
+                values = [
+                    fetched[id(each)] if isinstance(each, Tensor) else each
+                    for each in losses
+                ]
+                loss = (
+                    math.fsum(values)
+                    if values and all(map(math.isfinite, values))
+                    else math.nan
+                )
             state.loss = loss
             if kind == "step":
                 lines.append(frames.line_of_step(step, loss, seconds, rate))
-            elif state is next(reversed(self.states.values())):  # the others of this round have stepped before it
-                parts = "".join(f', "loss_{each.name}": {number(each.loss)}' for each in self.states.values())
-                lines.append(f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}')
+            elif state is next(
+                reversed(self.states.values())
+            ):  # the others of this round have stepped before it
+                parts = "".join(
+                    f', "loss_{each.name}": {number(each.loss)}'
+                    for each in self.states.values()
+                )
+                lines.append(
+                    f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}'
+                )
         if lines:
             self.file.add(lines, perf_counter())
 
@@ -564,7 +688,9 @@ class Watcher:
         if sum(len(group["params"]) for group in optimizer.param_groups) != state.count:
             self._find_layers()
             self._tell_layers()
-        scale = getattr(optimizer, "grad_scale", None)  # of a fused step, which unscales by itself
+        scale = getattr(
+            optimizer, "grad_scale", None
+        )  # of a fused step, which unscales by itself
         state.norms = state.layers.measure(1.0 if scale is None else float(scale))
         self._measuring = True
         if all(each.norms is not None for each in self.states.values()):
@@ -578,15 +704,24 @@ class Watcher:
     def _tell_norms(self) -> None:
         """Tell the norms of a round, NaN for those who did not step in it."""
         self._write_noted()
-        norms: dict[str, list[float]] = {}  # a layer may have its weight in one optimizer and its bias in another
+        norms: dict[
+            str, list[float]
+        ] = {}  # a layer may have its weight in one optimizer and its bias in another
         for state in self.states.values():
             if state.norms is not None and state.layers is not None:
                 for name, norm in zip(state.layers.names, state.norms, strict=True):
-                    norms.setdefault(name, []).extend([] if math.isnan(norm) else [norm])
+                    norms.setdefault(name, []).extend(
+                        [] if math.isnan(norm) else [norm]
+                    )
             state.norms = None
         self._measuring = False
-        values = ", ".join(number(math.hypot(*norms[name]) if norms.get(name) else None) for name in self._layers)
-        line = f'{{"event": "norms", "step": {self._measured_step}, "norms": [{values}]}}'
+        values = ", ".join(
+            number(math.hypot(*norms[name]) if norms.get(name) else None)
+            for name in self._layers
+        )
+        line = (
+            f'{{"event": "norms", "step": {self._measured_step}, "norms": [{values}]}}'
+        )
         self.file.add([line], perf_counter())
 
     def _tell_memory(self, seconds: float) -> None:
@@ -595,9 +730,17 @@ class Watcher:
         scope, sizes = "process", [0, 0, 0]
         if torch.cuda.is_initialized():
             scope = "device"
-            sizes = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.max_memory_allocated()]
+            sizes = [
+                torch.cuda.memory_allocated(),
+                torch.cuda.memory_reserved(),
+                torch.cuda.max_memory_allocated(),
+            ]
         allocated, reserved, peak = sizes if scope == "device" else (None, None, None)
-        self.file.tell(frames.Memory(self.step, seconds, scope, allocated, reserved, peak, resident()))
+        self.file.tell(
+            frames.Memory(
+                self.step, seconds, scope, allocated, reserved, peak, resident()
+            )
+        )
         self.file.tell(frames.Looking(self.step, self.step, self.spent, seconds))
 
 

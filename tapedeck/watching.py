@@ -51,7 +51,9 @@ class Watch:
         arguments = [] if _is_kernel() else sys.argv[1:]
         world, job = ranks.job()
         listens = self._listening is not None
-        self._file.tell(Script([name, *arguments], os.getpid(), self.rank, world, job, listens))
+        self._file.tell(
+            Script([name, *arguments], os.getpid(), self.rank, world, job, listens)
+        )
         atexit.register(self.stop)
         self._notebook = _notebook()
         if self._notebook is not None:
@@ -59,14 +61,20 @@ class Watch:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
-    def begin(self, known: Mapping[str, nn.Module] | None = None, only: Iterable[Optimizer] | None = None) -> None:
+    def begin(
+        self,
+        known: Mapping[str, nn.Module] | None = None,
+        only: Iterable[Optimizer] | None = None,
+    ) -> None:
         """Put the hooks in place; torch is loaded by now."""
         from tapedeck.hooks import Hooks
         from tapedeck.watcher import Watcher
 
         if self._ended or self._watcher is not None:
             return
-        self._watcher = Watcher(self._file, self._listening, speaking=self.rank == 0, known=known, only=only)
+        self._watcher = Watcher(
+            self._file, self._listening, speaking=self.rank == 0, known=known, only=only
+        )
         self._hooks = Hooks(self._watcher)
         if self._waited and self._watcher.actions is not None:
             self._watcher.actions.do_all(0.0)
@@ -79,7 +87,9 @@ class Watch:
         commands: list[tuple[Client, dict[str, Any]]] = []
         while not self._waited and monotonic() < until:
             commands += listening.poll(0.1)
-            self._waited = any(command.get("do") == "capture" for _, command in commands)
+            self._waited = any(
+                command.get("do") == "capture" for _, command in commands
+            )
         listening.keep(commands)
 
     def stop(self, ending: Ending = DONE) -> None:
@@ -132,7 +142,9 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: Any, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self.stop()
         else:
@@ -150,7 +162,9 @@ def _is_kernel() -> bool:
 
 def _script_name() -> str:
     if _is_kernel():
-        return Path(os.environ.get("JPY_SESSION_NAME", "")).name or "notebook"  # that Jupyter tells its kernels
+        return (
+            Path(os.environ.get("JPY_SESSION_NAME", "")).name or "notebook"
+        )  # that Jupyter tells its kernels
     return Path(sys.argv[0] if sys.argv else "").name or "python"
 
 
@@ -190,8 +204,20 @@ def watch(
         place /= f"rank-{ranks.rank()}"  # each has its own frames
     place.mkdir(parents=True, exist_ok=True)
     made = Watch(place, script)
-    named = model if isinstance(model, Mapping) else {} if model is None else {_name(model): model}
-    given = None if optimizer is None else list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
+    named = (
+        model
+        if isinstance(model, Mapping)
+        else {}
+        if model is None
+        else {_name(model): model}
+    )
+    given = (
+        None
+        if optimizer is None
+        else list(optimizer)
+        if isinstance(optimizer, Iterable)
+        else [optimizer]
+    )
     made.begin(named, given)
     _now.append(made)
     if not quiet and made.rank == 0:

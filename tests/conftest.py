@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from tests.support.shared_window import SharedWindow
     from tests.support.whole_window import WholeWindow
 
-THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
+THREADS = (
+    1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+)  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
 LOOK = 10  # milliseconds from one look to the next
 HANGS = 600  # seconds that no test takes
@@ -61,13 +63,24 @@ builtins.__import__ = _import
 gc.disable()
 
 # A shell has its background jobs ignore Ctrl+C, and what they start inherits that.
-if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+if (
+    threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes to be made says more of the machine than of the test.
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-settings.register_profile("here", max_examples=40, deadline=None, suppress_health_check=UNHURRIED)  # others each time
-settings.register_profile("ci", settings.get_profile("here"), max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile(
+    "here", max_examples=40, deadline=None, suppress_health_check=UNHURRIED
+)  # others each time
+settings.register_profile(
+    "ci",
+    settings.get_profile("here"),
+    max_examples=100,
+    derandomize=True,
+    print_blob=True,
+)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -92,7 +105,9 @@ class Homes:
     def _is_empty(self, home: Path) -> bool:
         """Whether it is as it was made."""
         try:
-            return len(os.listdir(home)) == len(self.PARTS) and not any(os.listdir(home / part) for part in self.PARTS)
+            return len(os.listdir(home)) == len(self.PARTS) and not any(
+                os.listdir(home / part) for part in self.PARTS
+            )
         except OSError:
             return False
 
@@ -154,7 +169,9 @@ def same_torch() -> Iterator[None]:
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(THREADS)
         torch.set_grad_enabled(True)
-        if torch.are_deterministic_algorithms_enabled():  # a script of a run says so, for all that follows it
+        if (
+            torch.are_deterministic_algorithms_enabled()
+        ):  # a script of a run says so, for all that follows it
             torch.use_deterministic_algorithms(False)
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         dynamo.counters.clear()  # by which a captured step is taken for a compiled one
@@ -166,7 +183,9 @@ def same_imports() -> Iterator[None]:
     before = list(sys.meta_path)
     yield
     for finder in sys.meta_path:
-        for name in getattr(finder, "ran", ()):  # modules of a user, which no finder knows of after this
+        for name in getattr(
+            finder, "ran", ()
+        ):  # modules of a user, which no finder knows of after this
             sys.modules.pop(name, None)
     sys.meta_path[:] = before
 
@@ -229,7 +248,9 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
     from PySide6.QtCore import QEvent
     from PySide6.QtGui import QCursor
 
-    QCursor.setPos(9_999, 9_999)  # where the last test left the mouse, something of this one may come to lie
+    QCursor.setPos(
+        9_999, 9_999
+    )  # where the last test left the mouse, something of this one may come to lie
     if section := sys.modules.get("app.views.ui.widgets.section"):
         section.set_folds({})  # those that the last test folded, of whatever title
     before = set(qapp.topLevelWidgets())
@@ -241,7 +262,11 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
             widget.document.undo_stack.setClean()
             widget.close()
             widget.deleteLater()
-        elif type(widget).__name__ in ("Button", "QLabel") and widget.parent() is None and widget.isHidden():
+        elif (
+            type(widget).__name__ in ("Button", "QLabel")
+            and widget.parent() is None
+            and widget.isHidden()
+        ):
             widget.deleteLater()  # a part of a page that Qt has deleted and Python has not
         else:
             continue
@@ -258,7 +283,9 @@ def shared_window() -> Iterator[SharedWindow]:
 
 
 @pytest.fixture
-def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[WholeWindow]:
+def window(
+    qtbot: PatientBot, qapp, shared_window: SharedWindow
+) -> Iterator[WholeWindow]:
     """The window with all its pages, an empty project and torch behind it: one for many tests, put back between them.
 
     A file has a fixture of this name that opens what its tests want. What tests how a window begins makes its own.
@@ -273,7 +300,9 @@ _kept = {"modules": 0}  # that no collection looks through
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Iterator[None]:
     """Qt's objects that are in reference cycles are destroyed on this thread, as in the program, between two tests."""
     if "qapp" in getattr(item, "fixturenames", ()) and not _collects["here"]:
         gc_pause.begin()
@@ -292,7 +321,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those with Qt come after the others, and those that share the window last: it goes before one that has none."""
-    items.sort(key=lambda item: sum(name in getattr(item, "fixturenames", ()) for name in ("qapp", "shared_window")))
+    items.sort(
+        key=lambda item: sum(
+            name in getattr(item, "fixturenames", ())
+            for name in ("qapp", "shared_window")
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -317,7 +351,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     As `faulthandler_timeout` does it; but that starts a thread for each of thousands of tests and waits for its end.
     """
     if (now := time.monotonic()) - _watched["since"] > HANGS / 10:
-        faulthandler.dump_traceback_later(HANGS, file=item.config.stash[fault_handler_stderr_fd_key], exit=True)
+        faulthandler.dump_traceback_later(
+            HANGS, file=item.config.stash[fault_handler_stderr_fd_key], exit=True
+        )
         _watched["since"] = now
 
 
@@ -329,7 +365,9 @@ def pytest_sessionfinish() -> None:
     """Nothing stays copied: a platform without a clipboard frees that after the interpreter has ended, and QMimeData
     that were made here would call it then."""
     _watch_no_more()
-    if (gui := sys.modules.get("PySide6.QtGui")) and gui.QGuiApplication.instance() is not None:
+    if (
+        gui := sys.modules.get("PySide6.QtGui")
+    ) and gui.QGuiApplication.instance() is not None:
         gui.QGuiApplication.clipboard().clear()
 
 

@@ -115,12 +115,23 @@ BY_NAME_ELSEWHERE = "engine.entries engine.fork_server engine.server"
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
 # compiles files of layers, once a person trusts them, the one that compiles what models import, the child process that
 # compiles what a person typed, and the one that imports an installed package statement by statement.
-UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+UNSAFE_IMPORTS = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "shelve",
+    "marshal",
+    "joblib",
+}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {
-    "app.source.compiled", "app.source.layer_modules", "app.source.own_imports",
-    "app.engine.tasks.autograd.snippet", "app.views.early_imports",
-}  # fmt: skip
+    "app.source.compiled",
+    "app.source.layer_modules",
+    "app.source.own_imports",
+    "app.engine.tasks.autograd.snippet",
+    "app.views.early_imports",
+}
 
 # What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,
 # and the text of a script that is exported, which has the standard library alone.
@@ -197,14 +208,20 @@ def trees() -> Iterator[None]:
 
 def imports() -> tuple[Import, ...]:
     result = TREE.imports
-    assert len(result) > 5000 and any(found.lazy for found in result) and any(found.typing for found in result)
+    assert (
+        len(result) > 5000
+        and any(found.lazy for found in result)
+        and any(found.typing for found in result)
+    )
     return result
 
 
 def inside(name: str, places: str) -> bool:
     """Whether a module lies in one of `places`, which are dotted names without `app.`."""
     short = name.removeprefix("app.")
-    return any(short == place or short.startswith(f"{place}.") for place in places.split())
+    return any(
+        short == place or short.startswith(f"{place}.") for place in places.split()
+    )
 
 
 def room(name: str) -> str:
@@ -213,7 +230,11 @@ def room(name: str) -> str:
 
 def allowed(importer: str, target: str) -> bool:
     short = importer.removeprefix("app.")
-    entries = [places for key, places in ARROWS.items() if short == key or short.startswith(f"{key}.")]
+    entries = [
+        places
+        for key, places in ARROWS.items()
+        if short == key or short.startswith(f"{key}.")
+    ]
     return any(inside(target, places) for places in entries)
 
 
@@ -221,7 +242,11 @@ def within_app() -> Iterator[Import]:
     """Imports of one room by another; the leaves and `app` itself are everybody's."""
     for found in imports():
         ours = found.target.startswith("app.") and found.importer != "app"
-        if ours and room(found.importer) != room(found.target) and not inside(found.target, LEAVES):
+        if (
+            ours
+            and room(found.importer) != room(found.target)
+            and not inside(found.target, LEAVES)
+        ):
             yield found
 
 
@@ -236,7 +261,9 @@ def test_every_room_is_on_the_map() -> None:
     known = {key.partition(".")[0] for key in ARROWS} | set(LEAVES.split())
     rooms = {room(name) for name in modules() if name != "app"}
     unknown = sorted(rooms - known)
-    assert len(rooms) > 10 and not unknown, f"say in ARROWS what these may import: {unknown}"
+    assert len(rooms) > 10 and not unknown, (
+        f"say in ARROWS what these may import: {unknown}"
+    )
 
 
 def test_imports_follow_the_arrows() -> None:
@@ -247,41 +274,76 @@ def test_imports_follow_the_arrows() -> None:
 
 def test_every_arrow_is_taken() -> None:
     taken = [found for found in within_app() if not inside(found.importer, LEAVES)]
-    listed = {(key, place) for key, places in ARROWS.items() for place in places.split()}
+    listed = {
+        (key, place) for key, places in ARROWS.items() for place in places.split()
+    }
     by = [
-        [(key, place) for key, place in listed if inside(found.importer, key) and inside(found.target, place)]
+        [
+            (key, place)
+            for key, place in listed
+            if inside(found.importer, key) and inside(found.target, place)
+        ]
         for found in taken
     ]
     unused = listed - {arrow for each in by if len(each) == 1 for arrow in each}
-    assert len(listed) > 50 and len(taken) > 2000 and not unused, f"ARROWS names too many: {sorted(unused)}"
+    assert len(listed) > 50 and len(taken) > 2000 and not unused, (
+        f"ARROWS names too many: {sorted(unused)}"
+    )
 
 
 def test_leaves_import_only_leaves() -> None:
-    of_leaves = [found for found in imports() if inside(found.importer, LEAVES) and found.target in modules()]
+    of_leaves = [
+        found
+        for found in imports()
+        if inside(found.importer, LEAVES) and found.target in modules()
+    ]
     wrong = [found for found in of_leaves if not inside(found.target, f"{LEAVES} app")]
     assert len(of_leaves) > 30 and not wrong, told(wrong)
 
 
-def test_the_package_that_watches_imports_the_standard_library_and_torch_alone() -> None:
+def test_the_package_that_watches_imports_the_standard_library_and_torch_alone() -> (
+    None
+):
     """It runs in the process of a person's script; of it the program imports the frames and where they lie."""
     own = {"tapedeck", "torch", *sys.stdlib_module_names}
     files = sorted((ROOT / "tapedeck").glob("*.py"))
-    nodes = [(file.name, node) for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
-    wrong = [f"{name}: {target}" for name, node in nodes if isinstance(node, ast.Import | ast.ImportFrom)
-             for target in _absolute(node) if target.split(".")[0] not in own]  # fmt: skip
+    nodes = [
+        (file.name, node)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+    ]
+    wrong = [
+        f"{name}: {target}"
+        for name, node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for target in _absolute(node)
+        if target.split(".")[0] not in own
+    ]
     assert len(files) > 5 and not wrong, wrong
-    used = {found.target for found in imports() if found.target.split(".")[0] == "tapedeck"}
+    used = {
+        found.target for found in imports() if found.target.split(".")[0] == "tapedeck"
+    }
     assert "tapedeck.frames" in used and used <= {"tapedeck", "tapedeck.frames"}, used
 
 
 def _absolute(node: ast.Import | ast.ImportFrom) -> list[str]:
-    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or "relative"]
+    return (
+        [alias.name for alias in node.names]
+        if isinstance(node, ast.Import)
+        else [node.module or "relative"]
+    )
 
 
 def test_what_is_to_be_imported_late_is_imported_late() -> None:
-    late = [found for found in within_app() if (room(found.importer), room(found.target)) in LAZY_ONLY]
+    late = [
+        found
+        for found in within_app()
+        if (room(found.importer), room(found.target)) in LAZY_ONLY
+    ]
     wrong = [found for found in late if not found.lazy]
-    assert {(room(found.importer), room(found.target)) for found in late} == LAZY_ONLY and not wrong, told(wrong)
+    assert {
+        (room(found.importer), room(found.target)) for found in late
+    } == LAZY_ONLY and not wrong, told(wrong)
 
 
 def test_what_is_imported_from_app_exists() -> None:
@@ -297,7 +359,11 @@ def test_qt_stays_in_its_rooms() -> None:
 
 
 def test_heavy_packages_are_imported_late_or_in_torch_modules() -> None:
-    heavy = [found for found in imports() if found.target.split(".")[0] in HEAVY and not (found.lazy or found.typing)]
+    heavy = [
+        found
+        for found in imports()
+        if found.target.split(".")[0] in HEAVY and not (found.lazy or found.typing)
+    ]
     wrong = [found for found in heavy if not inside(found.importer, TORCH_MODULES)]
     assert len(heavy) > 200 and not wrong, told(wrong)
 
@@ -306,11 +372,22 @@ def test_torch_modules_are_imported_late_by_all_others() -> None:
     """Judged by what a module does, not by its name: one that imports torch at its top is a torch module."""
     at_top = [found for found in imports() if not (found.lazy or found.typing)]
     heavy = {found.importer for found in at_top if found.target.split(".")[0] in HEAVY}
-    while grown := {found.importer for found in at_top if _loads(found.target) & heavy} - heavy:
+    while (
+        grown := {found.importer for found in at_top if _loads(found.target) & heavy}
+        - heavy
+    ):
         heavy |= grown
-    wrong = [found for found in at_top if _loads(found.target) & heavy and not inside(found.importer, TORCH_MODULES)]
+    wrong = [
+        found
+        for found in at_top
+        if _loads(found.target) & heavy and not inside(found.importer, TORCH_MODULES)
+    ]
     assert len(heavy) > 100 and not wrong, told(wrong)
-    unused = {place for place in TORCH_MODULES.split() if not any(inside(name, place) for name in heavy)}
+    unused = {
+        place
+        for place in TORCH_MODULES.split()
+        if not any(inside(name, place) for name in heavy)
+    }
     assert not unused, f"TORCH_MODULES names too many: {unused}"
 
 
@@ -324,7 +401,13 @@ def _import_all(names: list[str], unwanted: set[str]) -> set[str]:
     """Import `names` in a clean process; which of `unwanted` came along."""
     assert len(names) > 400
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     return unwanted & set(done.stdout.split())
 
@@ -336,9 +419,22 @@ def test_the_window_does_not_wait_for_torch() -> None:
 
 def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> None:
     """Not even late: what computes with tensors is asked of an engine, by a request."""
-    direct = {found.importer for found in imports() if not found.typing and found.target.split(".")[0] in HEAVY_LATE}
-    ours = [found for found in imports() if inside(found.importer, "views training_thread") and not found.typing]
-    wrong = [found for found in ours if found.target in direct or inside(found.target, "engine.tasks engine.programs")]
+    direct = {
+        found.importer
+        for found in imports()
+        if not found.typing and found.target.split(".")[0] in HEAVY_LATE
+    }
+    ours = [
+        found
+        for found in imports()
+        if inside(found.importer, "views training_thread") and not found.typing
+    ]
+    wrong = [
+        found
+        for found in ours
+        if found.target in direct
+        or inside(found.target, "engine.tasks engine.programs")
+    ]
     wrong += [found for found in ours if found.target.split(".")[0] in HEAVY]
     assert len(direct) > 100 and len(ours) > 3000 and not wrong, told(wrong)
 
@@ -347,9 +443,15 @@ def test_nothing_that_imports_torch_can_be_reached_from_the_window() -> None:
     """Along any chain of imports, late ones too: `X -> Y -> Z` names the shortest to each module that does."""
     roots = [name for name in modules() if inside(name, WINDOW_PLACES)]
     found = _chains(roots)
-    heavy = {each.importer for each in imports() if not each.typing and _is_heavy(each.target)}
+    heavy = {
+        each.importer
+        for each in imports()
+        if not each.typing and _is_heavy(each.target)
+    }
     wrong = [" -> ".join(found[name]) for name in sorted(heavy & found.keys())]
-    assert len(roots) > 400 and len(found) > len(roots) + 200 and len(heavy) > 100, "it looked at less than there is"
+    assert len(roots) > 400 and len(found) > len(roots) + 200 and len(heavy) > 100, (
+        "it looked at less than there is"
+    )
     assert not wrong, "\n".join(wrong)
 
 
@@ -361,8 +463,13 @@ def _chains(roots: list[str]) -> dict[str, tuple[str, ...]]:
     """The shortest chain of imports from one of `roots` to each module that it leads to."""
     below: dict[str, set[str]] = {}
     for each in imports():
-        if not each.typing and (room(each.importer), room(each.target)) not in OTHER_PROCESSES:
-            below.setdefault(each.importer, set()).update(_loads(each.target) & modules().keys())
+        if (
+            not each.typing
+            and (room(each.importer), room(each.target)) not in OTHER_PROCESSES
+        ):
+            below.setdefault(each.importer, set()).update(
+                _loads(each.target) & modules().keys()
+            )
     for name in modules():
         if not inside(name, BY_NAME_ELSEWHERE):
             below.setdefault(name, set()).update(_imported_by_name(nodes(name)))
@@ -383,9 +490,18 @@ def _imported_by_name(parts: Sequence[ast.AST]) -> set[str]:
     called = [call for call in calls if _last(call.func) in IMPORTING]
     if all(isinstance(call.args[0], ast.Constant) for call in called):
         return set()
-    texts = [node.value for node in parts if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value
+        for node in parts
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     words = {word for text in texts for word in text.split()}
-    return {name for word in words for name in (word, f"app.{word}") if name in modules() and name != "app"}
+    return {
+        name
+        for word in words
+        for name in (word, f"app.{word}")
+        if name in modules() and name != "app"
+    }
 
 
 def test_everything_else_runs_without_qt() -> None:
@@ -402,12 +518,19 @@ def test_values_are_structs() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
         if any(alias.name == "dataclass" for alias in node.names)
     ]
-    structs = [name for name in modules() if any(isinstance(n, ast.ClassDef) and _is_struct(n) for n in nodes(name))]
+    structs = [
+        name
+        for name in modules()
+        if any(isinstance(n, ast.ClassDef) and _is_struct(n) for n in nodes(name))
+    ]
     assert len(structs) > 200 and not wrong, f"derive it from msgspec.Struct: {wrong}"
 
 
 def _is_struct(node: ast.ClassDef) -> bool:
-    return any(ast.unparse(base).split("[")[0].split(".")[-1] == "Struct" for base in node.bases)
+    return any(
+        ast.unparse(base).split("[")[0].split(".")[-1] == "Struct"
+        for base in node.bases
+    )
 
 
 def test_temporary_folders_are_removed_when_a_process_is_killed() -> None:
@@ -415,13 +538,19 @@ def test_temporary_folders_are_removed_when_a_process_is_killed() -> None:
         name
         for name in modules()
         for node in nodes(name)
-        if isinstance(node, ast.Attribute) and node.attr in TEMPORARY and _last(node.value) == "tempfile"
+        if isinstance(node, ast.Attribute)
+        and node.attr in TEMPORARY
+        and _last(node.value) == "tempfile"
     }
-    assert users == OWN_TEMPORARY, f"take a util.leftovers.TemporaryFolder: {users ^ OWN_TEMPORARY}"
+    assert users == OWN_TEMPORARY, (
+        f"take a util.leftovers.TemporaryFolder: {users ^ OWN_TEMPORARY}"
+    )
 
 
 def test_nothing_unpickles() -> None:
-    wrong = [found for found in imports() if found.target.split(".")[0] in UNSAFE_IMPORTS]
+    wrong = [
+        found for found in imports() if found.target.split(".")[0] in UNSAFE_IMPORTS
+    ]
     assert not wrong, told(wrong)
 
 
@@ -430,16 +559,23 @@ def test_only_the_source_is_compiled() -> None:
         name
         for name in modules()
         for node in nodes(name)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in UNSAFE_CALLS
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in UNSAFE_CALLS
     }
-    assert callers == COMPILES_SOURCE, f"eval, exec or compile: {callers ^ COMPILES_SOURCE}"
+    assert callers == COMPILES_SOURCE, (
+        f"eval, exec or compile: {callers ^ COMPILES_SOURCE}"
+    )
 
 
 def _annotations(name: str) -> Iterator[ast.expr]:
     for node in nodes(name):
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             yield node.annotation
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+        elif (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.returns is not None
+        ):
             yield node.returns
 
 
@@ -448,7 +584,8 @@ def test_nobody_reaches_for_the_window() -> None:
     wrong = [
         f"{name} (line {annotation.lineno}) is annotated {ast.unparse(annotation)}"
         for name in modules()
-        if name != "app.views.main_window" and WINDOW_CLASS in modules()[name].read_text("utf-8")
+        if name != "app.views.main_window"
+        and WINDOW_CLASS in modules()[name].read_text("utf-8")
         for annotation in _annotations(name)
         if re.search(rf"\b{WINDOW_CLASS}\b", ast.unparse(annotation))
     ]
@@ -456,25 +593,48 @@ def test_nobody_reaches_for_the_window() -> None:
         name
         for name in modules()
         for node in nodes(name)
-        if isinstance(node, ast.ImportFrom) and any(alias.name == WINDOW_CLASS for alias in node.names)
+        if isinstance(node, ast.ImportFrom)
+        and any(alias.name == WINDOW_CLASS for alias in node.names)
     }
     assert importers == {"app.views.app"}, "the program that opens it"
-    assert sum(1 for _ in _annotations("app.views.workspace")) > 20 and not wrong, "\n".join(wrong)
+    assert sum(1 for _ in _annotations("app.views.workspace")) > 20 and not wrong, (
+        "\n".join(wrong)
+    )
 
 
 def test_features_meet_in_the_workspace() -> None:
-    features = sorted((name.removesuffix(".feature") for name in modules() if name.endswith(".feature")), key=len)
+    features = sorted(
+        (
+            name.removesuffix(".feature")
+            for name in modules()
+            if name.endswith(".feature")
+        ),
+        key=len,
+    )
     features.remove("app.views")
 
     def of(name: str) -> str:
-        return next((one for one in reversed(features) if name == one or name.startswith(f"{one}.")), "")
+        return next(
+            (
+                one
+                for one in reversed(features)
+                if name == one or name.startswith(f"{one}.")
+            ),
+            "",
+        )
 
     across = [found for found in imports() if of(found.importer) and of(found.target)]
     across = [found for found in across if of(found.importer) != of(found.target)]
-    wrong = [found for found in across if not any(inside(found.target, lent) for lent in LENT)]
+    wrong = [
+        found
+        for found in across
+        if not any(inside(found.target, lent) for lent in LENT)
+    ]
     assert len(features) > 15 and len(across) > 50, features
     assert not wrong, told(wrong)
-    unused = {lent for lent in LENT if not any(inside(found.target, lent) for found in across)}
+    unused = {
+        lent for lent in LENT if not any(inside(found.target, lent) for found in across)
+    }
     assert not unused, f"LENT names too many: {unused}"
 
 
@@ -491,7 +651,10 @@ def test_a_service_is_changed_by_its_own_methods_alone() -> None:
     wrong = [
         f"{name} (line {target.lineno}) sets {ast.unparse(target)}"
         for name, target in attributes
-        if re.search(r"\b_?(workspace|document|session|control|thread)\.\w+(\.\w+)?$", ast.unparse(target))
+        if re.search(
+            r"\b_?(workspace|document|session|control|thread)\.\w+(\.\w+)?$",
+            ast.unparse(target),
+        )
         and not re.fullmatch(r"self\._?\w+", ast.unparse(target))
         and ".settings." not in ast.unparse(target)
     ]
@@ -503,13 +666,17 @@ def test_torch_load_takes_weights_only() -> None:
         (name, node)
         for name in modules()
         for node in nodes(name)
-        if isinstance(node, ast.Call) and _last(node.func) in {"load", "load_state_dict_from_url"}
+        if isinstance(node, ast.Call)
+        and _last(node.func) in {"load", "load_state_dict_from_url"}
         if ast.unparse(node.func) in {"torch.load", "load_state_dict_from_url"}
     ]
     wrong = [
         f"{name} (line {node.lineno}): {ast.unparse(node)}"
         for name, node in calls
-        if not any(word.arg == "weights_only" and ast.unparse(word.value) == "True" for word in node.keywords)
+        if not any(
+            word.arg == "weights_only" and ast.unparse(word.value) == "True"
+            for word in node.keywords
+        )
     ]
     assert len(calls) > 5 and not wrong, "\n".join(wrong)
 
@@ -532,7 +699,19 @@ def test_no_error_is_swallowed_whole() -> None:
 
 # Names that say nothing of what a function does or returns, and phrases that lead nobody to what they mean, with the
 # words that do.
-DIALECT_NAMES = {"told", "words", "kept", "anew", "said", "looks", "heard", "hear", "let_go", "spoken", "stand"}
+DIALECT_NAMES = {
+    "told",
+    "words",
+    "kept",
+    "anew",
+    "said",
+    "looks",
+    "heard",
+    "hear",
+    "let_go",
+    "spoken",
+    "stand",
+}
 DIALECT = {
     "anew": "again",
     "by heart": "overfit",
@@ -556,7 +735,9 @@ def test_functions_are_named_by_terms_of_the_field() -> None:
         for name, node in functions
         if node.name.strip("_") in DIALECT_NAMES
     ]
-    assert len(functions) > 5000 and not wrong, "name these after what they do or return:\n" + "\n".join(wrong)
+    assert len(functions) > 5000 and not wrong, (
+        "name these after what they do or return:\n" + "\n".join(wrong)
+    )
 
 
 def test_texts_and_docstrings_say_what_an_engineer_searches_for() -> None:
@@ -578,7 +759,8 @@ def test_texts_and_docstrings_say_what_an_engineer_searches_for() -> None:
         for name in modules()
         if not inside(name, "views")
         for node in nodes(name)
-        if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith("Whether")
+        if isinstance(node, ast.FunctionDef)
+        and (ast.get_docstring(node) or "").startswith("Whether")
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -614,7 +796,9 @@ def test_the_reader_sees_lazy_relative_and_dynamic_imports() -> None:
         "if TYPE_CHECKING:\n    from torch import nn\n"
     )
     found = [
-        (target, type(node).__name__) for node in ast.walk(module) for target in TREE.targets(node, "app.data.config")
+        (target, type(node).__name__)
+        for node in ast.walk(module)
+        for target in TREE.targets(node, "app.data.config")
     ]
     assert sorted(target for target, _ in found) == [
         "app.builder.graph",
@@ -639,7 +823,9 @@ def test_the_packages_of_pyproject_are_pinned() -> None:
     """Each has one exact version, and each but torch, whose builds differ by index, the hashes of its files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    wanted = {_plain(re.split(r"[^\w.-]", need)[0]) for group in groups for need in group}
+    wanted = {
+        _plain(re.split(r"[^\w.-]", need)[0]) for group in groups for need in group
+    }
     builds = _pins("constraints-torch.txt")
     hashed = _pins("constraints.txt")
     assert builds.keys() == {"torch", "torchvision"} and len(wanted) > 10
@@ -673,7 +859,9 @@ def test_rooms_form_no_circle() -> None:
 def test_modules_form_no_circle() -> None:
     """Late imports counted, or a part that cannot be read without its whole would only look like one."""
     below = arrows([found for found in imports() if not found.typing], modules())
-    below |= arrows([found for found in WATCHING.imports if not found.typing], WATCHING.modules)
+    below |= arrows(
+        [found for found in WATCHING.imports if not found.typing], WATCHING.modules
+    )
     assert sum(map(len, below.values())) > 3000
     assert circles(below) == []
 
@@ -690,9 +878,15 @@ def test_types_close_a_circle_only_where_a_part_is_made_with_its_whole() -> None
 
 
 def test_mypy_reads_all_of_the_program() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "tool"
+    ]["mypy"]
     assert settings["files"] == ["app", "tapedeck"] and "exclude" not in settings
-    followed = [rule for rule in settings["overrides"] if {"follow_imports", "ignore_errors"} & rule.keys()]
+    followed = [
+        rule
+        for rule in settings["overrides"]
+        if {"follow_imports", "ignore_errors"} & rule.keys()
+    ]
     assert not followed, f"these rules keep errors back: {followed}"
 
 
@@ -705,7 +899,15 @@ def test_each_failure_is_an_error_with_a_code_of_its_own() -> None:
         for node in nodes(name)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
-    known = {"Exception", "ValueError", "RuntimeError", "OSError", "KeyError", "TypeError", "LookupError"}
+    known = {
+        "Exception",
+        "ValueError",
+        "RuntimeError",
+        "OSError",
+        "KeyError",
+        "TypeError",
+        "LookupError",
+    }
     found: dict[str, ast.ClassDef] = {}
     before = -1
     while len(found) > before:
@@ -717,9 +919,18 @@ def test_each_failure_is_an_error_with_a_code_of_its_own() -> None:
     wrong = [name for name in found if not name.endswith("Error")]
     assert not wrong, f"these are no ...Error: {wrong}"
     coded = {"CodedError"}
-    while grown := {node.name for node in found.values() if coded & set(map(_last, node.bases))} - coded:
+    while (
+        grown := {
+            node.name for node in found.values() if coded & set(map(_last, node.bases))
+        }
+        - coded
+    ):
         coded |= grown
-    left = [name for name, node in found.items() if name.split(":")[1] not in coded and not _says_code(node)]
+    left = [
+        name
+        for name, node in found.items()
+        if name.split(":")[1] not in coded and not _says_code(node)
+    ]
     assert len(found) > 50 and not left, f"without a code: {left}"
     codes = [_code_of(node) for node in found.values()]
     assert len(set(codes)) == len(codes), "two have one code"

@@ -8,12 +8,21 @@ import pytest
 import torch
 
 from app.training.control import Control
-from app.training.events import EpochDone, Failed, GradientNorms, MemorySample, Started, StepDone
+from app.training.events import (
+    EpochDone,
+    Failed,
+    GradientNorms,
+    MemorySample,
+    Started,
+    StepDone,
+)
 from app.training.loop import train
 from app.training.setup.devices import devices, resolve
 from tests.support.training_jobs import job
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA device here"
+)
 
 
 def run(epochs: int = 3) -> tuple[list[object], Control]:
@@ -32,15 +41,26 @@ def test_a_run_on_the_gpu_learns_and_tells_its_memory() -> None:
     (started,) = (event for event in events if isinstance(event, Started))
     assert started.device == "cuda:0"
     losses = [event.loss for event in events if isinstance(event, StepDone)]
-    assert len(losses) == started.epochs * started.steps_per_epoch and losses[-1] < losses[0]
-    assert [event.epoch for event in events if isinstance(event, EpochDone)] == [1, 2, 3]
+    assert (
+        len(losses) == started.epochs * started.steps_per_epoch
+        and losses[-1] < losses[0]
+    )
+    assert [event.epoch for event in events if isinstance(event, EpochDone)] == [
+        1,
+        2,
+        3,
+    ]
     samples = [event for event in events if isinstance(event, MemorySample)]
     assert samples and all(sample.scope == "device" for sample in samples)
-    assert all(0 < sample.allocated <= min(sample.peak, sample.reserved) for sample in samples)
+    assert all(
+        0 < sample.allocated <= min(sample.peak, sample.reserved) for sample in samples
+    )
     norms = [event for event in events if isinstance(event, GradientNorms)]
     assert norms and all(math.isfinite(norm) for norm in norms[-1].norms)
     assert control.result is not None and control.result.state_dict is not None
-    assert {value.device.type for value in control.result.state_dict.values()} == {"cpu"}
+    assert {value.device.type for value in control.result.state_dict.values()} == {
+        "cpu"
+    }
 
 
 def test_losses_are_fetched_in_batches_and_none_is_missed() -> None:
@@ -56,9 +76,15 @@ def test_measuring_is_clocked_on_the_gpu_and_layers_are_looked_at() -> None:
     events, _ = run()
     looks = [event for event in events if isinstance(event, LayerFigures)]
     assert looks and all(math.isfinite(ratio) for ratio in looks[-1].ratios)
-    assert {event.kind for event in events if isinstance(event, Histograms)} == {"weights", "gradients", "activations"}
+    assert {event.kind for event in events if isinstance(event, Histograms)} == {
+        "weights",
+        "gradients",
+        "activations",
+    }
     gains = [event for event in events if isinstance(event, GainFigures)]
-    assert gains and gains[-1].reached > 0 and all(norm > 0 for norm in gains[-1].arriving)
+    assert (
+        gains and gains[-1].reached > 0 and all(norm > 0 for norm in gains[-1].arriving)
+    )
     last = [event for event in events if isinstance(event, Looking)][-1]
     assert 0 < last.spent < last.seconds
 
@@ -69,7 +95,11 @@ def test_the_gpu_tells_its_allocator_and_the_cache_can_be_emptied() -> None:
     kept = torch.zeros(2**22, device="cuda:0")
     del kept
     before = gpu.allocator("cuda:0")
-    assert before.reserved > 0 and before.peak >= before.allocated and 0 <= before.fragmentation <= 1
+    assert (
+        before.reserved > 0
+        and before.peak >= before.allocated
+        and 0 <= before.fragmentation <= 1
+    )
     assert gpu.empty_cache("cuda:0") > 0
     told = gpu.read("cuda:0")
     assert told.reason or told.name

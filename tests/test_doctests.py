@@ -20,7 +20,9 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_hold(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_hold(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # As `doctest.testmod`; but each docstring, also one without examples, has it look for every file that was quoted
     # in a traceback of this process.
     monkeypatch.setattr(linecache, "cache", {})

@@ -43,15 +43,25 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-def test_lines_tokens_and_code_lines_leave_out_comments_and_docstrings(house: House) -> None:
+def test_lines_tokens_and_code_lines_leave_out_comments_and_docstrings(
+    house: House,
+) -> None:
     _, tokens, code_lines = house.sizes()
-    assert [each.string for each in house.significant("app.compare.values")] == ["LIMIT", "=", "3"]
+    assert [each.string for each in house.significant("app.compare.values")] == [
+        "LIMIT",
+        "=",
+        "3",
+    ]
     assert (tokens, code_lines) == (3 + 13 + 16 + 27 + 40, 1 + 2 + 4 + 4 + 7)
 
 
 def test_figures_of_a_small_tree(house: House) -> None:
     counted = {name: figure.value for name, figure in house.figures().items()}
-    assert {name: counted[name] for name in counted if name not in {"lines", "tokens", "density"}} == {
+    assert {
+        name: counted[name]
+        for name in counted
+        if name not in {"lines", "tokens", "density"}
+    } == {
         "modules": 8,
         "folders": 5,
         "skips": 1,
@@ -71,7 +81,9 @@ def test_figures_of_a_small_tree(house: House) -> None:
 
 def test_a_table_that_names_modules_or_commands_is_a_registry(house: House) -> None:
     modules = house.root / "app" / "names.py"
-    modules.write_text('NAMES = "' + " ".join(f"part{number}" for number in range(8)) + '"\n', "utf-8")
+    modules.write_text(
+        'NAMES = "' + " ".join(f"part{number}" for number in range(8)) + '"\n', "utf-8"
+    )
     for number in range(8):
         (house.root / "app" / f"part{number}.py").write_text("", "utf-8")
     keys = "".join(f'Action("key{number}")\n' for number in range(8))
@@ -79,13 +91,22 @@ def test_a_table_that_names_modules_or_commands_is_a_registry(house: House) -> N
     table = ", ".join(f'"key{number}"' for number in range(8))
     (house.root / "app" / "menus.py").write_text(f"MENUS = [{table}]\n", "utf-8")
     (house.root / "app" / "button.py").write_text('commands.trigger("key1")\n', "utf-8")
-    assert House(house.root).registries() == ["app.menus:1", "app.names:1", 'trigger("...") in 1 modules']
+    assert House(house.root).registries() == [
+        "app.menus:1",
+        "app.names:1",
+        'trigger("...") in 1 modules',
+    ]
 
 
-def test_a_commit_is_counted_beside_the_working_tree(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_commit_is_counted_beside_the_working_tree(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--at", "no-such-commit"]) == 2
     assert "no-such-commit" in capsys.readouterr().err
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.house", "--list", "nothing"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "scripts.house", "--list", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2 and "there are lines, tokens" in done.stderr

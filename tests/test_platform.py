@@ -28,7 +28,9 @@ def test_painting_does_not_lose_references_to_none(qapp: QGuiApplication) -> Non
     assert abs(after - before) < 400
 
 
-@pytest.mark.parametrize(("package", "floor"), [("torch", doctor.TORCH), ("pyqtgraph", doctor.PYQTGRAPH)])
+@pytest.mark.parametrize(
+    ("package", "floor"), [("torch", doctor.TORCH), ("pyqtgraph", doctor.PYQTGRAPH)]
+)
 def test_versions_are_above_their_floors(package: str, floor: tuple[int, ...]) -> None:
     assert doctor.numbers(metadata.version(package)) >= floor
 
@@ -37,7 +39,10 @@ def test_installed_pyside_is_not_a_broken_release() -> None:
     assert doctor.pyside_fault(metadata.version("PySide6-Essentials")) is None
 
 
-@pytest.mark.parametrize(("version", "word"), [("6.12.0", "aborts"), ("6.10.1", "broken"), ("6.7.2", "older")])
+@pytest.mark.parametrize(
+    ("version", "word"),
+    [("6.12.0", "aborts"), ("6.10.1", "broken"), ("6.7.2", "older")],
+)
 def test_broken_releases_of_pyside_are_refused(version: str, word: str) -> None:
     assert word in (doctor.pyside_fault(version) or "")
 

@@ -63,11 +63,17 @@ def _texts(file: Path) -> Iterator[tuple[int, str]]:
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
         if node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node.lineno, node.value
 
 
@@ -81,7 +87,9 @@ def test_no_text_of_the_program_is_one_of_those_that_users_did_not_understand() 
         f"{file.relative_to(ROOT)}:{line} says {hit[0]!r} in {text[:90]!r}: say {PHRASES[phrase]}"
         for folder in ("app", "tapedeck")
         for file in sorted((ROOT / folder).rglob("*.py"))
-        for phrase in _phrases(joined.sub("", file.read_text(encoding="utf-8")))  # few files are parsed
+        for phrase in _phrases(
+            joined.sub("", file.read_text(encoding="utf-8"))
+        )  # few files are parsed
         for line, text in _texts(file)
         if " " in text and (hit := re.search(phrase, text))
     ]

@@ -85,7 +85,11 @@ class TrainingBatch(Struct, frozen=True, eq=False):
         with self.hold() as graph:
             return graph.tape
 
-    def hold(self, around: AbstractContextManager[object] | None = None, special: Special | None = None) -> LiveGraph:
+    def hold(
+        self,
+        around: AbstractContextManager[object] | None = None,
+        special: Special | None = None,
+    ) -> LiveGraph:
         """Like `capture`, but keep the graph: `release()` it, or use it in a `with`.
 
         `around` is entered around the forward pass and the loss, `special` is taken in place of this one's. Raises
@@ -93,7 +97,9 @@ class TrainingBatch(Struct, frozen=True, eq=False):
         """
         modes = special if special is not None else self.special
         with rng.borrowed(self.seed):
-            graph = failing_forward(self.source, lambda: _hold(self, around, modes), self.own_lines)
+            graph = failing_forward(
+                self.source, lambda: _hold(self, around, modes), self.own_lines
+            )
         refused = ""
         try:
             graph.seeds = self.seeds(graph.ends) if self.seeds is not None else None
@@ -107,11 +113,17 @@ class TrainingBatch(Struct, frozen=True, eq=False):
     def forward(self) -> list[Tensor]:
         """Run the net and its loss without instrumentation; return the loss, or all outputs without one."""
         output = self.call()
-        value = loss_of(self.loss, output, self.target) if self.loss is not None else None
+        value = (
+            loss_of(self.loss, output, self.target) if self.loss is not None else None
+        )
         return tensors_of(output) if value is None else [value]
 
 
-def _hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, special: Special) -> LiveGraph:
+def _hold(
+    batch: TrainingBatch,
+    around: AbstractContextManager[object] | None,
+    special: Special,
+) -> LiveGraph:
     """Run a batch forward, describe its graph and keep it: `release()` it, or use it in a `with`.
 
     Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
@@ -131,25 +143,50 @@ def _hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, s
 def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     import torch
 
-    model, inputs, loss, target, source = batch.model, batch.tensors, batch.loss, batch.target, batch.source
+    model, inputs, loss, target, source = (
+        batch.model,
+        batch.tensors,
+        batch.loss,
+        batch.target,
+        batch.source,
+    )
     recorder = FileRecorder(model) if batch.own_lines else OriginRecorder(model, source)
     started = torch._C._autograd._get_sequence_nr()
-    eager = nullcontext() if special.compile or not batch.own_lines else torch.compiler.set_stance("force_eager")
-    with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)), eager:
-        with nullcontext() if special.compile else recorder:  # hooks would break a compiled graph into pieces
+    eager = (
+        nullcontext()
+        if special.compile or not batch.own_lines
+        else torch.compiler.set_stance("force_eager")
+    )
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        special.casting(device_of(inputs)),
+        eager,
+    ):
+        with (
+            nullcontext() if special.compile else recorder
+        ):  # hooks would break a compiled graph into pieces
             output = batch.call()
         answered = torch._C._autograd._get_sequence_nr()
-        if isinstance(loss, ReadyLoss):  # its target is the one that backward may have saved
+        if isinstance(
+            loss, ReadyLoss
+        ):  # its target is the one that backward may have saved
             output, target = loss.ready(first_tensor(output), target)
             loss = loss.loss
         value = None if loss is None else loss_of(loss, output, target)
     ends = special.chosen(tensors_of(output)) if value is None else [value]
     if not any(tensor.requires_grad for tensor in ends):
         raise NoGraphError(why_no_graph(model))
-    second = SecondOrder(ends, module_tree.parameters(model), walk(ends)[0]) if special.second_order else None
+    second = (
+        SecondOrder(ends, module_tree.parameters(model), walk(ends)[0])
+        if special.second_order
+        else None
+    )
     if second is not None:
         if second.value is None:
-            raise NoGraphError("The gradient of this network does not depend on the weights, so it has no graph.")
+            raise NoGraphError(
+                "The gradient of this network does not depend on the weights, so it has no graph."
+            )
         ends = [second.value]
     with gc_pause.put_off():
         nodes, edges, roots = walk(ends)
@@ -159,24 +196,37 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         reader = SavedReader(table)
         names = parameter_names(model)
         records = [
-            record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)
+            record_of(place, node, recorder, (started, answered), reader, names)
+            for place, node in enumerate(nodes)
         ]
         if second is not None:
             pairs = zip(records, nodes, strict=True)
-            records = [second.with_location(record, node, recorder, answered) for record, node in pairs]
+            records = [
+                second.with_location(record, node, recorder, answered)
+                for record, node in pairs
+            ]
         tape = Tape(
             nodes=with_leaves_placed(records, edges, recorder),
             edges=tuple(edges),
             roots=roots,
             order=order,
             storages=table.storages({node: step for step, node in enumerate(order)}),
-            loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
+            loss=float(value.detach())
+            if value is not None and value.numel() == 1
+            else None,
             train=batch.train,
             input_shapes=tuple(tuple(part.shape) for part in inputs),
-            layers=FrozenMap({name: type(module).__name__ for name, module in module_tree.named_modules(model)}),
+            layers=FrozenMap(
+                {
+                    name: type(module).__name__
+                    for name, module in module_tree.named_modules(model)
+                }
+            ),
             labels=FrozenMap(batch.labels),
             text=source.text if source is not None else "",
-            codes=recorder.codes(records) if isinstance(recorder, FileRecorder) else FrozenMap(),
+            codes=recorder.codes(records)
+            if isinstance(recorder, FileRecorder)
+            else FrozenMap(),
         )
     return LiveGraph(tape, nodes, ends, model, tuple(inputs), target)
 
@@ -231,10 +281,16 @@ def run_backward(graph: LiveGraph) -> str:
     return ""
 
 
-def backward_of(ends: list[Tensor], seeds: Sequence[Tensor | None] | None = None) -> None:
+def backward_of(
+    ends: list[Tensor], seeds: Sequence[Tensor | None] | None = None
+) -> None:
     """Backward from those that require a gradient, with ones, or with `seeds` of which each end has one or None."""
     import torch
 
     given = [torch.ones_like(end) for end in ends] if seeds is None else seeds
-    pairs = [(end, seed) for end, seed in zip(ends, given, strict=True) if end.requires_grad and seed is not None]
+    pairs = [
+        (end, seed)
+        for end, seed in zip(ends, given, strict=True)
+        if end.requires_grad and seed is not None
+    ]
     torch.autograd.backward([end for end, _ in pairs], [seed for _, seed in pairs])

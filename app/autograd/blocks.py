@@ -38,7 +38,9 @@ def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
     """
     trunk = _grow(tape)
     found: list[LayerGroup] = []
-    todo: list[tuple[_Branch, _Branch | None]] = [(branch, None) for branch in reversed(trunk.children)]
+    todo: list[tuple[_Branch, _Branch | None]] = [
+        (branch, None) for branch in reversed(trunk.children)
+    ]
     while todo:
         branch, parent = todo.pop()
         _merge(branch)
@@ -60,7 +62,9 @@ def _grow(tape: Tape) -> _Branch:
         if node.is_leaf:
             continue
         way, level, branch = ways.path_of(node), 0, trunk
-        while level < min(len(way), len(open_now)) and open_now[level][0] == way[level][0]:
+        while (
+            level < min(len(way), len(open_now)) and open_now[level][0] == way[level][0]
+        ):
             branch = open_now[level][1]
             level += 1
         del open_now[level:]
@@ -73,8 +77,15 @@ def _grow(tape: Tape) -> _Branch:
         at[node.id] = branch
     for node in tape.nodes:
         if node.is_leaf:
-            users = [(tape.nodes[e.source].sequence or 0, e.source) for e in tape.incoming.get(node.id, ())]
-            home = at[min(users)[1]] if users else _branch_off(trunk, f"leaf:{node.id}", "", runs)
+            users = [
+                (tape.nodes[e.source].sequence or 0, e.source)
+                for e in tape.incoming.get(node.id, ())
+            ]
+            home = (
+                at[min(users)[1]]
+                if users
+                else _branch_off(trunk, f"leaf:{node.id}", "", runs)
+            )
             home.own.append(node)
     return trunk
 
@@ -152,8 +163,14 @@ def _all_nodes(branch: _Branch) -> Iterator[TapeNode]:
         todo += now.children
 
 
-def _group(tape: Tape, branch: _Branch, nodes: list[TapeNode], parent: _Branch | None) -> LayerGroup:
-    title = "" if parent is None and branch.key.startswith("node:") else _title(branch, parent, tape.layers)
+def _group(
+    tape: Tape, branch: _Branch, nodes: list[TapeNode], parent: _Branch | None
+) -> LayerGroup:
+    title = (
+        ""
+        if parent is None and branch.key.startswith("node:")
+        else _title(branch, parent, tape.layers)
+    )
     own = frozenset(node.id for node in branch.own)
     return make_group(
         tape,

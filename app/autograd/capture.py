@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool = False) -> T:
+def failing_forward(
+    source: Source | None, run: Callable[[], T], own_lines: bool = False
+) -> T:
     """Call `run`; raise ForwardError with the position in `source` if the net or the loss raises, or in the files that
     it is made of if `own_lines`.
 
@@ -40,7 +42,11 @@ def failing_forward(source: Source | None, run: Callable[[], T], own_lines: bool
     except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
         if source is None and not own_lines:
             raise
-        failure = failure_of(error, source) if source is not None else _failure_in_files(error)
+        failure = (
+            failure_of(error, source)
+            if source is not None
+            else _failure_in_files(error)
+        )
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
 
@@ -58,7 +64,9 @@ class ReadyLoss(Struct, frozen=True):
 def loss_of(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> Any:
     """Compute the loss of a net's output: of its first tensor, or of all if the loss has `whole`. None where the loss
     is the model's own (`OwnLoss`), and it has none."""
-    return loss(output if getattr(loss, "whole", False) else first_tensor(output), target)
+    return loss(
+        output if getattr(loss, "whole", False) else first_tensor(output), target
+    )
 
 
 class OwnLoss:
@@ -71,7 +79,9 @@ class OwnLoss:
     whole = True
 
     def __init__(self) -> None:
-        self.place: int | None = None  # among the output's tensors, -1 for none; None before the first output
+        self.place: int | None = (
+            None  # among the output's tensors, -1 for none; None before the first output
+        )
 
     def __call__(self, output: Any, target: Any = None) -> Tensor | None:
         tensors = tensors_of(output)
@@ -80,9 +90,20 @@ class OwnLoss:
         return tensors[self.place] if 0 <= self.place < len(tensors) else None
 
     def _place(self, output: Any, tensors: list[Tensor]) -> int:
-        named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-        ends = [place for place, one in enumerate(tensors) if one.requires_grad and not one.is_complex()]
-        found = next((place for place in ends if tensors[place] is named and named.numel() == 1), None)
+        named = (
+            output.get("loss")
+            if isinstance(output, Mapping)
+            else getattr(output, "loss", None)
+        )
+        ends = [
+            place
+            for place, one in enumerate(tensors)
+            if one.requires_grad and not one.is_complex()
+        ]
+        found = next(
+            (place for place in ends if tensors[place] is named and named.numel() == 1),
+            None,
+        )
         if found is not None:
             return found
         scalars = [place for place in ends if tensors[place].ndim == 0]
@@ -99,15 +120,23 @@ def record_of(
 ) -> TapeNode:
     saved, name = reader.read(node, place), short_name(node)
     if name == ACCUMULATE:
-        return TapeNode(place, name, parameters=names.get(id(node.variable), ()), saved=saved)
+        return TapeNode(
+            place, name, parameters=names.get(id(node.variable), ()), saved=saved
+        )
     started, answered = span
     number, values = node._sequence_nr(), saved_values(node)
     origin = recorder.origin(number)
     if number >= answered:
         return TapeNode(
-            place, name, in_loss=True, line=origin.line, file=origin.file, sequence=number - started, saved=saved,
+            place,
+            name,
+            in_loss=True,
+            line=origin.line,
+            file=origin.file,
+            sequence=number - started,
+            saved=saved,
             values=values,
-        )  # fmt: skip
+        )
     return TapeNode(
         place,
         name,
@@ -132,7 +161,10 @@ def with_leaves_placed(
             users.setdefault(edge.target, []).append(records[edge.source])
     placed = list(records)
     for leaf, its_users in users.items():
-        first = min(its_users, key=lambda user: LEAF_SEQUENCE if user.sequence is None else user.sequence)
+        first = min(
+            its_users,
+            key=lambda user: LEAF_SEQUENCE if user.sequence is None else user.sequence,
+        )
         placed[leaf] = with_values(
             records[leaf],
             layer=first.layer,
@@ -174,7 +206,9 @@ def tensors_of(output: Any) -> list[Tensor]:
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
-        elif isinstance(leaf, Mapping):  # a Mapping that is not registered as a pytree node
+        elif isinstance(
+            leaf, Mapping
+        ):  # a Mapping that is not registered as a pytree node
             found += tensors_of(dict(leaf))
         elif is_dataclass(leaf) and not isinstance(leaf, type):
             found += tensors_of([getattr(leaf, one.name, None) for one in fields(leaf)])
@@ -185,14 +219,18 @@ def first_tensor(output: Any) -> Tensor:
     """Return the first tensor in a net's output. Raises CaptureError if there is none."""
     tensors = tensors_of(output)
     if not tensors:
-        raise CaptureError("The model returns no tensor, so there is no loss to compute.")
+        raise CaptureError(
+            "The model returns no tensor, so there is no loss to compute."
+        )
     return tensors[0]
 
 
 def why_no_graph(model: nn.Module) -> str:
     parameters = list(module_tree.parameters(model))
     if not parameters:
-        reason = "it has no parameters. Add a layer that learns, such as Linear or Conv2d"
+        reason = (
+            "it has no parameters. Add a layer that learns, such as Linear or Conv2d"
+        )
     elif not any(parameter.requires_grad for parameter in parameters):
         reason = "all its parameters have requires_grad=False. Set it to True for at least one layer"
     else:
@@ -205,16 +243,28 @@ def _failure_in_files(error: BaseException) -> ForwardError:
     file, line = user_frames.location_of_error(error.__traceback__)
     where = f" at line {line} of {PurePath(file).name}" if line else ""
     text = "".join(traceback.format_exception(error))
-    return ForwardError(f"{type(error).__name__}{where}: {error}", None, line or None, text)
+    return ForwardError(
+        f"{type(error).__name__}{where}: {error}", None, line or None, text
+    )
 
 
 def failure_of(error: BaseException, source: Source) -> ForwardError:
     """Describe an error with its position in the drawing: the innermost line of the generated text."""
-    lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
+    lines = [
+        at
+        for frame, at in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == source.filename
+    ]
     line = lines[-1] if lines else None
-    node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)
+    node = next(
+        (found for at in reversed(lines) if (found := source.node_at(at))), None
+    )
     own = layer_files.error_location(error.__traceback__)
-    where = f" at line {line} of the code" if line is not None else " outside the network, in its loss or data"
+    where = (
+        f" at line {line} of the code"
+        if line is not None
+        else " outside the network, in its loss or data"
+    )
     where = f" at {own}" if own else where
     text = "".join(traceback.format_exception(error))
     return ForwardError(f"{type(error).__name__}{where}: {error}", node, line, text)

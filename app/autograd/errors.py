@@ -20,7 +20,9 @@ class NoGraphError(CaptureError):
 class ForwardError(CaptureError):
     """The net or its loss raised. `node` and `line` locate it in the drawing and in the generated text, if known."""
 
-    def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
+    def __init__(
+        self, message: str, node: str | None, line: int | None, traceback_text: str
+    ) -> None:
         super().__init__(message)
         self.node = node
         self.line = line

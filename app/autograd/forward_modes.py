@@ -46,15 +46,22 @@ class Special(Struct, frozen=True):
     def from_options(cls, options: CaptureOptions) -> Special:
         """Return the modes that the options select."""
         return cls(
-            amp=options.amp, checkpoint=options.checkpoint, compile=options.compile,
-            second_order=options.second_order, outputs=() if options.loss else options.outputs,
-        )  # fmt: skip
+            amp=options.amp,
+            checkpoint=options.checkpoint,
+            compile=options.compile,
+            second_order=options.second_order,
+            outputs=() if options.loss else options.outputs,
+        )
 
     def casting(self, device: str) -> AbstractContextManager[Any]:
         """Return autocast for a device type ("cpu"), or a null context."""
         import torch
 
-        return torch.autocast(device, getattr(torch, self.amp)) if self.amp else nullcontext()
+        return (
+            torch.autocast(device, getattr(torch, self.amp))
+            if self.amp
+            else nullcontext()
+        )
 
     def chosen(self, ends: list[Tensor]) -> list[Tensor]:
         """Return the chosen outputs of the net. Raises IndexError for one that it does not have."""
@@ -71,7 +78,8 @@ class Special(Struct, frozen=True):
 
         again = functools.partial(checkpoint, use_reentrant=self.reentrant)
         changed: dict[nn.Module, Any] = {
-            module: functools.partial(again, module.forward) for module in map(model.get_submodule, self.checkpoint)
+            module: functools.partial(again, module.forward)
+            for module in map(model.get_submodule, self.checkpoint)
         }
         before = {module: vars(module).get("forward") for module in (*changed, model)}
         try:
@@ -98,7 +106,9 @@ class SecondOrder:
     was running. Raises RuntimeError if backward does.
     """
 
-    def __init__(self, ends: Iterable[Tensor], parameters: Iterable[Tensor], nodes: Iterable[Any]) -> None:
+    def __init__(
+        self, ends: Iterable[Tensor], parameters: Iterable[Tensor], nodes: Iterable[Any]
+    ) -> None:
         import torch
 
         counter = torch._C._autograd._get_sequence_nr
@@ -107,7 +117,9 @@ class SecondOrder:
         hooks = []
         for node in nodes:
             if not is_accumulate(node):
-                hooks.append(node.register_prehook(self._note(node._sequence_nr(), counter)))
+                hooks.append(
+                    node.register_prehook(self._note(node._sequence_nr(), counter))
+                )
         self._began = counter()
         roots = [end for end in ends if end.requires_grad]
         wanted = [parameter for parameter in parameters if parameter.requires_grad]
@@ -115,12 +127,18 @@ class SecondOrder:
         try:
             # On one thread for all devices, since sequence numbers are per thread.
             with torch.autograd.set_multithreading_enabled(False):
-                grads = torch.autograd.grad(roots, wanted, ones, create_graph=True, allow_unused=True)
+                grads = torch.autograd.grad(
+                    roots, wanted, ones, create_graph=True, allow_unused=True
+                )
         finally:
             for hook in hooks:
                 hook.remove()
         self._ended = counter()
-        squares = [grad.square().sum() for grad in grads if grad is not None and grad.requires_grad]
+        squares = [
+            grad.square().sum()
+            for grad in grads
+            if grad is not None and grad.requires_grad
+        ]
         self.value: Tensor | None = torch.stack(squares).sum() if squares else None
 
     def _note(self, number: int, counter: Any) -> Any:
@@ -130,7 +148,9 @@ class SecondOrder:
 
         return hook
 
-    def with_location(self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int) -> TapeNode:
+    def with_location(
+        self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int
+    ) -> TapeNode:
         """Return the record of a node created by backward, with the location of the node that was running."""
         number = node._sequence_nr()
         if record.is_leaf or not self._began <= number < self._ended:
@@ -140,8 +160,14 @@ class SecondOrder:
             return with_values(record, order=2)
         origin = recorder.origin(self._makers[at])
         return with_values(
-            record, layer=origin.layer, call=origin.call, node=origin.node, line=origin.line, file=origin.file, order=2
-        )  # fmt: skip
+            record,
+            layer=origin.layer,
+            call=origin.call,
+            node=origin.node,
+            line=origin.line,
+            file=origin.file,
+            order=2,
+        )
 
 
 def device_of(tensors: Iterable[Tensor]) -> str:
@@ -149,14 +175,20 @@ def device_of(tensors: Iterable[Tensor]) -> str:
     return next((tensor.device.type for tensor in tensors), "cpu")
 
 
-def until_cancelled(cancelled: Callable[[], bool], options: CaptureOptions) -> AbstractContextManager[object]:
+def until_cancelled(
+    cancelled: Callable[[], bool], options: CaptureOptions
+) -> AbstractContextManager[object]:
     """Return a context in which the next operation of torch raises CaptureCancelledError once `cancelled` is true."""
     from torch.overrides import TorchFunctionMode
 
     class UntilCancelled(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if cancelled():
                 raise CaptureCancelledError("The capture was cancelled.")
             return func(*args, **(kwargs or {}))
 
-    return nullcontext() if options.compile else UntilCancelled()  # nothing is compiled under a mode
+    return (
+        nullcontext() if options.compile else UntilCancelled()
+    )  # nothing is compiled under a mode

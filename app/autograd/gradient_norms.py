@@ -23,7 +23,9 @@ def values_of(gradient: Tensor) -> Tensor:
     """Return the stored values of a gradient, detached: of a sparse one coalesced, of a complex one magnitudes."""
     values = gradient.detach()
     if values.layout is not torch.strided:
-        values = stored_values(values.coalesce() if values.layout is torch.sparse_coo else values)
+        values = stored_values(
+            values.coalesce() if values.layout is torch.sparse_coo else values
+        )
     return values.abs() if values.is_complex() else values
 
 
@@ -41,10 +43,14 @@ def norm_of(values: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[GradStats | None]:
+def measure(
+    gradients: Sequence[Tensor | None], scale: float = 1.0
+) -> list[GradStats | None]:
     """Measure each gradient, None for None; `scale` is the gradient scaler's factor of the loss."""
     kept = [None if gradient is None else values_of(gradient) for gradient in gradients]
-    rows = iter(_fetched([values for values in kept if values is not None and values.numel()]))
+    rows = iter(
+        _fetched([values for values in kept if values is not None and values.numel()])
+    )
     found: list[GradStats | None] = []
     for gradient, values in zip(gradients, kept, strict=True):
         if gradient is None or values is None:
@@ -64,7 +70,8 @@ def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[Grad
                 norm,
                 absmax,
                 total / count,
-                (gradient.numel() - nonzero) / count,  # unstored elements of a sparse gradient are 0
+                (gradient.numel() - nonzero)
+                / count,  # unstored elements of a sparse gradient are 0
                 values.numel() - int(finite),
                 norm / scale,
             )
@@ -90,7 +97,9 @@ def _numbers(values: Tensor) -> list[float]:
 def _row(values: Tensor) -> Tensor:
     """Measure the same on a device, shape (6,)."""
     wide = torch.float32 if values.device.type == "mps" else torch.float64
-    return torch.stack([part.to(wide) for part in (*_parts(values), values.isfinite().sum())])
+    return torch.stack(
+        [part.to(wide) for part in (*_parts(values), values.isfinite().sum())]
+    )
 
 
 def _fetched(kept: list[Tensor]) -> list[list[float]]:

@@ -12,7 +12,10 @@ from app.autograd.tape import LEAF, LOSS, Label, Tape, TapeNode
 
 OPEN_GROUP = 12
 OPEN_TOTAL = 90
-HOLDERS = ("ModuleList", "ModuleDict")  # classes of modules that are not called themselves
+HOLDERS = (
+    "ModuleList",
+    "ModuleDict",
+)  # classes of modules that are not called themselves
 
 
 class LayerGroup(Struct, frozen=True):
@@ -87,7 +90,10 @@ def node_keys(tape: Tape) -> tuple[str, ...]:
         keys[node.id] = key if run == 1 else f"{key}/{run}"
     for node in tape.nodes:
         if node.is_leaf:
-            users = [(tape.nodes[e.source].sequence or 0, e.source) for e in tape.incoming.get(node.id, ())]
+            users = [
+                (tape.nodes[e.source].sequence or 0, e.source)
+                for e in tape.incoming.get(node.id, ())
+            ]
             apart = node.node is not None and node.node.startswith(LEAF)
             keys[node.id] = keys[min(users)[1]] if users and not apart else _key(node)
     return tuple(keys)
@@ -98,7 +104,9 @@ def _key(node: TapeNode) -> str:
         return LOSS
     if node.node is not None:
         return f"node:{node.node}"
-    return f"layer:{node.layer}" if node.call <= 1 else f"layer:{node.layer}#{node.call}"
+    return (
+        f"layer:{node.layer}" if node.call <= 1 else f"layer:{node.layer}#{node.call}"
+    )
 
 
 def make_group(
@@ -115,17 +123,29 @@ def make_group(
     """Build the group of `nodes`, which are in forward order. A `container` has other groups within it."""
     ids = tuple(node.id for node in nodes)
     known = frozenset(ids)
-    storages = {s.storage for node in nodes for s in node.saved if s.kind == "activation"}
+    storages = {
+        s.storage for node in nodes for s in node.saved if s.kind == "activation"
+    }
     first = nodes[0]
     if not title:
         title = tape.drawn_title(first)
         if key.startswith("layer:") and first.call > 1:
             title = f"{title} (call {first.call})"
-    label = tape.labels.get(first.node) if first.node is not None and parent is None else None
+    label = (
+        tape.labels.get(first.node)
+        if first.node is not None and parent is None
+        else None
+    )
     of_files = bool(tape.codes) and key.startswith("layer:")
-    link = module_link(first.layer if module is None else module) if of_files else first.node
+    link = (
+        module_link(first.layer if module is None else module)
+        if of_files
+        else first.node
+    )
     module = _module_of(tape, nodes) if module is None else module
-    kind = (label.kind if label else "") or (tape.layers.get(module, "") if module and not first.in_loss else "")
+    kind = (label.kind if label else "") or (
+        tape.layers.get(module, "") if module and not first.in_loss else ""
+    )
     return LayerGroup(
         key=key,
         title=title,
@@ -135,7 +155,11 @@ def make_group(
         nodes=ids,
         parameters=tuple(node.parameters[0] for node in nodes if node.parameters),
         held=sum(tape.storages[s].bytes for s in storages),
-        freed=sum(tape.storages[s].bytes for s in storages if tape.storages[s].freed_by in known),
+        freed=sum(
+            tape.storages[s].bytes
+            for s in storages
+            if tape.storages[s].freed_by in known
+        ),
         parent=parent,
         own=ids if own is None else own,
         path="" if first.in_loss else module,
@@ -172,14 +196,22 @@ def _module_of(tape: Tape, nodes: list[TapeNode]) -> str:
     return nodes[0].layer if not path or tape.layers.get(path) in HOLDERS else path
 
 
-def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind: str, container: bool) -> str:
+def _category(
+    label: Label | None,
+    first: TapeNode,
+    nodes: list[TapeNode],
+    kind: str,
+    container: bool,
+) -> str:
     if first.in_loss:
         return "loss"
     if label and label.category:
         return label.category
     if container:
         return module_category(kind) or "block"
-    return module_category(kind) or node_category(next((n.name for n in reversed(nodes) if not n.is_leaf), first.name))
+    return module_category(kind) or node_category(
+        next((n.name for n in reversed(nodes) if not n.is_leaf), first.name)
+    )
 
 
 def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
@@ -189,15 +221,23 @@ def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
     """
     groups = tuple(groups)
     containers = {group.parent for group in groups}
-    small = [group for group in groups if len(group.nodes) <= OPEN_GROUP and group.key not in containers]
-    fits = sum(len(group.nodes) for group in small if group.parent is None) <= OPEN_TOTAL
+    small = [
+        group
+        for group in groups
+        if len(group.nodes) <= OPEN_GROUP and group.key not in containers
+    ]
+    fits = (
+        sum(len(group.nodes) for group in small if group.parent is None) <= OPEN_TOTAL
+    )
     return frozenset(group.key for group in small if fits or group.parent is not None)
 
 
 def deeper(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> frozenset[str]:
     """With the outermost level opened on which a closed group is seen."""
     depths = _depths(groups, unfolded)
-    least = min((depth for key, depth in depths.items() if key not in unfolded), default=0)
+    least = min(
+        (depth for key, depth in depths.items() if key not in unfolded), default=0
+    )
     return unfolded | {key for key, depth in depths.items() if depth == least}
 
 
@@ -205,7 +245,9 @@ def shallower(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> frozens
     """With the innermost level closed on which an open group is seen."""
     depths = _depths(groups, unfolded)
     most = max((depth for key, depth in depths.items() if key in unfolded), default=0)
-    return frozenset(key for key, depth in depths.items() if key in unfolded and depth < most)
+    return frozenset(
+        key for key, depth in depths.items() if key in unfolded and depth < most
+    )
 
 
 def _depths(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> dict[str, int]:
@@ -221,13 +263,17 @@ def _depths(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> dict[str,
     return shown
 
 
-def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -> Folded:
+def fold(
+    tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]
+) -> Folded:
     """Collapse every group that is not in `unfolded` to one item, dropping its inner edges.
 
     `groups` has parents before their children; the contents of a closed one are hidden, open or closed.
     """
     place = [str(node.id) for node in tape.nodes]
-    for group in reversed(groups):  # parents come later in this order, so a closed parent overrides
+    for group in reversed(
+        groups
+    ):  # parents come later in this order, so a closed parent overrides
         if group.key not in unfolded:
             name = f"fold:{group.key}"
             for node in group.nodes:
@@ -237,8 +283,13 @@ def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -
         ends = place[edge.source], place[edge.target]
         if ends[0] != ends[1]:
             found.setdefault(ends, []).append(edge.shape)
-    edges = tuple(FoldedEdge(*ends, len(shapes), _different(shapes)) for ends, shapes in found.items())
-    return Folded(groups, unfolded & {group.key for group in groups}, tuple(place), edges)
+    edges = tuple(
+        FoldedEdge(*ends, len(shapes), _different(shapes))
+        for ends, shapes in found.items()
+    )
+    return Folded(
+        groups, unfolded & {group.key for group in groups}, tuple(place), edges
+    )
 
 
 def _different(shapes: list[tuple[int, ...] | None]) -> tuple[tuple[int, ...], ...]:

@@ -59,7 +59,11 @@ class OriginRecorder:
     """
 
     def __init__(self, model: nn.Module | None, source: Source | None = None) -> None:
-        self._names = {module: name for name, module in module_tree.named_modules(model)} if model is not None else {}
+        self._names = (
+            {module: name for name, module in module_tree.named_modules(model)}
+            if model is not None
+            else {}
+        )
         self._source = source
         self._thread = threading.get_ident()
         self._hooks: list[Any] = []
@@ -76,8 +80,12 @@ class OriginRecorder:
     def __enter__(self) -> OriginRecorder:
 
         for module in self._names:
-            self._hooks.append(module_tree.before_call(module, self._before, prepend=True))
-            self._hooks.append(module_tree.on_call(module, self._after, always_call=True))
+            self._hooks.append(
+                module_tree.before_call(module, self._before, prepend=True)
+            )
+            self._hooks.append(
+                module_tree.on_call(module, self._after, always_call=True)
+            )
         if self._has_lines:
             self._mode = _line_mode(self)
             self._mode.__enter__()
@@ -101,7 +109,10 @@ class OriginRecorder:
         """False in other threads and while autograd's engine runs."""
         import torch
 
-        return threading.get_ident() == self._thread and torch._C._current_graph_task_id() == -1
+        return (
+            threading.get_ident() == self._thread
+            and torch._C._current_graph_task_id() == -1
+        )
 
     @property
     def running(self) -> bool:
@@ -159,13 +170,17 @@ class OriginRecorder:
     def here(self, frame: FrameType | None) -> NodeOrigin:
         """Return the current place in the forward pass: the innermost module, and the line that called `frame`."""
         _, layer, call = self._open[-1] if self._open else (0, "", 0)
-        return self._origin(layer, call, self._lines_of(frame) if self._has_lines else ())
+        return self._origin(
+            layer, call, self._lines_of(frame) if self._has_lines else ()
+        )
 
     def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> NodeOrigin:
         key = (layer, call, lines)
         origin = self._known.get(key)
         if origin is None:
-            origin = self._known[key] = NodeOrigin(layer, call, self._node(layer, lines), next(iter(lines), None))
+            origin = self._known[key] = NodeOrigin(
+                layer, call, self._node(layer, lines), next(iter(lines), None)
+            )
         return origin
 
     def _lines_at(self, number: int) -> tuple[int, ...]:
@@ -196,7 +211,10 @@ class OriginRecorder:
 
     def free(self, parameters: Iterable[str]) -> str | None:
         """Return the drawing's node that is itself one of these parameters, rather than a layer that holds it."""
-        return next((node for name in parameters for node in self._module_nodes.get(name, ())), None)
+        return next(
+            (node for name in parameters for node in self._module_nodes.get(name, ())),
+            None,
+        )
 
     def owner(self, parameter: str) -> str | None:
         """Return the drawing's node whose module holds the parameter of this name, or that is this parameter."""
@@ -235,7 +253,12 @@ class FileRecorder(OriginRecorder):
     def codes(self, records: Iterable[TapeNode]) -> FrozenMap[str, str]:
         """Return the text of the lines that some nodes were made at, by "file:line"."""
         places = {(one.file, one.line) for one in records if one.file and one.line}
-        return FrozenMap({f"{file}:{line}": linecache.getline(file, line).strip() for file, line in sorted(places)})
+        return FrozenMap(
+            {
+                f"{file}:{line}": linecache.getline(file, line).strip()
+                for file, line in sorted(places)
+            }
+        )
 
 
 def _sequence() -> int:
@@ -249,7 +272,9 @@ def _line_mode(recorder: OriginRecorder) -> Any:
     from torch.overrides import TorchFunctionMode
 
     class LineMode(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if not recorder.listening:
                 return func(*args, **(kwargs or {}))
             start = _sequence()

@@ -62,8 +62,16 @@ class StorageTable(Struct):
         return tuple(
             Storage(number, size, kind, (holders[0],), holders[0])
             if len(holders) == 1
-            else Storage(number, size, kind, tuple(dict.fromkeys(holders)), max(holders, key=last))
-            for number, (size, kind, holders) in enumerate(zip(self.sizes, self.sorts, self.holders, strict=True))
+            else Storage(
+                number,
+                size,
+                kind,
+                tuple(dict.fromkeys(holders)),
+                max(holders, key=last),
+            )
+            for number, (size, kind, holders) in enumerate(
+                zip(self.sizes, self.sorts, self.holders, strict=True)
+            )
         )
 
 
@@ -82,7 +90,9 @@ class SavedReader:
         found: list[SavedTensor] = []
         frames: list[Any] = []
         custom = isinstance(node, _Custom)
-        if not (custom or _saved_names(node.__class__)[0]) or (self.may_be_freed and is_freed(node)):
+        if not (custom or _saved_names(node.__class__)[0]) or (
+            self.may_be_freed and is_freed(node)
+        ):
             return ()
         for attribute, items in raw_saved(node):
             plain = all(raw.unpack_hook is None for _, raw in items)
@@ -91,7 +101,11 @@ class SavedReader:
                 if data is None:
                     continue
                 if hook is None:
-                    version = _saved_version(node, attribute, data, len(items)) if plain else None
+                    version = (
+                        _saved_version(node, attribute, data, len(items))
+                        if plain
+                        else None
+                    )
                     self._add(found, name, data, number, version)
                     continue
                 for packed in _tensors_in(data):
@@ -102,13 +116,35 @@ class SavedReader:
             self._add(found, name, tensor, number)
         return tuple(found)
 
-    def _add(self, found: list[SavedTensor], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
+    def _add(
+        self,
+        found: list[SavedTensor],
+        name: str,
+        tensor: Any,
+        holder: int,
+        version: int | None = None,
+    ) -> None:
         """Append a saved tensor to `found`: a sparse one has several parts."""
-        table, shape, dtype = self.table, tuple(map(int, tensor.shape)), _dtype_name(tensor.dtype)
+        table, shape, dtype = (
+            self.table,
+            tuple(map(int, tensor.shape)),
+            _dtype_name(tensor.dtype),
+        )
         now = None if tensor.is_inference() else tensor._version
         for part in parts_of(tensor):
             storage = table.number(part, holder)
-            found.append(SavedTensor(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
+            found.append(
+                SavedTensor(
+                    name,
+                    shape,
+                    dtype,
+                    part.nbytes,
+                    table.sorts[storage],
+                    storage,
+                    version,
+                    now,
+                )
+            )
 
 
 def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -118,7 +154,9 @@ def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
     """
     for cell in getattr(hook, "__closure__", None) or ():
         frame = cell.cell_contents
-        if type(frame).__name__ != "_CheckpointFrame" or any(frame is known for known in frames):
+        if type(frame).__name__ != "_CheckpointFrame" or any(
+            frame is known for known in frames
+        ):
             continue
         frames.append(frame)
         for place, kept in enumerate(getattr(frame, "saved_args", None) or ()):
@@ -130,11 +168,19 @@ def saved_values(node: Any) -> FrozenMap[str, Any]:
     """Return the plain values that a node saved (`stride`, `padding`, sizes), as numbers, strings, None and tuples of
     them."""
     if isinstance(node, _Custom):
-        return FrozenMap({name: _value(value) for name, value in vars(node).items() if _is_plain(value)})
+        return FrozenMap(
+            {
+                name: _value(value)
+                for name, value in vars(node).items()
+                if _is_plain(value)
+            }
+        )
     names = _saved_names(node.__class__)[1]
     if not names:
         return _NO_VALUES
-    return FrozenMap({name.removeprefix("_saved_"): _value(getattr(node, name)) for name in names})
+    return FrozenMap(
+        {name.removeprefix("_saved_"): _value(getattr(node, name)) for name in names}
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -143,14 +189,19 @@ def _saved_names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = dir(kind)
     raw = tuple(name for name in names if name.startswith("_raw_saved_"))
     tensors = {name.removeprefix("_raw") for name in raw}
-    return raw, tuple(name for name in names if name.startswith("_saved_") and name not in tensors)
+    return raw, tuple(
+        name for name in names if name.startswith("_saved_") and name not in tensors
+    )
 
 
 def raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """Yield (unpacking attribute, [(name, packed tensor)]) for everything the node saved."""
     if isinstance(node, _Custom):
         raws = node._raw_saved_tensors or ()
-        yield "saved_tensors", [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)]
+        yield (
+            "saved_tensors",
+            [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)],
+        )
         return
     for attribute in _saved_names(node.__class__)[0]:
         value, name = getattr(node, attribute), attribute.removeprefix("_raw_saved_")
@@ -166,10 +217,17 @@ def is_freed(node: Any) -> bool:
     try:
         for _ in raw_saved(node):
             continue
-        for attribute in () if isinstance(node, _Custom) else _saved_names(node.__class__)[0]:
+        for attribute in (
+            () if isinstance(node, _Custom) else _saved_names(node.__class__)[0]
+        ):
             raw = getattr(node, attribute)
             # A freed tensor is indistinguishable from an absent one until it is unpacked.
-            if not isinstance(raw, (tuple, list)) and raw is not None and raw.data is None and raw.unpack_hook is None:
+            if (
+                not isinstance(raw, (tuple, list))
+                and raw is not None
+                and raw.data is None
+                and raw.unpack_hook is None
+            ):
                 getattr(node, attribute.removeprefix("_raw"))
     except RuntimeError as error:
         return "second time" in str(error)

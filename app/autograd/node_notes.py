@@ -42,17 +42,25 @@ def _notes(tape: Tape, node: TapeNode) -> list[str]:
         label = tape.labels.get(node.node) if node.node is not None else None
         maker = label.title if label else node.layer
         whose = f"{maker} ran backward" if maker else "backward ran"
-        found.append(f"A graph of second order: made while {whose} with create_graph=True. Its gradient is one of a "
-                     "gradient.")  # fmt: skip
+        found.append(
+            f"A graph of second order: made while {whose} with create_graph=True. Its gradient is one of a "
+            "gradient."
+        )
     own = _OWN.match(node.name)
-    if known := next((text for name, text in _BY_NAME.items() if node.name == name), ""):
+    if known := next(
+        (text for name, text in _BY_NAME.items() if node.name == name), ""
+    ):
         found.append(known)
     elif own:
-        found.append(f"A custom Function, {own['name']}: its backward is user-written Python code. Check it with "
-        f"gradcheck.")  # fmt: skip
+        found.append(
+            f"A custom Function, {own['name']}: its backward is user-written Python code. Check it with "
+            f"gradcheck."
+        )
     if any(saved.name.startswith("checkpoint input") for saved in node.saved):
-        found.append("Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward recomputes "
-                     "its forward pass when the first of its nodes unpacks a saved tensor.")  # fmt: skip
+        found.append(
+            "Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward recomputes "
+            "its forward pass when the first of its nodes unpacks a saved tensor."
+        )
     return found
 
 
@@ -61,10 +69,16 @@ def notes_of_tape(tape: Tape) -> tuple[str, ...]:
     found = []
     compiled = sum(node.name == "CompiledFunctionBackward" for node in tape.nodes)
     if compiled:
-        pieces = "one node" if compiled == 1 else f"{compiled} nodes, one for each piece between breaks of the graph"
+        pieces = (
+            "one node"
+            if compiled == 1
+            else f"{compiled} nodes, one for each piece between breaks of the graph"
+        )
         found.append(f"torch.compile: the network is {pieces}.")
     if any(node.order > 1 for node in tape.nodes):
         found.append(SECOND_ORDER)
     if tape.loss is None and len(tape.roots) > 1:
-        found.append(f"{len(tape.roots)} outputs: backward takes a vector for each, and adds up where they meet.")
+        found.append(
+            f"{len(tape.roots)} outputs: backward takes a vector for each, and adds up where they meet."
+        )
     return tuple(found)

@@ -64,7 +64,9 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
         hook.remove()
     if not found:
         times = "once" if calls == 1 else f"{calls} times"
-        raise CaptureError(f"Layer {path} was called {times if calls else 'never'} in this forward pass.")
+        raise CaptureError(
+            f"Layer {path} was called {times if calls else 'never'} in this forward pass."
+        )
     return found[0]
 
 
@@ -96,15 +98,25 @@ class _Seeker(TorchFunctionMode):
         super().__enter__()
         return self
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         started = _sequence() - self._began
-        if self.found is not None or started > self._wanted or getattr(func, "__name__", "") == "__get__":
+        if (
+            self.found is not None
+            or started > self._wanted
+            or getattr(func, "__name__", "") == "__get__"
+        ):
             return func(*args, **kwargs)
         # Copied before the call, since in-place operations overwrite it; calls far before the target are skipped.
         near = self._wanted - started < 64
         with torch._C.DisableTorchFunction():
-            call = _copied(self._batch, func, args, kwargs, getattr(func, "__name__", "")) if near else None
+            call = (
+                _copied(self._batch, func, args, kwargs, getattr(func, "__name__", ""))
+                if near
+                else None
+            )
         result = func(*args, **kwargs)
         self._note(started, _sequence() - self._began, call)
         return result
@@ -116,17 +128,32 @@ class _Seeker(TorchFunctionMode):
 
     def forward(self, kind: Any, args: Any) -> None:
         """Handle the start of a custom Function's forward, whose node has its sequence number already."""
-        needed = any(leaf.requires_grad for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
-        if self.custom is None and needed and _sequence() - self._began == self._wanted + 1:
+        needed = any(
+            leaf.requires_grad
+            for leaf in tree_leaves(args)
+            if isinstance(leaf, torch.Tensor)
+        )
+        if (
+            self.custom is None
+            and needed
+            and _sequence() - self._began == self._wanted + 1
+        ):
             with torch._C.DisableTorchFunction():
-                self.custom = replace(_copied(self._batch, kind.apply, args, {}, kind.__name__), custom=True)
+                self.custom = replace(
+                    _copied(self._batch, kind.apply, args, {}, kind.__name__),
+                    custom=True,
+                )
 
 
 @contextmanager
 def _forwards_watched(seeker: _Seeker) -> Iterator[None]:
     """Patch the forward of every custom Function to notify the seeker of calls on this thread."""
     thread = threading.get_ident()
-    kinds = [kind for kind in _subclasses(torch.autograd.Function) if kind.__module__.partition(".")[0] != "torch"]
+    kinds = [
+        kind
+        for kind in _subclasses(torch.autograd.Function)
+        if kind.__module__.partition(".")[0] != "torch"
+    ]
 
     def watched(kind: Any, forward: Callable[..., Any]) -> Any:
         with_context = kind.setup_context is torch.autograd.Function.setup_context
@@ -138,7 +165,11 @@ def _forwards_watched(seeker: _Seeker) -> Iterator[None]:
 
         return staticmethod(run)
 
-    before = [(kind, kind.__dict__["forward"], kind.forward) for kind in kinds if "forward" in kind.__dict__]
+    before = [
+        (kind, kind.__dict__["forward"], kind.forward)
+        for kind in kinds
+        if "forward" in kind.__dict__
+    ]
     try:
         for kind, _, forward in before:
             kind.forward = watched(kind, forward)
@@ -154,12 +185,23 @@ def _subclasses(kind: Any) -> Iterator[Any]:
         yield from _subclasses(child)
 
 
-def _copied(batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> RecordedCall:
-    names = {id(parameter): path for path, parameter in module_tree.named_parameters(batch.model)}
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+def _copied(
+    batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str
+) -> RecordedCall:
+    names = {
+        id(parameter): path
+        for path, parameter in module_tree.named_parameters(batch.model)
+    }
+    leaves = [
+        leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+    ]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
-    known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)
-    return RecordedCall(function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state())
+    known = tuple(
+        names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves
+    )
+    return RecordedCall(
+        function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state()
+    )
 
 
 def _clone(value: Any) -> Any:

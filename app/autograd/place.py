@@ -28,8 +28,12 @@ class OpLocation(Struct, frozen=True):
     def where(self) -> str:
         """Phrase for a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
         if self.line is not None:
-            named = self.file and not self.file.startswith("<")  # typed code has no file
-            return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
+            named = self.file and not self.file.startswith(
+                "<"
+            )  # typed code has no file
+            return f"at line {self.line}" + (
+                f" of {Path(self.file).name}" if named else ""
+            )
         if self.layer:
             return f"in layer {self.layer}"
         return "in the loss" if self.in_loss else "in the network"

@@ -23,7 +23,9 @@ class SourceLocations:
     With a `source` lines are those of its text, else those of the innermost frame that is neither torch's nor ours.
     """
 
-    def __init__(self, model: nn.Module | None = None, source: Source | None = None) -> None:
+    def __init__(
+        self, model: nn.Module | None = None, source: Source | None = None
+    ) -> None:
         self.origins = OriginRecorder(model, source)
         self._source = source
         self._has_model = model is not None
@@ -42,10 +44,21 @@ class SourceLocations:
         in_loss = self._has_model and not self.origins.running
         if self._source is not None:
             code = self._code(origin.line)
-            return OpLocation(op, origin.layer, origin.call, origin.node, origin.line, code, "", in_loss)
+            return OpLocation(
+                op,
+                origin.layer,
+                origin.call,
+                origin.node,
+                origin.line,
+                code,
+                "",
+                in_loss,
+            )
         file, line = user_frames.location(frame, generated=True)
         code = linecache.getline(file, line).strip() if line else ""
-        return OpLocation(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
+        return OpLocation(
+            op, origin.layer, origin.call, None, line or None, code, file, in_loss
+        )
 
     def note(self, started: int, ended: int, place: OpLocation) -> None:
         """Record that an operation at `place` began at autograd's counter `started`, and ended at `ended`."""
@@ -62,7 +75,18 @@ class SourceLocations:
             return self._spans[at][2]
         # A custom Function's node gets its number first; operations inside create none.
         origin = self.origins.origin(number)
-        return OpLocation("", origin.layer, origin.call, origin.node, origin.line, self._code(origin.line))
+        return OpLocation(
+            "",
+            origin.layer,
+            origin.call,
+            origin.node,
+            origin.line,
+            self._code(origin.line),
+        )
 
     def _code(self, line: int | None) -> str:
-        return linecache.getline(self._source.filename, line).strip() if self._source and line else ""
+        return (
+            linecache.getline(self._source.filename, line).strip()
+            if self._source and line
+            else ""
+        )

@@ -40,12 +40,18 @@ def at_places_of(sparse: Tensor, gradient: Tensor) -> Tensor:
     """Return the elements of `gradient`, dense or sparse, at the indices of `sparse`, in the order and shape of its
     values. A COO tensor has to be coalesced."""
     values = values_of(sparse)
-    numbers = torch.arange(1, values.numel() + 1, dtype=torch.float64, device=values.device).view_as(values)
+    numbers = torch.arange(
+        1, values.numel() + 1, dtype=torch.float64, device=values.device
+    ).view_as(values)
     if sparse.layout is torch.sparse_coo:
-        places = torch.sparse_coo_tensor(sparse._indices(), numbers, sparse.shape).to_dense()
+        places = torch.sparse_coo_tensor(
+            sparse._indices(), numbers, sparse.shape
+        ).to_dense()
     else:
         first, second, _ = parts_of(sparse)
-        places = torch.sparse_compressed_tensor(first, second, numbers, sparse.shape, layout=sparse.layout).to_dense()
+        places = torch.sparse_compressed_tensor(
+            first, second, numbers, sparse.shape, layout=sparse.layout
+        ).to_dense()
     dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
     found = torch.zeros(values.numel(), dtype=dense.dtype, device=dense.device)
     kept = places > 0

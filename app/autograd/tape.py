@@ -149,7 +149,9 @@ class Tape(Struct, frozen=True, dict=True, weakref=True):
         for edge in self.edges:
             found.setdefault(edge.source, []).append(edge)
         return {
-            key: (edges[0],) if len(edges) == 1 else tuple(sorted(edges, key=lambda e: e.slot))
+            key: (edges[0],)
+            if len(edges) == 1
+            else tuple(sorted(edges, key=lambda e: e.slot))
             for key, edges in found.items()
         }
 
@@ -167,7 +169,10 @@ class Tape(Struct, frozen=True, dict=True, weakref=True):
         order: list[tuple[int, int, int]] = []
         for node in self.nodes:
             if node.is_leaf:
-                users = (self.nodes[edge.source].sequence or 0 for edge in self.incoming.get(node.id, ()))
+                users = (
+                    self.nodes[edge.source].sequence or 0
+                    for edge in self.incoming.get(node.id, ())
+                )
                 order.append((min(users, default=0), 1, node.id))
             else:
                 order.append((node.sequence or 0, 0, node.id))
@@ -187,12 +192,20 @@ class Tape(Struct, frozen=True, dict=True, weakref=True):
         if node.file:
             return self.codes.get(f"{node.file}:{node.line}", "")
         lines = self.text.splitlines()
-        return lines[node.line - 1].strip() if node.line is not None and node.line <= len(lines) else ""
+        return (
+            lines[node.line - 1].strip()
+            if node.line is not None and node.line <= len(lines)
+            else ""
+        )
 
     def title_of(self, node: TapeNode) -> str:
         """Return the user-visible name of the node's origin: the full path of a module within another, the drawing's
         name of any other operation, or "loss"."""
-        return node.layer if "." in node.layer and not node.in_loss else self.drawn_title(node)
+        return (
+            node.layer
+            if "." in node.layer and not node.in_loss
+            else self.drawn_title(node)
+        )
 
     def drawn_title(self, node: TapeNode) -> str:
         """Return the name of what a node belongs to in the drawing: for all nodes of a block that of the block."""
@@ -206,7 +219,11 @@ class Tape(Struct, frozen=True, dict=True, weakref=True):
 
 def same_graph(tape: Tape, other: Tape | None) -> bool:
     """Return True if two tapes have the same nodes, edges and order, so that node ids agree."""
-    return other is not None and (tape.nodes, tape.edges, tape.order) == (other.nodes, other.edges, other.order)
+    return other is not None and (tape.nodes, tape.edges, tape.order) == (
+        other.nodes,
+        other.edges,
+        other.order,
+    )
 
 
 def to_json(tape: Tape) -> dict[str, Any]:
@@ -218,11 +235,23 @@ def to_json(tape: Tape) -> dict[str, Any]:
         "held_bytes": tape.held_bytes,
         "nodes": [_node_json(tape, node) for node in tape.nodes],
         "edges": [
-            {"source": e.source, "slot": e.slot, "target": e.target, "output_nr": e.output_nr} for e in tape.edges
+            {
+                "source": e.source,
+                "slot": e.slot,
+                "target": e.target,
+                "output_nr": e.output_nr,
+            }
+            for e in tape.edges
         ],
         "order": list(tape.order),
         "storages": [
-            {"id": s.id, "bytes": s.bytes, "kind": s.kind, "holders": list(s.holders), "freed_by": s.freed_by}
+            {
+                "id": s.id,
+                "bytes": s.bytes,
+                "kind": s.kind,
+                "holders": list(s.holders),
+                "freed_by": s.freed_by,
+            }
             for s in tape.storages
         ],
     }
@@ -270,7 +299,10 @@ def numbers_below(tape: Tape, root: int) -> dict[int, int]:
             if edge.target not in reached:
                 reached.add(edge.target)
                 todo.append(edge.target)
-    kept = [root, *(node.id for node in tape.nodes if node.id in reached and node.id != root)]
+    kept = [
+        root,
+        *(node.id for node in tape.nodes if node.id in reached and node.id != root),
+    ]
     return {node: place for place, node in enumerate(kept)}
 
 
@@ -289,9 +321,24 @@ def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
     storages = []
     for place, old in enumerate(blocks):
         holders = tuple(number[node] for node in old.holders if node in reached)
-        storages.append(with_values(old, id=place, holders=holders, freed_by=max(holders, key=steps.__getitem__)))
+        storages.append(
+            with_values(
+                old,
+                id=place,
+                holders=holders,
+                freed_by=max(holders, key=steps.__getitem__),
+            )
+        )
     left = (edge for edge in tape.edges if edge.source in reached)
-    edges = [with_values(e, source=number[e.source], target=number[e.target]) for e in left]
+    edges = [
+        with_values(e, source=number[e.source], target=number[e.target]) for e in left
+    ]
     return replace(
-        tape, nodes=tuple(nodes), edges=tuple(edges), roots=(0,), order=order, storages=tuple(storages), loss=loss
+        tape,
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        roots=(0,),
+        order=order,
+        storages=tuple(storages),
+        loss=loss,
     )

@@ -22,7 +22,9 @@ def short_name(node: Any) -> str:
     name = _names.get(kind)
     if name is None:
         name = node.name().rpartition("::")[2]
-        if kind.__name__ == name and kind.__base__ is object:  # not a custom Function, nor a shared class
+        if (
+            kind.__name__ == name and kind.__base__ is object
+        ):  # not a custom Function, nor a shared class
             _names[kind] = name
     return name
 
@@ -36,14 +38,18 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     import torch
     from torch.autograd.graph import get_gradient_edge
 
-    if tensor.grad_fn is None and tensor.layout is not torch.strided:  # torch takes a view, which not all layouts have
+    if (
+        tensor.grad_fn is None and tensor.layout is not torch.strided
+    ):  # torch takes a view, which not all layouts have
         with torch.enable_grad():
             return tensor.clone().grad_fn.next_functions[0]
     edge = get_gradient_edge(tensor)
     return edge.node, edge.output_nr
 
 
-def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
+def walk(
+    tensors: Iterable[Any], shapes: bool = True
+) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
     """Return every node reachable from `tensors`, the edges between them, and the roots' indices.
 
     Without `shapes` the shapes of gradients are left out, which halves the time. The list keeps the nodes alive while
@@ -80,7 +86,9 @@ def _gradient_shape(node: Any, output_nr: int) -> tuple[int, ...] | None:
         return None
 
 
-def execution_order(sequences: list[int], edges: Iterable[TapeEdge], roots: Iterable[int]) -> tuple[int, ...]:
+def execution_order(
+    sequences: list[int], edges: Iterable[TapeEdge], roots: Iterable[int]
+) -> tuple[int, ...]:
     """Return the order in which the engine runs nodes on one device: of those that are ready, the newest.
 
     `sequences` are the nodes' sequence numbers. Leaves share one number: `_ReadyQueue` reproduces how torch's queue

@@ -10,7 +10,11 @@ from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.codegen.class_args import unknown_inside
 from app.builder.codegen.codegen import generate
-from app.builder.diagnostics.call_problems import loop_problems, net_problems, step_problems
+from app.builder.diagnostics.call_problems import (
+    loop_problems,
+    net_problems,
+    step_problems,
+)
 from app.builder.diagnostics.checks import structure
 from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
@@ -24,7 +28,10 @@ _CURES_TRIED = 16
 
 
 def shapes_first(
-    graph: Graph, ops: Catalog | None = None, path: Path = (), earlier: Analysis | None = None
+    graph: Graph,
+    ops: Catalog | None = None,
+    path: Path = (),
+    earlier: Analysis | None = None,
 ) -> Analysis:
     """Infer the type on every wire and diagnose the calls; source and structural checks are left to `analyse`.
 
@@ -33,33 +40,61 @@ def shapes_first(
     began = time.perf_counter()
     before = None
     if earlier is not None and earlier.walk is not None:
-        before = InferredGraph(earlier.graph, earlier.walk, earlier.results, ops or catalog(), quiet=earlier.quiet)
+        before = InferredGraph(
+            earlier.graph,
+            earlier.walk,
+            earlier.results,
+            ops or catalog(),
+            quiet=earlier.quiet,
+        )
     sheet = InferredGraph.network(graph, ops or catalog(), before)
     answer = _answer(sheet, earlier)
     if path:
         inside = _followed(sheet, path)
-        answer = replace(answer, path=path if inside else (), inside=_answer(inside) if inside else None)
+        answer = replace(
+            answer,
+            path=path if inside else (),
+            inside=_answer(inside) if inside else None,
+        )
     return replace(answer, milliseconds=(time.perf_counter() - began) * 1000)
 
 
-def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: Analysis | None = None) -> Analysis:
+def analyse(
+    graph: Graph,
+    ops: Catalog | None = None,
+    path: Path = (),
+    before: Analysis | None = None,
+) -> Analysis:
     """Return shapes, source and problems of a graph. Never raises: an error is a problem in the answer.
 
     `before` is the answer of `shapes_first` for the same graph, if there is one.
     """
     began = time.perf_counter()
     ops = ops or catalog()
-    if before is None or before.graph is not graph or before.walk is None or before.walk.catalog is not ops:
+    if (
+        before is None
+        or before.graph is not graph
+        or before.walk is None
+        or before.walk.catalog is not ops
+    ):
         before = shapes_first(graph, ops, path)
     assert before.walk is not None
-    answer = replace(before, source=generate(before.walk, before.results, graph), partial=False)
+    answer = replace(
+        before, source=generate(before.walk, before.results, graph), partial=False
+    )
     if answer.runnable:  # errors that stop a network are listed before its warnings
         sheet = InferredGraph(graph, before.walk, before.results, ops)
-        answer = replace(answer, problems=(*answer.problems, *structure(answer, ops, sheet.runs)))
+        answer = replace(
+            answer, problems=(*answer.problems, *structure(answer, ops, sheet.runs))
+        )
     if answer.inside:
-        inside = replace(answer.inside, source=answer.source.within(answer.path), partial=False)
+        inside = replace(
+            answer.inside, source=answer.source.within(answer.path), partial=False
+        )
         answer = replace(answer, inside=inside)
-    return replace(answer, milliseconds=before.milliseconds + (time.perf_counter() - began) * 1000)
+    return replace(
+        answer, milliseconds=before.milliseconds + (time.perf_counter() - began) * 1000
+    )
 
 
 def _followed(sheet: InferredGraph, path: Path) -> InferredGraph | None:
@@ -71,7 +106,9 @@ def _followed(sheet: InferredGraph, path: Path) -> InferredGraph | None:
             return None
         turns = sheet.results[node].turns
         inside = turns[min(number, len(turns) - 1)].inside if turns else None
-        sheet = InferredGraph.block(block, inside or unknown_inside(step, block, sheet.walk), sheet.ops)
+        sheet = InferredGraph.block(
+            block, inside or unknown_inside(step, block, sheet.walk), sheet.ops
+        )
     return sheet
 
 
@@ -112,7 +149,9 @@ def _problems(sheet: InferredGraph, cured: bool = True) -> list[Problem]:
 _Said = set[tuple[str, str | None, str]]  # block, node in it, message
 
 
-def _inside_problems(step: Step, block: Block, sheet: InferredGraph, said: _Said) -> list[Problem]:
+def _inside_problems(
+    step: Step, block: Block, sheet: InferredGraph, said: _Said
+) -> list[Problem]:
     """List the problems in a block, each with the path to it; a problem of several instances is listed once."""
     problems: list[Problem] = []
     seen: list[Inside] = []
@@ -125,14 +164,33 @@ def _inside_problems(step: Step, block: Block, sheet: InferredGraph, said: _Said
             if key not in said:
                 said.add(key)
                 way = ((step.id, number), *inner.path)
-                name = block.graph.nodes[inner.node].name if inner.node and inner.node in block.graph.nodes else ""
+                name = (
+                    block.graph.nodes[inner.node].name
+                    if inner.node and inner.node in block.graph.nodes
+                    else ""
+                )
                 if inner.path:
-                    message = f"In {step.node.name} › {inner.message.removeprefix('In ')}"
+                    message = (
+                        f"In {step.node.name} › {inner.message.removeprefix('In ')}"
+                    )
                 else:
-                    where = f"{step.node.name}, {name}" if name not in inner.message else step.node.name
+                    where = (
+                        f"{step.node.name}, {name}"
+                        if name not in inner.message
+                        else step.node.name
+                    )
                     message = f"In {where}: {inner.message}"
                 looks = tuple(cure for cure in inner.cures if cure.opens)
-                problems.append(replace(inner, node=step.id, port=None, message=message, cures=looks, path=way))
+                problems.append(
+                    replace(
+                        inner,
+                        node=step.id,
+                        port=None,
+                        message=message,
+                        cures=looks,
+                        path=way,
+                    )
+                )
     return problems
 
 
@@ -141,10 +199,15 @@ _inner: LruCache[list[Problem]] = LruCache(4096)
 
 def _block_problems(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
     """List the problems inside a block; cached by inside, so instances and edits that share it repeat no work."""
-    return _inner.get_or_compute(Same(inside), lambda: _problems(InferredGraph.block(block, inside, ops), cured=False))
+    return _inner.get_or_compute(
+        Same(inside),
+        lambda: _problems(InferredGraph.block(block, inside, ops), cured=False),
+    )
 
 
-def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list[Problem]:
+def _with_cures_that_work(
+    problems: list[Problem], sheet: InferredGraph
+) -> list[Problem]:
     """Drop cures after which the call still fails, and put those first after which the fewest calls do; those that
     remove a node come last. Only a few errors are tried: each trial infers shapes again.
     """
@@ -154,9 +217,17 @@ def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list
         if problem.severity == "error" and problem.node is not None and problem.cures:
             tried += 1
             node, few = problem.node, tried <= _CURES_TRIED
-            fails = [(0 if c.opens else _failing(c, node, sheet) if few else None, c) for c in problem.cures]
-            good = [(c.destructive, count, c) for count, c in fails if count is not None]
-            problem = replace(problem, cures=tuple(c for *_, c in sorted(good, key=lambda each: each[:2])))
+            fails = [
+                (0 if c.opens else _failing(c, node, sheet) if few else None, c)
+                for c in problem.cures
+            ]
+            good = [
+                (c.destructive, count, c) for count, c in fails if count is not None
+            ]
+            problem = replace(
+                problem,
+                cures=tuple(c for *_, c in sorted(good, key=lambda each: each[:2])),
+            )
         checked.append(problem)
     return checked
 
@@ -168,6 +239,10 @@ def _failing(cure: Cure, node: str, sheet: InferredGraph) -> int | None:
     result = results.get(node)
     if result is None:
         return None
-    if not (result.inputs if mended.nodes[node].op == "output" else isinstance(result.outcome, Ran)):
+    if not (
+        result.inputs
+        if mended.nodes[node].op == "output"
+        else isinstance(result.outcome, Ran)
+    ):
         return None
     return sum(isinstance(other.outcome, CallFailed) for other in results.values())

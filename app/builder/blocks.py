@@ -74,7 +74,9 @@ def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
     Unknown names are left out.
     """
     order: dict[str, None] = {}
-    path: list[tuple[str, list[str]]] = [(name, list(used(blocks[name].graph)) if name in blocks else [])]
+    path: list[tuple[str, list[str]]] = [
+        (name, list(used(blocks[name].graph)) if name in blocks else [])
+    ]
     seen: set[str] = set()
     while path:
         current, left = path[-1]
@@ -92,7 +94,10 @@ def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
 
 def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
     """Sort block names so that each comes after those nested in it; blocks that contain a cycle are left out."""
-    inside = {name: [inner for inner in used(block.graph) if inner in blocks] for name, block in blocks.items()}
+    inside = {
+        name: [inner for inner in used(block.graph) if inner in blocks]
+        for name, block in blocks.items()
+    }
     waiting = {name: len(inner) for name, inner in inside.items()}
     around: dict[str, list[str]] = {name: [] for name in blocks}
     for name, inner in inside.items():
@@ -110,7 +115,10 @@ def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
 def circling(blocks: Mapping[str, Block]) -> str:
     """Return the first block that contains itself, at any depth, or ""."""
     stuck = blocks.keys() - set(innermost_first(blocks))
-    return next((name for name in blocks if name in stuck and name in contained(name, blocks)), "")
+    return next(
+        (name for name in blocks if name in stuck and name in contained(name, blocks)),
+        "",
+    )
 
 
 def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) -> bool:
@@ -118,15 +126,27 @@ def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) ->
     return inner == outer or outer in contained(inner, blocks)
 
 
-def spec_of(block: Block, blocks: Mapping[str, Block], inside: tuple[str, ...] | None = None) -> OpSpec:
+def spec_of(
+    block: Block, blocks: Mapping[str, Block], inside: tuple[str, ...] | None = None
+) -> OpSpec:
     """Return the op of a block. Its inputs accept any kind: which one fits is known after shape inference.
 
     `inside` are the blocks that it contains, where the caller knows them.
     """
     inside = contained(block.name, blocks) if inside is None else inside
     if block.name in inside:  # no class could be; the file and the edits refuse it
-        return OpSpec(key=block.key, kind="unknown", target="", label=block.name, category="block", stem="unknown")
-    stem = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(block.name))
+        return OpSpec(
+            key=block.key,
+            kind="unknown",
+            target="",
+            label=block.name,
+            category="block",
+            stem="unknown",
+        )
+    stem = "".join(
+        f"_{c.lower()}" if c.isupper() and i else c.lower()
+        for i, c in enumerate(block.name)
+    )
     return OpSpec(
         key=block.key,
         kind="block",
@@ -154,9 +174,16 @@ def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
             return made
     inside: dict[str, tuple[str, ...]] = {}
     for name in innermost_first(blocks):
-        inner = (part for one in used(blocks[name].graph) if one in blocks for part in (*inside[one], one))
+        inner = (
+            part
+            for one in used(blocks[name].graph)
+            if one in blocks
+            for part in (*inside[one], one)
+        )
         inside[name] = tuple(dict.fromkeys(inner))
-    made = catalog.plus(spec_of(block, blocks, inside.get(name)) for name, block in blocks.items())
+    made = catalog.plus(
+        spec_of(block, blocks, inside.get(name)) for name, block in blocks.items()
+    )
     _made[:] = [(catalog, blocks, made), *_made[: _KEPT - 1]]
     return made
 

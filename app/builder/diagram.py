@@ -70,7 +70,9 @@ def to_drawing(
     An open instance is a group without the block's input and output nodes: wires pass through. `link` is the node of
     the top sheet that a part belongs to.
     """
-    sheets = _sheets(_Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded)
+    sheets = _sheets(
+        _Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded
+    )
     boxes: list[Box] = []
     groups: list[Group] = []
     for one in sheets:
@@ -79,10 +81,19 @@ def to_drawing(
         for node in _shown(one):
             boxes.append(_box(one, node, catalog))
     arrows = [arrow for one in sheets for arrow in _arrows(one)]
-    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title, *_arranged(sheet, groups))
+    return Drawing(
+        tuple(boxes),
+        tuple(arrows),
+        tuple(groups),
+        "LR",
+        title,
+        *_arranged(sheet, groups),
+    )
 
 
-def _arranged(sheet: DrawnSheet, groups: list[Group]) -> tuple[FrozenMap[str, tuple[float, float]], tuple[Frame, ...]]:
+def _arranged(
+    sheet: DrawnSheet, groups: list[Group]
+) -> tuple[FrozenMap[str, tuple[float, float]], tuple[Frame, ...]]:
     """Return positions and frames of the canvas; none where blocks are open, whose nodes have their own positions."""
     return (FrozenMap(), ()) if groups else (_places(sheet), _frames(sheet))
 
@@ -90,13 +101,19 @@ def _arranged(sheet: DrawnSheet, groups: list[Group]) -> tuple[FrozenMap[str, tu
 def _frames(sheet: DrawnSheet) -> tuple[Frame, ...]:
     """Return the frames of a sheet that have nodes in them."""
     found = framed(sheet.comments, sheet.positions, {})
-    notes = {key: (sheet.comments[key], frozenset(nodes)) for key, nodes in found.items() if nodes}
+    notes = {
+        key: (sheet.comments[key], frozenset(nodes))
+        for key, nodes in found.items()
+        if nodes
+    }
     return tuple(Frame(note.text, nodes, note.color) for note, nodes in notes.values())
 
 
 def _places(sheet: DrawnSheet) -> FrozenMap[str, tuple[float, float]]:
     """Return where the nodes are on the canvas; those without a position are placed beside others."""
-    return complete(sheet.graph, sheet.positions, {}) if sheet.positions else FrozenMap()
+    return (
+        complete(sheet.graph, sheet.positions, {}) if sheet.positions else FrozenMap()
+    )
 
 
 def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]:
@@ -105,12 +122,28 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
     for sheet in sheets:
         for node in sheet.graph.nodes.values():
             spec = catalog.spec_of(sheet.graph, node)
-            is_open = unfolded == "all" or (unfolded == "as drawn" and node.id in sheet.unfolded)
-            if not is_open or spec.kind != "block" or spec.definition is None or node.muted or len(sheets) > MOST:
+            is_open = unfolded == "all" or (
+                unfolded == "as drawn" and node.id in sheet.unfolded
+            )
+            if (
+                not is_open
+                or spec.kind != "block"
+                or spec.definition is None
+                or node.muted
+                or len(sheets) > MOST
+            ):
                 continue
             block = spec.definition
             known = _inside(sheet, node.id, block)
-            inner = _Sheet(sheet.id_of(node.id), block.graph, block.unfolded, known, sheet, node.id, block)
+            inner = _Sheet(
+                sheet.id_of(node.id),
+                block.graph,
+                block.unfolded,
+                known,
+                sheet,
+                node.id,
+                block,
+            )
             sheet.inside[node.id] = inner
             sheets.append(inner)
     return sheets
@@ -151,17 +184,27 @@ def _group(sheet: _Sheet) -> Group:
     repeat = sheet.parent.graph.owner(node.id).repeat
     count = _count(sheet.parent, node.id)
     title = f"{node.name} ×{repeat}" if repeat > 1 else node.name
-    caption = " · ".join([sheet.block.name, *([f"{compact(count)} parameters"] if count else [])])
+    caption = " · ".join(
+        [sheet.block.name, *([f"{compact(count)} parameters"] if count else [])]
+    )
     link = _outermost(sheet.parent, node.id)
     return Group(sheet.key, title, "block", sheet.parent.key or None, caption, link)
 
 
 def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
     spec = catalog.spec_of(sheet.graph, node)
-    resolved = sheet.analysis.resolved.get(node.id, FrozenMap()) if sheet.analysis is not None else FrozenMap()
+    resolved = (
+        sheet.analysis.resolved.get(node.id, FrozenMap())
+        if sheet.analysis is not None
+        else FrozenMap()
+    )
     repeat = sheet.graph.owner(node.id).repeat
     lines = [detail_line(spec, node, _count(sheet, node.id))]
-    lines += [word for word, holds in (("frozen", node.frozen), ("muted", node.muted)) if holds]
+    lines += [
+        word
+        for word, holds in (("frozen", node.frozen), ("muted", node.muted))
+        if holds
+    ]
     return Box(
         sheet.id_of(node.id),
         f"{node.name} ×{repeat}" if repeat > 1 else node.name,
@@ -184,7 +227,11 @@ def _arrows(sheet: _Sheet) -> Iterator[Arrow]:
 
 
 def _carried(sheet: _Sheet, edge: Edge) -> str:
-    value = sheet.analysis.values.get((edge.source, edge.output)) if sheet.analysis is not None else None
+    value = (
+        sheet.analysis.values.get((edge.source, edge.output))
+        if sheet.analysis is not None
+        else None
+    )
     return "" if value is None else str(value)
 
 
@@ -206,8 +253,11 @@ def _sources(sheet: _Sheet, edge: Edge) -> list[str]:
             waiting += [(inner, end.source, end.output) for end in ends]
         elif at.parent is not None and at.graph.nodes[node].op == "input":
             port = at.graph.nodes[node].name
-            waiting += [(at.parent, end.source, end.output) for end in at.parent.graph.into(at.instance)
-                        if end.port == port]  # fmt: skip
+            waiting += [
+                (at.parent, end.source, end.output)
+                for end in at.parent.graph.into(at.instance)
+                if end.port == port
+            ]
         else:
             found[at.id_of(node)] = None
     return list(found)

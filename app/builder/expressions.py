@@ -23,7 +23,12 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_CALLS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "int": int, "round": round}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "max": max,
+    "min": min,
+    "int": int,
+    "round": round,
+}
 
 
 class ExpressionError(CodedError, ValueError):
@@ -49,13 +54,17 @@ class Expr(Struct, frozen=True, dict=True):
         try:
             return ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ExpressionError(f"{self.text!r:.60} is not a valid expression") from None
+            raise ExpressionError(
+                f"{self.text!r:.60} is not a valid expression"
+            ) from None
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The parameters that the expression refers to."""
         return frozenset(
-            node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node.id not in _CALLS
+            node.id
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Name) and node.id not in _CALLS
         )
 
     def code(self, prefix: str = "", renamed: Mapping[str, str] | None = None) -> str:
@@ -65,9 +74,13 @@ class Expr(Struct, frozen=True, dict=True):
             def visit_Name(self, node: ast.Name) -> ast.expr:
                 if node.id in _CALLS:
                     return node
-                return ast.Name(prefix + (renamed or {}).get(node.id, node.id), node.ctx)
+                return ast.Name(
+                    prefix + (renamed or {}).get(node.id, node.id), node.ctx
+                )
 
-        return ast.unparse(Prefixed().visit(ast.parse(self.text.strip(), mode="eval").body))
+        return ast.unparse(
+            Prefixed().visit(ast.parse(self.text.strip(), mode="eval").body)
+        )
 
     def renamed(self, old: str, new: str) -> Expr:
         """Return the expression with a parameter renamed."""
@@ -99,10 +112,14 @@ def _check(tree: ast.expr, depth: int) -> None:
             parts = (operand,)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _BINARY:
             parts = (left, right)
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and args:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (
+            name in _CALLS and args
+        ):
             parts = args
         case _:
-            raise ExpressionError(f"{ast.unparse(tree):.60} is not allowed; use names, numbers and + - * / // %")
+            raise ExpressionError(
+                f"{ast.unparse(tree):.60} is not allowed; use names, numbers and + - * / // %"
+            )
     if depth > 20:
         raise ExpressionError("the expression is nested too deep")
     for part in parts:
@@ -121,7 +138,9 @@ def _compute(tree: ast.expr, values: Mapping[str, Any]) -> Any:
             value = _compute(operand, values)
             return -value if isinstance(sign, ast.USub) else +value
         case ast.BinOp(left=left, op=sign, right=right):
-            return _BINARY[type(sign)](_number(_compute(left, values)), _number(_compute(right, values)))
+            return _BINARY[type(sign)](
+                _number(_compute(left, values)), _number(_compute(right, values))
+            )
         case ast.Call(func=ast.Name(id=name), args=args):
             return _CALLS[name](*(_number(_compute(arg, values)) for arg in args))
     raise ExpressionError(f"{ast.unparse(tree):.60} is not a valid expression")
@@ -155,4 +174,8 @@ def mapped(value: Any, change: Callable[[Expr], Any]) -> Any:
     """Apply `change` to every expression in a value."""
     if isinstance(value, Expr):
         return change(value)
-    return tuple(mapped(item, change) for item in value) if isinstance(value, tuple) else value
+    return (
+        tuple(mapped(item, change) for item in value)
+        if isinstance(value, tuple)
+        else value
+    )

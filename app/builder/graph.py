@@ -108,8 +108,13 @@ class Graph(Struct, frozen=True, dict=True):
     def part(self, nodes: Collection[str]) -> Graph:
         """Return some of the nodes with the edges between them."""
         kept = frozenset(nodes)
-        edges = tuple(edge for edge in self.edges if edge.source in kept and edge.target in kept)
-        return Graph(FrozenMap({key: node for key, node in self.nodes.items() if key in kept}), edges)
+        edges = tuple(
+            edge for edge in self.edges if edge.source in kept and edge.target in kept
+        )
+        return Graph(
+            FrozenMap({key: node for key, node in self.nodes.items() if key in kept}),
+            edges,
+        )
 
     def fresh_id(self) -> str:
         """Return an unused id of the form `n7`."""
@@ -129,7 +134,10 @@ class Graph(Struct, frozen=True, dict=True):
     def with_node(self, node: Node) -> Graph:
         """Add a node, or replace the one with its id."""
         after = replace(self, nodes=self.nodes.set(node.id, node))
-        for known in ("incoming", "outgoing"):  # the wires are unchanged, so the cached indexes stay valid
+        for known in (
+            "incoming",
+            "outgoing",
+        ):  # the wires are unchanged, so the cached indexes stay valid
             if known in self.__dict__:
                 after.__dict__[known] = self.__dict__[known]
         return after
@@ -150,17 +158,27 @@ class Graph(Struct, frozen=True, dict=True):
     def with_edge(self, edge: Edge) -> Graph:
         """Add a wire. Whether it is valid is checked by `rules`, not here."""
         if edge.source not in self.nodes or edge.target not in self.nodes:
-            raise GraphError(f"a wire joins {edge.source} and {edge.target}, and one of them does not exist")
+            raise GraphError(
+                f"a wire joins {edge.source} and {edge.target}, and one of them does not exist"
+            )
         return replace(self, edges=(*self.edges, edge))
 
     def without_edge(self, edge: Edge) -> Graph:
-        return replace(self, edges=tuple(other for other in self.edges if other != edge))
+        return replace(
+            self, edges=tuple(other for other in self.edges if other != edge)
+        )
 
     @cached_property
     def shared(self) -> frozenset[str]:
         """The nodes whose module is called by more than one."""
-        sharing = [node for node in self.nodes.values() if node.shares and node.shares in self.nodes]
-        return frozenset(node.id for node in sharing) | {node.shares for node in sharing}
+        sharing = [
+            node
+            for node in self.nodes.values()
+            if node.shares and node.shares in self.nodes
+        ]
+        return frozenset(node.id for node in sharing) | {
+            node.shares for node in sharing
+        }
 
     def owner(self, node: str) -> Node:
         """Return the node whose module is called: the node itself, or the one that it shares with."""
@@ -170,20 +188,33 @@ class Graph(Struct, frozen=True, dict=True):
     def sharing(self, node: str) -> tuple[str, ...]:
         """List all nodes that call the module of this one, itself included, in order."""
         owner = self.owner(node).id
-        return tuple(other.id for other in self.nodes.values() if other.id == owner or other.shares == owner)
+        return tuple(
+            other.id
+            for other in self.nodes.values()
+            if other.id == owner or other.shares == owner
+        )
 
     def with_shared(self, node: str, owner: str) -> Graph:
         """Let a node call the module of another. Raises GraphError unless both are of one op."""
         target = self.owner(owner)
         if target.op != self.nodes[node].op:
-            raise GraphError(f"{self.nodes[node].name} and {target.name} differ in type, so they cannot share a module")
+            raise GraphError(
+                f"{self.nodes[node].name} and {target.name} differ in type, so they cannot share a module"
+            )
         if target.id == node or self.nodes[node].shares == target.id:
             return self
         graph = self.unshared(node)
         return graph.with_node(
-            replace(graph.nodes[node], shares=target.id, params=FrozenMap(), frozen=False, repeat=1, inits=FrozenMap(),
-                    tied=FrozenMap())
-        )  # fmt: skip
+            replace(
+                graph.nodes[node],
+                shares=target.id,
+                params=FrozenMap(),
+                frozen=False,
+                repeat=1,
+                inits=FrozenMap(),
+                tied=FrozenMap(),
+            )
+        )
 
     def unshared(self, node: str) -> Graph:
         """Give a node its own module with the same parameters; the others continue to share."""
@@ -194,7 +225,11 @@ class Graph(Struct, frozen=True, dict=True):
         graph = self
         for other in heirs:
             heir = graph.nodes[other]
-            heir = _owning(replace(heir, shares=""), old) if other == heirs[0] else replace(heir, shares=heirs[0])
+            heir = (
+                _owning(replace(heir, shares=""), old)
+                if other == heirs[0]
+                else replace(heir, shares=heirs[0])
+            )
             graph = graph.with_node(heir)
         return graph
 
@@ -216,15 +251,25 @@ class Graph(Struct, frozen=True, dict=True):
                     node = _owning(replace(node, shares=""), owner)
             nodes[node.id] = node
         nodes = {key: _without_ties(node, gone) for key, node in nodes.items()}
-        return Graph(FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone))
+        return Graph(
+            FrozenMap(nodes),
+            tuple(
+                e for e in self.edges if e.source not in gone and e.target not in gone
+            ),
+        )
 
 
 def _owning(node: Node, owner: Node) -> Node:
     """Copy to a node everything that defines the module of another."""
     return replace(
-        node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits, tied=owner.tied,
+        node,
+        params=owner.params,
+        frozen=owner.frozen,
+        repeat=owner.repeat,
+        inits=owner.inits,
+        tied=owner.tied,
         order=owner.order,
-    )  # fmt: skip
+    )
 
 
 def _without_ties(node: Node, gone: set[str]) -> Node:
@@ -240,13 +285,20 @@ def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
     groups: dict[str, list[Edge]] = {}
     for edge in edges:
         groups.setdefault(key(edge), []).append(edge)
-    return {name: tuple(sorted(group, key=_PLACE) if len(group) > 1 else group) for name, group in groups.items()}
+    return {
+        name: tuple(sorted(group, key=_PLACE) if len(group) > 1 else group)
+        for name, group in groups.items()
+    }
 
 
 def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
     """Put a copy of `piece` into `graph` under fresh ids and names; returns old id -> new id."""
     names, ids = {node.name for node in graph.nodes.values()}, dict[str, str]()
-    nodes, number, numbers = dict(graph.nodes), 0, dict[str, int]()  # numbers up to these are used: of ids, of stems
+    nodes, number, numbers = (
+        dict(graph.nodes),
+        0,
+        dict[str, int](),
+    )  # numbers up to these are used: of ids, of stems
     for node in piece.nodes.values():
         number = max(number, len(nodes)) + 1
         while f"n{number}" in nodes:
@@ -263,11 +315,23 @@ def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
     for node in piece.nodes.values():
         new = ids[node.id]
         if node.shares:  # with the copy if it was copied too, else with the node of `graph`, else with none
-            shares = ids.get(node.shares, node.shares if node.shares in graph.nodes else "")
+            shares = ids.get(
+                node.shares, node.shares if node.shares in graph.nodes else ""
+            )
             nodes[new] = replace(nodes[new], shares=shares)
         if node.tied:
-            ends = {name: (ids.get(tie.node, tie.node), tie) for name, tie in node.tied.items()}
-            tied = {name: replace(tie, node=end) for name, (end, tie) in ends.items() if end in nodes}
+            ends = {
+                name: (ids.get(tie.node, tie.node), tie)
+                for name, tie in node.tied.items()
+            }
+            tied = {
+                name: replace(tie, node=end)
+                for name, (end, tie) in ends.items()
+                if end in nodes
+            }
             nodes[new] = replace(nodes[new], tied=FrozenMap(tied))
-    edges = (replace(edge, source=ids[edge.source], target=ids[edge.target]) for edge in piece.edges)
+    edges = (
+        replace(edge, source=ids[edge.source], target=ids[edge.target])
+        for edge in piece.edges
+    )
     return Graph(FrozenMap(nodes), (*graph.edges, *edges)), ids

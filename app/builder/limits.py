@@ -20,7 +20,9 @@ MOST_EDGES = 20_000  # wires of one sheet
 MOST_NODES_IN_ALL = 20_000  # of all sheets together
 MOST_BLOCKS = 1_000
 DEEPEST = 64  # blocks in one another
-MOST_CALLS = 200_000  # with the inside of every instance of a block and every repetition counted
+MOST_CALLS = (
+    200_000  # with the inside of every instance of a block and every repetition counted
+)
 
 
 class TooLargeError(CodedError, ValueError):
@@ -38,7 +40,12 @@ class Extent(Struct, frozen=True):
     calls: int
 
 
-def _extent(nodes: Iterable[Node], blocks: Mapping[str, Block], known: dict[str, Extent], above: int) -> Extent:
+def _extent(
+    nodes: Iterable[Node],
+    blocks: Mapping[str, Block],
+    known: dict[str, Extent],
+    above: int,
+) -> Extent:
     depth = calls = 0
     for node in nodes:
         name = block_of(node.op)
@@ -46,8 +53,12 @@ def _extent(nodes: Iterable[Node], blocks: Mapping[str, Block], known: dict[str,
         if name in blocks:
             if name not in known:
                 if above >= DEEPEST:
-                    raise TooLargeError(f"blocks are nested more than {DEEPEST} deep", name)
-                known[name] = _extent(blocks[name].graph.nodes.values(), blocks, known, above + 1)
+                    raise TooLargeError(
+                        f"blocks are nested more than {DEEPEST} deep", name
+                    )
+                known[name] = _extent(
+                    blocks[name].graph.nodes.values(), blocks, known, above + 1
+                )
             inside = known[name]
             depth = max(depth, inside.depth + 1)
         calls += node.repeat * (1 + inside.calls)
@@ -58,20 +69,26 @@ def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
     """Raise TooLargeError if a network with these blocks is beyond the bounds. No block may contain itself."""
     sheets = {"": graph, **{name: block.graph for name, block in blocks.items()}}
     if len(blocks) > MOST_BLOCKS:
-        raise TooLargeError(f"there are {len(blocks):,} blocks, and a project may have at most {MOST_BLOCKS:,}")
+        raise TooLargeError(
+            f"there are {len(blocks):,} blocks, and a project may have at most {MOST_BLOCKS:,}"
+        )
     for name, sheet in sheets.items():
         where = f"the block {name:.60}" if name else "the network"
         if len(sheet.nodes) > MOST_NODES:
             raise TooLargeError(
-                f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have at most {MOST_NODES:,}", name
+                f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have at most {MOST_NODES:,}",
+                name,
             )
         if len(sheet.edges) > MOST_EDGES:
             raise TooLargeError(
-                f"{where} has {len(sheet.edges):,} wires, and a sheet may have at most {MOST_EDGES:,}", name
+                f"{where} has {len(sheet.edges):,} wires, and a sheet may have at most {MOST_EDGES:,}",
+                name,
             )
     total = sum(len(sheet.nodes) for sheet in sheets.values())
     if total > MOST_NODES_IN_ALL:
-        raise TooLargeError(f"there are {total:,} nodes on all sheets together, and at most {MOST_NODES_IN_ALL:,}")
+        raise TooLargeError(
+            f"there are {total:,} nodes on all sheets together, and at most {MOST_NODES_IN_ALL:,}"
+        )
     check_nesting(graph.nodes.values(), blocks)
 
 

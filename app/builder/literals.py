@@ -37,9 +37,19 @@ AUTO = _Auto()
 DEEPEST = 8
 
 DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
     "complex128",
-)  # fmt: skip
+)
 
 
 class DType(Struct, frozen=True):
@@ -49,7 +59,9 @@ class DType(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.name not in DTYPES:
-            raise ValueError(f"{self.name!r} is not a dtype; there are {', '.join(DTYPES)}")
+            raise ValueError(
+                f"{self.name!r} is not a dtype; there are {', '.join(DTYPES)}"
+            )
 
 
 class Slice(Struct, frozen=True):
@@ -89,7 +101,12 @@ def index_code(value: Any) -> str:
     ('..., :3, 0', '1,', ':', ':, [0, 2]')
     """
     if isinstance(value, tuple):
-        items = (f"[{', '.join(map(repr, item))}]" if isinstance(item, tuple) else index_code(item) for item in value)
+        items = (
+            f"[{', '.join(map(repr, item))}]"
+            if isinstance(item, tuple)
+            else index_code(item)
+            for item in value
+        )
         return ", ".join(items) + ("," if len(value) == 1 else "") if value else "()"
     return str(value) if isinstance(value, Slice) else to_code(value)
 

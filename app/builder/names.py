@@ -12,7 +12,20 @@ from functools import cache
 from msgspec import Struct, field
 
 # Names that the generated source uses itself.
-SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})
+SCAFFOLD = frozenset(
+    {
+        "self",
+        "torch",
+        "nn",
+        "F",
+        "Net",
+        "super",
+        "forward",
+        "unpacked",
+        "base64",
+        "zlib",
+    }
+)
 
 
 # `dir(nn.Module())`, so that a form can name a layer as its code will without torch; a test holds it against torch's.
@@ -40,7 +53,9 @@ _MODULE = frozenset(dir(object)) | frozenset(
 @cache
 def module_attributes() -> frozenset[str]:
     """Return the attributes of `nn.Module`; a layer of that name would shadow one."""
-    return container_attributes() | {"forward"}  # `self.self` and `self.torch` are allowed
+    return container_attributes() | {
+        "forward"
+    }  # `self.self` and `self.torch` are allowed
 
 
 def identifier(text: str, fallback: str = "layer") -> str:
@@ -50,7 +65,11 @@ def identifier(text: str, fallback: str = "layer") -> str:
     ('conv_1', '_3x3', 'class_', 'größe', 'import_os')
     """
     plain = unicodedata.normalize("NFKC", text)
-    word = re.sub(r"_+", "_", re.sub(r"\W", "_", plain)).rstrip("_") if plain.strip("_") else ""
+    word = (
+        re.sub(r"_+", "_", re.sub(r"\W", "_", plain)).rstrip("_")
+        if plain.strip("_")
+        else ""
+    )
     word = word if plain.startswith("_") else word.lstrip("_")
     if word and not (word[0].isalpha() or word[0] == "_"):
         word = "_" + word
@@ -92,7 +111,9 @@ class UniqueNames:
 
     def first_free(self, candidates: tuple[str, ...]) -> str:
         """Return the first candidate that is not taken, else the first, which `take` then numbers."""
-        return next((name for name in candidates if name not in self._taken), candidates[0])
+        return next(
+            (name for name in candidates if name not in self._taken), candidates[0]
+        )
 
 
 # More dots than this are no path: Python reads brackets in brackets to a depth alone.
@@ -108,7 +129,9 @@ def path_parts(name: str) -> tuple[str, ...]:
     (('layers', '0'), ('a', 'class_', 'norm_'), ('conv',), ('a_b',), ('0', '1'))
     """
     parts = unicodedata.normalize("NFKC", name).split(".")
-    if not len(parts) <= DEEPEST_PATH or not all(_WORD.fullmatch(part) for part in parts):
+    if not len(parts) <= DEEPEST_PATH or not all(
+        _WORD.fullmatch(part) for part in parts
+    ):
         return (identifier(name),)
     if len(parts) == 1 and not _exact(parts[0]):
         return (_part(parts[0]) if parts[0].strip("_") else identifier(name),)
@@ -130,7 +153,12 @@ _HYPHENS = re.compile(r"[A-Za-z0-9]\w*(?:-\w+)+", re.ASCII)
 
 def _exact(text: str) -> bool:
     """Return whether a non-identifier key is valid as it is: an integer, or words joined by hyphens."""
-    number = text.isascii() and text.isdecimal() and len(text) < 10 and (text == "0" or text[0] != "0")
+    number = (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) < 10
+        and (text == "0" or text[0] != "0")
+    )
     return number or (len(text) <= 80 and bool(_HYPHENS.fullmatch(text)))
 
 
@@ -159,11 +187,18 @@ class Paths:
         """Reserve the free path nearest to a name."""
         parts = path_parts(name)
         if len(parts) == 1:
-            return self._top.take(parts[0]) if _exact(parts[0]) else self._top.names.take_word(parts[0])
+            return (
+                self._top.take(parts[0])
+                if _exact(parts[0])
+                else self._top.names.take_word(parts[0])
+            )
         level, path = self._top, []
         for i, part in enumerate(parts[:-1]):
             if part not in level.inner:
-                below = _Level(UniqueNames(container_attributes()), self._wanted.get(parts[: i + 1], set()))
+                below = _Level(
+                    UniqueNames(container_attributes()),
+                    self._wanted.get(parts[: i + 1], set()),
+                )
                 level.inner[part] = level.take(part), below
             key, level = level.inner[part]
             path.append(key)

@@ -38,7 +38,9 @@ def check_param(param: Param, value: Any) -> None:
     """
     if value is AUTO:
         if not param.auto:
-            raise ParamError(f"{param.name} cannot be inferred from the input; give it a value")
+            raise ParamError(
+                f"{param.name} cannot be inferred from the input; give it a value"
+            )
         return
     if value is None:
         if not param.optional:
@@ -65,9 +67,13 @@ def _check_float(param: Param, value: Any) -> None:
 
 def _check_bounds(param: Param, value: float) -> None:
     if param.minimum is not None and not math.isnan(value) and value < param.minimum:
-        raise ParamError(f"{param.name} must be at least {param.minimum:.10g}, not {value}")
+        raise ParamError(
+            f"{param.name} must be at least {param.minimum:.10g}, not {value}"
+        )
     if param.maximum is not None and not math.isnan(value) and value > param.maximum:
-        raise ParamError(f"{param.name} must be at most {param.maximum:.10g}, not {value}")
+        raise ParamError(
+            f"{param.name} must be at most {param.maximum:.10g}, not {value}"
+        )
 
 
 def _check_bool(param: Param, value: Any) -> None:
@@ -85,7 +91,9 @@ def _check_ints(param: Param, value: Any) -> None:
         return
     if type(value) is tuple:
         if (param.count and len(value) != param.count) or len(value) > 64:
-            raise ParamError(f"{param.name} {expectation(param)}, not {len(value)} of them")
+            raise ParamError(
+                f"{param.name} {expectation(param)}, not {len(value)} of them"
+            )
         for item in value:
             if not isinstance(item, Expr) and not (item is None and param.holes):
                 _check_int(param, item)
@@ -96,7 +104,9 @@ def _check_ints(param: Param, value: Any) -> None:
 
 
 def _check_dtype(param: Param, value: Any) -> None:
-    if not isinstance(value, DType) or (param.choices and value.name not in param.choices):
+    if not isinstance(value, DType) or (
+        param.choices and value.name not in param.choices
+    ):
         raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
@@ -114,7 +124,12 @@ def _check_number(param: Param, value: Any) -> None:
 def _check_index(param: Param, value: Any) -> None:
     items = value if type(value) is tuple else (value,)
     for item in items:
-        if not (item is None or item is Ellipsis or isinstance(item, Expr) or all(map(_is_place, _places(item)))):
+        if not (
+            item is None
+            or item is Ellipsis
+            or isinstance(item, Expr)
+            or all(map(_is_place, _places(item)))
+        ):
             raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     if len(items) > 64 or sum(item is Ellipsis for item in items) > 1:
         raise ParamError(f"{param.name} {expectation(param)}, with `...` at most once")
@@ -171,7 +186,9 @@ def _check_value(param: Param, value: Any, depth: int = 0) -> None:
             _check_value(param, item, depth + 1)
     elif type(value) is str:
         _check_str(param, value)
-    elif type(value) not in (bool, float, int) or (type(value) is int and abs(value) > LARGEST):
+    elif type(value) not in (bool, float, int) or (
+        type(value) is int and abs(value) > LARGEST
+    ):
         raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
@@ -208,10 +225,12 @@ def expectation(param: Param) -> str:
         "packed": "expects the bytes of a tensor in base 85",
         "value": "expects an int, float, bool, str, or a tuple of them",
         "equation": "expects letters for dimensions, such as bij,bjk->bik",
-        "number": "expects a number" + ("" if param.minimum is not None else " or True or False"),
+        "number": "expects a number"
+        + ("" if param.minimum is not None else " or True or False"),
         "index": "expects an index, such as 0 or :, 1:3 or ..., or [0, 2]",
         "tensor": "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]",
-        "dtype": "expects a dtype" + (f" of {', '.join(map(str, param.choices))}" if param.choices else ""),
+        "dtype": "expects a dtype"
+        + (f" of {', '.join(map(str, param.choices))}" if param.choices else ""),
     }[param.kind]
     return text + (" or None" if param.optional else "")
 
@@ -245,7 +264,12 @@ def parse_param(param: Param, text: str) -> Any:
             value = stripped
     if param.kind == "float" and type(value) is int:
         value = float(value)
-    if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
+    if (
+        param.kind == "ints"
+        and param.count == 0
+        and param.required
+        and type(value) is int
+    ):
         value = (value,)
     check_param(param, value)
     return value
@@ -255,13 +279,23 @@ def _index(param: Param, text: str) -> Any:
     """Parse an index, with or without brackets."""
     text = text.replace("−", "-").replace("…", "...")
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    for written in dict.fromkeys((inner, text)):  # `[0], [1]` has brackets around each alone
+    for written in dict.fromkeys(
+        (inner, text)
+    ):  # `[0], [1]` has brackets around each alone
         try:
             tree = ast.parse(f"_[{written}]", mode="eval").body
             if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name):
-                parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+                parts = (
+                    tree.slice.elts
+                    if isinstance(tree.slice, ast.Tuple)
+                    else [tree.slice]
+                )
                 items = tuple(_index_item(part) for part in parts)
-                return items if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple) else items[0]
+                return (
+                    items
+                    if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple)
+                    else items[0]
+                )
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             continue  # reported below
     raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}")
@@ -270,7 +304,9 @@ def _index(param: Param, text: str) -> Any:
 def _index_item(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Slice):
         parts = (tree.lower, tree.upper, tree.step)
-        return Slice(*(None if part is None else ast.literal_eval(part) for part in parts))
+        return Slice(
+            *(None if part is None else ast.literal_eval(part) for part in parts)
+        )
     value = ast.literal_eval(tree)
     return tuple(value) if isinstance(value, list) else value
 
@@ -285,7 +321,9 @@ def _literal(param: Param, text: str) -> Any:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}") from None
+        raise ParamError(
+            f"{param.name} {expectation(param)}, not {_short(text)}"
+        ) from None
     if param.kind in ("tensor", "value"):
         return _tuples(value)
     return tuple(value) if isinstance(value, list) else value
@@ -302,9 +340,16 @@ def parse_expression(param: Param, text: str) -> Any:
     except ParamError:
         if param.kind not in COMPUTED or text.strip() in ("None", "True", "False"):
             raise
-        parts = _parts(text.strip()) if param.kind == "ints" and "," in text else [text.strip()]
+        parts = (
+            _parts(text.strip())
+            if param.kind == "ints" and "," in text
+            else [text.strip()]
+        )
         try:
-            items = tuple(None if param.holes and part.strip() == "None" else _item(part) for part in parts)
+            items = tuple(
+                None if param.holes and part.strip() == "None" else _item(part)
+                for part in parts
+            )
         except ExpressionError as error:
             raise ParamError(f"{param.name}: {error}") from None
         if not any(isinstance(item, Expr) and item.names for item in items):
@@ -338,17 +383,27 @@ def format_param(value: Any) -> str:
         return value.text
     if value is Ellipsis or isinstance(value, Slice):
         return index_code(value)
-    if isinstance(value, tuple) and any(item is None or isinstance(item, Slice | EllipsisType) for item in value):
+    if isinstance(value, tuple) and any(
+        item is None or isinstance(item, Slice | EllipsisType) for item in value
+    ):
         return index_code(value)
-    if isinstance(value, tuple) and (not value or any(isinstance(item, tuple) for item in value)):
+    if isinstance(value, tuple) and (
+        not value or any(isinstance(item, tuple) for item in value)
+    ):
         return f"[{', '.join(map(_bracketed, value))}]" if value else "()"
     if isinstance(value, tuple):
-        return ", ".join(format_param(item) for item in value) + ("," if len(value) == 1 else "")
+        return ", ".join(format_param(item) for item in value) + (
+            "," if len(value) == 1 else ""
+        )
     return value if isinstance(value, str) else repr(value)
 
 
 def _bracketed(value: Any) -> str:
-    return f"[{', '.join(map(_bracketed, value))}]" if isinstance(value, tuple) else format_param(value)
+    return (
+        f"[{', '.join(map(_bracketed, value))}]"
+        if isinstance(value, tuple)
+        else format_param(value)
+    )
 
 
 def check_node(spec: OpSpec, node: Node) -> None:
@@ -357,14 +412,20 @@ def check_node(spec: OpSpec, node: Node) -> None:
         param = spec.param(name)
         if param is None:
             known = ", ".join(p.name for p in spec.params) or "no parameters"
-            raise ParamError(f"{spec.label} has no parameter {name!r:.40}; it has {known}")
+            raise ParamError(
+                f"{spec.label} has no parameter {name!r:.40}; it has {known}"
+            )
         check_param(param, value)
 
 
 def missing(spec: OpSpec, node: Node) -> tuple[str, ...]:
     """List required arguments that the node neither sets nor gets from a wire."""
     wired = {port.param for port in spec.inputs if port.wired}
-    return tuple(p.name for p in spec.params if p.required and p.name not in node.params and p.name not in wired)
+    return tuple(
+        p.name
+        for p in spec.params
+        if p.required and p.name not in node.params and p.name not in wired
+    )
 
 
 def _short(value: Any) -> str:

@@ -8,12 +8,22 @@ from msgspec.structs import replace
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph, Node
-from app.builder.layout.arrange import DEFAULT, ROW_GAP, ROW_WIDTH, Size, arrange, snapped
+from app.builder.layout.arrange import (
+    DEFAULT,
+    ROW_GAP,
+    ROW_WIDTH,
+    Size,
+    arrange,
+    snapped,
+)
 from app.builder.sheet import Positions, Sheet
 from app.util.frozen import FrozenMap
 
 MANY = 200  # unplaced nodes; fewer are laid out by the canvas, with their real sizes
-LETTER, BESIDE = 8, 56  # px per letter of a node's title, and px of the padding and icons next to it
+LETTER, BESIDE = (
+    8,
+    56,
+)  # px per letter of a node's title, and px of the padding and icons next to it
 WIDEST = 240  # px
 COLUMN = 190  # approximate px per column, for a drawing about as wide as high
 
@@ -33,7 +43,13 @@ def _with_positions(sheet: S) -> S:
     missing = [node for node in sheet.graph.nodes if node not in sheet.positions]
     if len(missing) <= MANY:
         return sheet
-    return cast(S, replace(cast(Any, sheet), positions=_positions(sheet.graph, sheet.positions, missing)))
+    return cast(
+        S,
+        replace(
+            cast(Any, sheet),
+            positions=_positions(sheet.graph, sheet.positions, missing),
+        ),
+    )
 
 
 def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
@@ -47,9 +63,13 @@ def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
     left = min(x for x, _ in there.values())
     below = max(y for _, y in there.values()) + DEFAULT.height + ROW_GAP
     left, below = snapped(left), snapped(below)
-    return FrozenMap({**there, **{node: (x + left, y + below) for node, (x, y) in found.items()}})
+    return FrozenMap(
+        {**there, **{node: (x + left, y + below) for node, (x, y) in found.items()}}
+    )
 
 
 def _size(node: Node) -> Size:
     """About how large it will be drawn."""
-    return replace(DEFAULT, width=min(max(DEFAULT.width, len(node.name) * LETTER + BESIDE), WIDEST))
+    return replace(
+        DEFAULT, width=min(max(DEFAULT.width, len(node.name) * LETTER + BESIDE), WIDEST)
+    )

@@ -72,7 +72,9 @@ class Plan(Struct, frozen=True):
         return hash(self.steps)
 
 
-def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = None) -> Plan:
+def plan(
+    graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = None
+) -> Plan:
     """Sort the calls topologically, keeping chains together.
 
     Of nodes that are ready, the one made ready last goes first; ties follow the order of the nodes in the graph.
@@ -81,14 +83,26 @@ def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = No
 
     `earlier` is a previous graph and its plan; unchanged steps are the same objects.
     """
-    old_graph, old = earlier if earlier and earlier[1].catalog is catalog else (None, None)
-    if old_graph is not None and old is not None and (quick := _with_other_params(graph, catalog, old_graph, old)):
+    old_graph, old = (
+        earlier if earlier and earlier[1].catalog is catalog else (None, None)
+    )
+    if (
+        old_graph is not None
+        and old is not None
+        and (quick := _with_other_params(graph, catalog, old_graph, old))
+    ):
         return quick
     outputs = [node.id for node in graph.nodes.values() if node.op == "output"]
     order, loops = _order(graph)
     ends, reached = set(outputs), set(order)
-    order = [node for node in order if node not in ends] + [node for node in outputs if node in reached]
-    taken = {node: _arguments(graph, catalog, node) for node in order if not graph.nodes[node].muted}
+    order = [node for node in order if node not in ends] + [
+        node for node in outputs if node in reached
+    ]
+    taken = {
+        node: _arguments(graph, catalog, node)
+        for node in order
+        if not graph.nodes[node].muted
+    }
     live = _needed(outputs, taken) if outputs else set(taken)
     known = {step.id: step for step in old.steps} if old else {}
     steps = (
@@ -96,12 +110,17 @@ def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = No
         or _step(graph, catalog, node, args, node in live, outputs != [])
         for node, args in taken.items()
     )
-    refs = {node.id: passed_by(graph, catalog, Ref(node.id, 0)) for node in graph.nodes.values()
-            if node.muted and node.id in reached}  # fmt: skip
+    refs = {
+        node.id: passed_by(graph, catalog, Ref(node.id, 0))
+        for node in graph.nodes.values()
+        if node.muted and node.id in reached
+    }
     return Plan(tuple(steps), loops, FrozenMap(refs), catalog)
 
 
-def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Plan) -> Plan | None:
+def _with_other_params(
+    graph: Graph, catalog: Catalog, old_graph: Graph, old: Plan
+) -> Plan | None:
     """Return the updated plan if only parameters and names changed; None otherwise."""
     if graph.edges is not old_graph.edges or list(graph.nodes) != list(old_graph.nodes):
         return None
@@ -109,13 +128,25 @@ def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Pl
     changed = {key for key, node in graph.nodes.items() if node is not before[key]}
     for key in tuple(changed):
         new, was = graph.nodes[key], before[key]
-        if (new.op, new.muted, new.shares, new.kept) != (was.op, was.muted, was.shares, was.kept):
+        if (new.op, new.muted, new.shares, new.kept) != (
+            was.op,
+            was.muted,
+            was.shares,
+            was.kept,
+        ):
             return None
         changed.update(graph.sharing(key))
     return replace(
         old,
         steps=tuple(
-            _step(graph, catalog, step.id, step.args, step.live and not step.kept, step.kept)
+            _step(
+                graph,
+                catalog,
+                step.id,
+                step.args,
+                step.live and not step.kept,
+                step.kept,
+            )
             if step.id in changed
             else step
             for step in old.steps
@@ -123,21 +154,51 @@ def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Pl
     )
 
 
-def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> Step | None:
+def _as_before(
+    step: Step | None, node: Node, args: Arguments, live: bool
+) -> Step | None:
     """Return the previous step if it cannot have changed; the number of outputs may depend on wires."""
-    same = step is not None and step.node is node and (step.live and not step.kept) == live and step.args == args
-    return step if same and step is not None and not step.spec.outputs_by and not node.shares else None
+    same = (
+        step is not None
+        and step.node is node
+        and (step.live and not step.kept) == live
+        and step.args == args
+    )
+    return (
+        step
+        if same and step is not None and not step.spec.outputs_by and not node.shares
+        else None
+    )
 
 
-def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool, keeping: bool = False) -> Step:
+def _step(
+    graph: Graph,
+    catalog: Catalog,
+    node_id: str,
+    args: Arguments,
+    live: bool,
+    keeping: bool = False,
+) -> Step:
     node = graph.nodes[node_id]
     spec = catalog.spec_of(graph, node)
-    if keeping and node.kept and not live and node_id not in graph.shared and spec.kind in HOLDING:
+    if (
+        keeping
+        and node.kept
+        and not live
+        and node_id not in graph.shared
+        and spec.kind in HOLDING
+    ):
         return Step(node, spec, args, True, node_id, kept=True)
     owner = graph.owner(node_id) if node.shares else node
     if owner is not node and owner.op == node.op:
-        node = replace(node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits,
-                       tied=owner.tied)  # fmt: skip
+        node = replace(
+            node,
+            params=owner.params,
+            frozen=owner.frozen,
+            repeat=owner.repeat,
+            inits=owner.inits,
+            tied=owner.tied,
+        )
         return Step(node, spec, args, live, owner.id)
     return Step(node, spec, args, live, node_id)
 
@@ -153,14 +214,23 @@ def _needed(outputs: list[str], taken: dict[str, Arguments]) -> set[str]:
         node = todo.pop()
         if node not in needed:
             needed.add(node)
-            todo.extend(ref.node for refs in taken[node].values() for ref in refs if ref.node in taken)
+            todo.extend(
+                ref.node
+                for refs in taken[node].values()
+                for ref in refs
+                if ref.node in taken
+            )
     return needed | set(outputs)
 
 
 def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
     place = {node: i for i, node in enumerate(graph.nodes)}
     waiting = {node: len({e.source for e in graph.into(node)}) for node in graph.nodes}
-    ready = sorted((node for node, count in waiting.items() if count == 0), key=place.__getitem__, reverse=True)
+    ready = sorted(
+        (node for node, count in waiting.items() if count == 0),
+        key=place.__getitem__,
+        reverse=True,
+    )
     order: list[str] = []
     while ready:
         node = ready.pop()
@@ -177,7 +247,9 @@ def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
 def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
     """Keep the nodes that are part of a cycle, not those merely downstream of one."""
     left = set(stuck)
-    leads = {node: len({edge.target for edge in graph.out_of(node)} & left) for node in stuck}
+    leads = {
+        node: len({edge.target for edge in graph.out_of(node)} & left) for node in stuck
+    }
     ends = [node for node in stuck if leads[node] == 0]
     while ends:
         node = ends.pop()
@@ -196,7 +268,11 @@ def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
     """
     while graph.nodes[ref.node].muted:
         edges = {(edge.port, edge.index): edge for edge in graph.into(ref.node)}
-        ports = [port.name for port in catalog.spec_of(graph, graph.nodes[ref.node]).inputs if not port.wired]
+        ports = [
+            port.name
+            for port in catalog.spec_of(graph, graph.nodes[ref.node]).inputs
+            if not port.wired
+        ]
         first = next((edges[port, 0] for port in ports if (port, 0) in edges), None)
         if first is None or ref.output:
             return None
@@ -208,7 +284,11 @@ def _arguments(graph: Graph, catalog: Catalog, node_id: str) -> Arguments:
     edges = graph.into(node_id)
     args = {}
     for port in catalog.spec_of(graph, graph.nodes[node_id]).inputs:
-        wired = (passed_by(graph, catalog, Ref(e.source, e.output)) for e in edges if e.port == port.name)
+        wired = (
+            passed_by(graph, catalog, Ref(e.source, e.output))
+            for e in edges
+            if e.port == port.name
+        )
         refs = tuple(ref for ref in wired if ref is not None)
         if refs:
             args[port.name] = refs

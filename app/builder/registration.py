@@ -40,14 +40,24 @@ def sequence(graph: Graph, catalog: Catalog) -> list[str]:
 
 def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
     """Set `order` so that modules register in the order of `wanted`; all are 0 if the calls already have that order."""
-    plain = Graph(FrozenMap({key: replace(node, order=0) if node.order else node
-                             for key, node in graph.nodes.items()}), graph.edges)  # fmt: skip
+    plain = Graph(
+        FrozenMap(
+            {
+                key: replace(node, order=0) if node.order else node
+                for key, node in graph.nodes.items()
+            }
+        ),
+        graph.edges,
+    )
     there = set(calls := sequence(plain, catalog))
     wanted = [node for node in wanted if node in there]
     if wanted == [node for node in calls if node in set(wanted)]:
         return plain
     orders = {node: number for number, node in enumerate(wanted, 1)}
-    nodes = {key: replace(node, order=orders[key]) if key in orders else node for key, node in plain.nodes.items()}
+    nodes = {
+        key: replace(node, order=orders[key]) if key in orders else node
+        for key, node in plain.nodes.items()
+    }
     return Graph(FrozenMap(nodes), graph.edges)
 
 

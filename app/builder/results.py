@@ -75,7 +75,12 @@ class StepResult(Struct, frozen=True):
     turns: tuple[Turn, ...] = ()
 
 
-HOW = ("walk", "results", "quiet", "cost")  # fields of Analysis: how its values were computed
+HOW = (
+    "walk",
+    "results",
+    "quiet",
+    "cost",
+)  # fields of Analysis: how its values were computed
 
 
 class Analysis(Struct, frozen=True, dict=True):
@@ -105,7 +110,9 @@ class Analysis(Struct, frozen=True, dict=True):
 
     def __eq__(self, other: object) -> bool:
         """Compare what is known of the net, not how it came to be known."""
-        return equal_in((name for name in self.__struct_fields__ if name not in HOW), self, other)
+        return equal_in(
+            (name for name in self.__struct_fields__ if name not in HOW), self, other
+        )
 
     def __hash__(self) -> int:
         return hash((self.graph, self.path))
@@ -116,7 +123,9 @@ class Analysis(Struct, frozen=True, dict=True):
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity == "error")
+        return tuple(
+            problem for problem in self.problems if problem.severity == "error"
+        )
 
     @property
     def runnable(self) -> bool:
@@ -126,7 +135,9 @@ class Analysis(Struct, frozen=True, dict=True):
     @property
     def total_parameters(self) -> int:
         """Parameters of all nodes that are part of the network."""
-        return sum(count for node, count in self.parameters.items() if node in self.live)
+        return sum(
+            count for node, count in self.parameters.items() if node in self.live
+        )
 
     @cached_property
     def frozen_parameters(self) -> int:
@@ -134,8 +145,9 @@ class Analysis(Struct, frozen=True, dict=True):
         steps = self.walk.steps if self.walk is not None else ()
         return sum(
             _frozen(self.graph.nodes.get(step.id, step.node), self.results[step.id])
-            for step in steps if step.live and step.id in self.results
-        )  # fmt: skip
+            for step in steps
+            if step.live and step.id in self.results
+        )
 
     def output_type(self, name: str | None = None) -> TensorType | None:
         """Return the type of the only output, or of the one of this name; None if several or unknown."""
@@ -153,26 +165,45 @@ def _frozen(node: Node, result: StepResult) -> int:
     if node.frozen or result.resolved.get("requires_grad") is False:
         return result.outcome.parameters
     insides = [turn.inside for turn in result.turns if turn.inside is not None]
-    return sum(_frozen(step.node, inside.results[step.id]) for inside in insides for step in inside.plan.steps
-               if step.live)  # fmt: skip
+    return sum(
+        _frozen(step.node, inside.results[step.id])
+        for inside in insides
+        for step in inside.plan.steps
+        if step.live
+    )
 
 
 def known(
-    graph: Graph, walk: Plan, results: Mapping[str, StepResult], before: Analysis | None = None
-) -> Analysis:  # fmt: skip
+    graph: Graph,
+    walk: Plan,
+    results: Mapping[str, StepResult],
+    before: Analysis | None = None,
+) -> Analysis:
     """Build an analysis, without problems, from the results of a sheet's calls. Only looks up what differs from the
     analysis `before`, so it is cheap."""
     changed = _changed(walk, results, before) if before is not None else None
     if before is not None and changed is not None:
-        outcomes = {node: result.outcome for node, result in changed.items() if isinstance(result.outcome, Ran)}
+        outcomes = {
+            node: result.outcome
+            for node, result in changed.items()
+            if isinstance(result.outcome, Ran)
+        }
         return Analysis(
             graph=graph,
             source=Source(""),
             values=before.values.update(
-                {(node, number): value for node, ran in outcomes.items() for number, value in enumerate(ran.outputs)}
+                {
+                    (node, number): value
+                    for node, ran in outcomes.items()
+                    for number, value in enumerate(ran.outputs)
+                }
             ),
-            resolved=before.resolved.update({node: result.resolved for node, result in changed.items()}),
-            parameters=before.parameters.update({node: ran.parameters for node, ran in outcomes.items()}),
+            resolved=before.resolved.update(
+                {node: result.resolved for node, result in changed.items()}
+            ),
+            parameters=before.parameters.update(
+                {node: ran.parameters for node, ran in outcomes.items()}
+            ),
             partial=True,
             walk=walk,
             results=results,
@@ -183,27 +214,52 @@ def known(
         if isinstance(result.outcome, Ran)
         for number, value in enumerate(result.outcome.outputs)
     }
-    values |= {(node, 0): values[ref.node, ref.output] for node, ref in walk.passed.items()
-               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
+    values |= {
+        (node, 0): values[ref.node, ref.output]
+        for node, ref in walk.passed.items()
+        if ref is not None and (ref.node, ref.output) in values
+    }
     return Analysis(
         graph=graph,
         source=Source(""),
         values=FrozenMap(values),
         resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
-        parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
+        parameters=FrozenMap(
+            {
+                n: r.outcome.parameters
+                for n, r in results.items()
+                if isinstance(r.outcome, Ran)
+            }
+        ),
         partial=True,
         walk=walk,
         results=results,
     )
 
 
-def _changed(walk: Plan, results: Mapping[str, StepResult], before: Analysis) -> dict[str, StepResult] | None:
+def _changed(
+    walk: Plan, results: Mapping[str, StepResult], before: Analysis
+) -> dict[str, StepResult] | None:
     """Return the results that differ from those of another analysis, None if calls or outputs came or went."""
-    if walk.passed or before.walk is None or before.walk.passed or results.keys() != before.results.keys():
+    if (
+        walk.passed
+        or before.walk is None
+        or before.walk.passed
+        or results.keys() != before.results.keys()
+    ):
         return None
-    changed = {node: result for node, result in results.items() if before.results[node] is not result}
+    changed = {
+        node: result
+        for node, result in results.items()
+        if before.results[node] is not result
+    }
     return (
-        changed if all(_outputs(result) == _outputs(before.results[node]) for node, result in changed.items()) else None
+        changed
+        if all(
+            _outputs(result) == _outputs(before.results[node])
+            for node, result in changed.items()
+        )
+        else None
     )
 
 

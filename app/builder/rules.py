@@ -37,12 +37,16 @@ class WrongKindError(ConnectError):
     """A value of the wrong kind, such as a tuple where a tensor or a number is expected."""
 
 
-def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:
+def check_connect(
+    graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str
+) -> None:
     """Raise a ConnectError unless the wire may be drawn. An existing wire at the port is allowed: it is replaced."""
     for node in (source, target):
         if node not in graph.nodes:
             names = f"{_name(graph, source)} and {_name(graph, target)}"
-            raise NoSuchPortError(f"{names} cannot be connected: {node} no longer exists")
+            raise NoSuchPortError(
+                f"{names} cannot be connected: {node} no longer exists"
+            )
     give, take = graph.nodes[source], graph.nodes[target]
     outputs = catalog.spec_of(graph, give).outputs
     if not 0 <= output < len(outputs):
@@ -57,11 +61,18 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
             )
         what = f"input {port}" if spec.inputs else "input"
         raise NoSuchPortError(f"{take.name} has no {what} for {give.name}")
-    if any((e.source, e.output, e.target, e.port) == (source, output, target, port) for e in graph.into(target)):
+    if any(
+        (e.source, e.output, e.target, e.port) == (source, output, target, port)
+        for e in graph.into(target)
+    ):
         if not wanted.variadic:
-            raise AlreadyConnectedError(f"{give.name} is connected to {take.name} already")
+            raise AlreadyConnectedError(
+                f"{give.name} is connected to {take.name} already"
+            )
     if source == target or source in downstream(graph, (target,)):
-        raise CycleError(f"{take.name} leads to {give.name}; a wire back would make a cycle")
+        raise CycleError(
+            f"{take.name} leads to {give.name}; a wire back would make a cycle"
+        )
     _check_kind(outputs[output], wanted, give.name, take.name)
 
 
@@ -72,7 +83,9 @@ def _name(graph: Graph, node: str) -> str:
 def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
     """Return the port of that name: an input, or a parameter that can be wired instead of typed."""
     own = next((own for own in spec.inputs if own.name == port and not own.wired), None)
-    return own or next((found for found in wirable_of(spec, node) if found.name == port), None)
+    return own or next(
+        (found for found in wirable_of(spec, node) if found.name == port), None
+    )
 
 
 def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
@@ -112,10 +125,14 @@ def _why_typed(spec: OpSpec, param: str) -> str:
 
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
     if not kinds_fit(given.kind, wanted.kind):
-        raise WrongKindError(f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}")
+        raise WrongKindError(
+            f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}"
+        )
 
 
-def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> bool:
+def can_connect(
+    graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str
+) -> bool:
     """Return whether `check_connect` accepts the wire."""
     try:
         check_connect(graph, catalog, source, output, target, port)
@@ -124,12 +141,18 @@ def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target
     return True
 
 
-def connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> Graph:
+def connect(
+    graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str
+) -> Graph:
     """Draw the wire; on a port for one wire it takes the place of the old one. Raises ConnectError."""
     check_connect(graph, catalog, source, output, target, port)
-    wanted = port_of(catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port)
+    wanted = port_of(
+        catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port
+    )
     taken = [edge for edge in graph.into(target) if edge.port == port]
-    if wanted is not None and wanted.wired:  # a parameter is wired as a whole or by its parts
+    if (
+        wanted is not None and wanted.wired
+    ):  # a parameter is wired as a whole or by its parts
         graph = _without_parts(graph, target, port)
     index = 0
     if wanted is not None and wanted.variadic:
@@ -159,7 +182,9 @@ def upstream(graph: Graph, starts: Iterable[str]) -> set[str]:
     return _reach(starts, lambda node: (edge.source for edge in graph.into(node)))
 
 
-def _reach(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> set[str]:
+def _reach(
+    starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]
+) -> set[str]:
     seen: set[str] = set()
     todo = list(starts)
     while todo:
@@ -170,16 +195,26 @@ def _reach(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) ->
     return seen
 
 
-def first_free_input(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> str | None:
+def first_free_input(
+    graph: Graph, catalog: Catalog, source: str, output: int, target: str
+) -> str | None:
     """Return the first input of `target` that is unconnected and fits, else the first that fits, else None.
 
     A number connects to a parameter if no input accepts it.
     """
     spec = catalog.spec_of(graph, graph.nodes[target])
     taken = {edge.port for edge in graph.into(target)}
-    fitting = [p for p in spec.inputs if can_connect(graph, catalog, source, output, target, p.name)]
+    fitting = [
+        p
+        for p in spec.inputs
+        if can_connect(graph, catalog, source, output, target, p.name)
+    ]
     if not fitting:
         more = wirable(graph, catalog, target)
-        fitting = [p for p in more if can_connect(graph, catalog, source, output, target, p.name)]
+        fitting = [
+            p
+            for p in more
+            if can_connect(graph, catalog, source, output, target, p.name)
+        ]
     free = [p for p in fitting if p.variadic or p.name not in taken]
     return (free or fitting)[0].name if fitting else None

@@ -26,7 +26,10 @@ def parse(text: str) -> Query:
     parts = text.split()
     shapes = [part[6:] for part in parts if part.lower().startswith("shape:")]
     words = " ".join(part for part in parts if not part.lower().startswith("shape:"))
-    sizes = (tuple(size for size in re.split(r"[x×,*()]+", shape) if size) for shape in shapes)
+    sizes = (
+        tuple(size for size in re.split(r"[x×,*()]+", shape) if size)
+        for shape in shapes
+    )
     return Query(words, tuple(run for run in sizes if run))
 
 
@@ -39,7 +42,11 @@ def has_shapes(query: Query, values: Iterable[ValueType]) -> bool:
 def _shapes(value: ValueType) -> list[tuple[str, ...]]:
     if isinstance(value, TensorType):
         return [tuple(map(str, value.shape))]
-    return [shape for item in value.items for shape in _shapes(item)] if isinstance(value, TupleType) else []
+    return (
+        [shape for item in value.items for shape in _shapes(item)]
+        if isinstance(value, TupleType)
+        else []
+    )
 
 
 def _stands_in(run: tuple[str, ...], shape: tuple[str, ...]) -> bool:

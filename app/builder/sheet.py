@@ -65,11 +65,28 @@ S = TypeVar("S", bound=Sheet)
 
 def changed(sheet: S, **parts: Any) -> S:
     """Replace parts of a sheet, dropping the bends of deleted wires and the unfolded state of deleted nodes."""
-    after = cast(S, replace(cast(Any, sheet), **{name: part for name, part in parts.items() if part is not None}))
+    after = cast(
+        S,
+        replace(
+            cast(Any, sheet),
+            **{name: part for name, part in parts.items() if part is not None},
+        ),
+    )
     if after.unfolded and not after.unfolded <= after.graph.nodes.keys():
-        after = cast(S, replace(cast(Any, after), unfolded=after.unfolded & after.graph.nodes.keys()))
+        after = cast(
+            S,
+            replace(
+                cast(Any, after), unfolded=after.unfolded & after.graph.nodes.keys()
+            ),
+        )
     if not after.bends or after.graph is sheet.graph:
         return after
     wires = set(after.graph.edges)
-    kept = FrozenMap({edge: points for edge, points in after.bends.items() if edge in wires})
-    return after if len(kept) == len(after.bends) else cast(S, replace(cast(Any, after), bends=kept))
+    kept = FrozenMap(
+        {edge: points for edge, points in after.bends.items() if edge in wires}
+    )
+    return (
+        after
+        if len(kept) == len(after.bends)
+        else cast(S, replace(cast(Any, after), bends=kept))
+    )

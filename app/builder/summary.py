@@ -31,17 +31,30 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
 
     A convolution gives "Conv2d 1→32, 3×3", a dropout "Dropout p=0.25", a flatten "Flatten 1 to −1".
     """
-    values = {param.name: resolved.get(param.name, spec.value(node, param.name)) for param in spec.params}
+    values = {
+        param.name: resolved.get(param.name, spec.value(node, param.name))
+        for param in spec.params
+    }
     if spec.kind == "unknown":
-        return f"{spec.label}, not usable yet" if is_custom(spec.key) else f"{spec.label}, unknown"
+        return (
+            f"{spec.label}, not usable yet"
+            if is_custom(spec.key)
+            else f"{spec.label}, unknown"
+        )
     if spec.kind == "input":
-        return f"Tensor {_times(values['shape'])}" if values.get("shape") is not None else "Tensor"
+        return (
+            f"Tensor {_times(values['shape'])}"
+            if values.get("shape") is not None
+            else "Tensor"
+        )
     if spec.kind == "block":  # exposed parameters distinguish its instances
         shown = [f"{name}={_times(value)}" for name, value in values.items()][:2]
         return f"{spec.label} {', '.join(shown)}" if shown else spec.label
     if spec.kind in ("number", "parameter", "buffer") or spec.key == "operator.getitem":
         return f"{spec.label} {_own_value(spec, values)}".rstrip()
-    parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(spec, node, values)
+    parts = [*_pair(values), *_sizes(values), *_windows(spec, values)] or _others(
+        spec, node, values
+    )
     return f"{spec.label} {', '.join(parts)}" if parts else spec.label
 
 
@@ -57,8 +70,18 @@ def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
 
 def has_detail(spec: OpSpec, parameters: int | None) -> bool:
     """Return whether a node has a third line; independent of shapes, so that nodes do not grow after inference."""
-    weighty = spec.kind == "module" and spec.category in ("conv", "linear", "norm", "seq")
-    return spec.kind in ("input", "block") or weighty or bool(parameters) or spec.param("num_parameters") is not None
+    weighty = spec.kind == "module" and spec.category in (
+        "conv",
+        "linear",
+        "norm",
+        "seq",
+    )
+    return (
+        spec.kind in ("input", "block")
+        or weighty
+        or bool(parameters)
+        or spec.param("num_parameters") is not None
+    )
 
 
 def compact(count: int) -> str:
@@ -82,14 +105,22 @@ def _pair(values: Mapping[str, Any]) -> list[str]:
 
 
 def _sizes(values: Mapping[str, Any]) -> list[str]:
-    found = [_times(values[name]) for name in _SIZES if name in values and values[name] is not AUTO]
+    found = [
+        _times(values[name])
+        for name in _SIZES
+        if name in values and values[name] is not AUTO
+    ]
     if "num_heads" in values:
         found.append(f"{_number(values['num_heads'])} heads")
     return found
 
 
 def _windows(spec: OpSpec, values: Mapping[str, Any]) -> list[str]:
-    return [_window(spec.param(name), values[name]) for name in _WINDOWS if values.get(name) is not None]
+    return [
+        _window(spec.param(name), values[name])
+        for name in _WINDOWS
+        if values.get(name) is not None
+    ]
 
 
 def _window(param: Param | None, value: Any) -> str:
@@ -106,7 +137,11 @@ def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
     wired = {port.param for port in spec.inputs if port.wired}
     for param in spec.params:
         value = values[param.name]
-        given = param.required or param.name == "p" or (param.name in node.params and value != param.default)
+        given = (
+            param.required
+            or param.name == "p"
+            or (param.name in node.params and value != param.default)
+        )
         if param.name in wired:
             given = True
         elif value is None or (isinstance(value, bool) and param.name == "inplace"):
@@ -114,7 +149,9 @@ def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
         if not given:
             continue
         text = _typed(spec, param, value)
-        shown.append(text if param.positional and param.name != "p" else f"{param.name}={text}")
+        shown.append(
+            text if param.positional and param.name != "p" else f"{param.name}={text}"
+        )
     return shown[:2]
 
 
@@ -136,16 +173,23 @@ def _own_value(spec: OpSpec, values: Mapping[str, Any]) -> str:
 
 def _typed(spec: OpSpec, param: Param, value: Any) -> str:
     """Format a parameter as typed, with an arrow in place of wired values."""
-    wires = {port.name: "_" for port in spec.inputs if port.wired and port.param == param.name}
+    wires = {
+        port.name: "_"
+        for port in spec.inputs
+        if port.wired and port.param == param.name
+    }
     if param.name in wires:
         return FROM_WIRE
     if param.kind == "index":
         text = index_code(value)
-        return (with_parts(param, text, wires).replace("_", FROM_WIRE) if wires else text).replace("-", "−")
+        return (
+            with_parts(param, text, wires).replace("_", FROM_WIRE) if wires else text
+        ).replace("-", "−")
     text = format_param(value)
     if wires and isinstance(value, tuple):
         text = ", ".join(
-            FROM_WIRE if f"{param.name}[{i}]" in wires else format_param(item) for i, item in enumerate(value)
+            FROM_WIRE if f"{param.name}[{i}]" in wires else format_param(item)
+            for i, item in enumerate(value)
         )
     return text.replace("-", "−").rstrip(",")
 

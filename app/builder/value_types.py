@@ -37,7 +37,9 @@ Size = int | Dim
 
 def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
     """Return the sizes with N = `batch`."""
-    return tuple(size.with_batch(batch) if isinstance(size, Dim) else size for size in sizes)
+    return tuple(
+        size.with_batch(batch) if isinstance(size, Dim) else size for size in sizes
+    )
 
 
 class TensorType(Struct, frozen=True):
@@ -68,7 +70,11 @@ class TensorType(Struct, frozen=True):
 
     def per_sample(self) -> int | None:
         """Return the number of values per sample, None if the first dimension is not the batch."""
-        if self.shape and self.shape[0] == Dim(1) and all(isinstance(size, int) for size in self.shape[1:]):
+        if (
+            self.shape
+            and self.shape[0] == Dim(1)
+            and all(isinstance(size, int) for size in self.shape[1:])
+        ):
             return math.prod(size for size in self.shape[1:] if isinstance(size, int))
         return None
 
@@ -101,9 +107,11 @@ class NumberType(Struct, frozen=True):
         return None if rest else Dim(int(scale), int(self.first - scale * BATCHES[0]))
 
     def __str__(self) -> str:
-        return str(self.size) if self.kind == "int" and self.size is not None else (
-            repr(self.first) if self.constant else "f(N)"
-        )  # fmt: skip
+        return (
+            str(self.size)
+            if self.kind == "int" and self.size is not None
+            else (repr(self.first) if self.constant else "f(N)")
+        )
 
     @property
     def tuple_text(self) -> str:
@@ -119,8 +127,12 @@ class NumberType(Struct, frozen=True):
         if self.kind == "bool":
             return self.first
         if self.kind == "int":  # whole numbers may be too large for floating point
-            return self.first + (self.second - self.first) * (batch - BATCHES[0]) // (BATCHES[1] - BATCHES[0])
-        return self.first + (self.second - self.first) / (BATCHES[1] - BATCHES[0]) * (batch - BATCHES[0])
+            return self.first + (self.second - self.first) * (batch - BATCHES[0]) // (
+                BATCHES[1] - BATCHES[0]
+            )
+        return self.first + (self.second - self.first) / (BATCHES[1] - BATCHES[0]) * (
+            batch - BATCHES[0]
+        )
 
 
 class TupleType(Struct, frozen=True):
@@ -141,7 +153,13 @@ def kind_of(value: ValueType | None) -> str:
     >>> kind_of(TupleType((NumberType(1, 1),)))
     'tuple'
     """
-    return "tuple" if isinstance(value, TupleType) else "number" if isinstance(value, NumberType) else "tensor"
+    return (
+        "tuple"
+        if isinstance(value, TupleType)
+        else "number"
+        if isinstance(value, NumberType)
+        else "tensor"
+    )
 
 
 def kinds_fit(given: str, wanted: str) -> bool:
@@ -151,4 +169,8 @@ def kinds_fit(given: str, wanted: str) -> bool:
     >>> kinds_fit("number", "tensor or number"), kinds_fit("tuple", "tensor or number"), kinds_fit("tuple", "any")
     (True, False, True)
     """
-    return given == wanted or "any" in (given, wanted) or not set(given.split(" or ")).isdisjoint(wanted.split(" or "))
+    return (
+        given == wanted
+        or "any" in (given, wanted)
+        or not set(given.split(" or ")).isdisjoint(wanted.split(" or "))
+    )

@@ -27,8 +27,15 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
         whole = literal[number]
     if part:
         if not isinstance(whole, slice | Slice):
-            raise ValueError(f"{port.name.rpartition('.')[0]} is not a slice, and a wire gives its {part}")
-        parts = {"start": whole.start, "stop": whole.stop, "step": whole.step, part: value}
+            raise ValueError(
+                f"{port.name.rpartition('.')[0]} is not a slice, and a wire gives its {part}"
+            )
+        parts = {
+            "start": whole.start,
+            "stop": whole.stop,
+            "step": whole.step,
+            part: value,
+        }
         value = slice(*parts.values())
     if number is None:
         return value
@@ -46,7 +53,10 @@ def with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
     tree = place.slice
     if not isinstance(tree, ast.Tuple):
         return _with_part(tree, param.name, wires)
-    items = [_with_part(item, f"{param.name}[{i}]", wires) for i, item in enumerate(tree.elts)]
+    items = [
+        _with_part(item, f"{param.name}[{i}]", wires)
+        for i, item in enumerate(tree.elts)
+    ]
     inner = ", ".join(items) + ("," if len(items) == 1 else "")
     return inner if param.kind == "index" else f"({inner})"
 
@@ -55,5 +65,10 @@ def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
     if not isinstance(tree, ast.Slice):
         return wires.get(name) or ast.unparse(tree)
     parts = {"start": tree.lower, "stop": tree.upper, "step": tree.step}
-    return slice_text(*(wires.get(f"{name}.{key}") or (ast.unparse(part) if part is not None else "")
-                        for key, part in parts.items()))  # fmt: skip
+    return slice_text(
+        *(
+            wires.get(f"{name}.{key}")
+            or (ast.unparse(part) if part is not None else "")
+            for key, part in parts.items()
+        )
+    )

@@ -67,11 +67,19 @@ class _CommandParser(_Parser):
 
     def _refusal(self, text: str) -> str:
         if not text.startswith("-"):
-            taken = ", ".join(str(one.metavar or one.dest) for one in self._get_positional_actions()) or "none"
+            taken = (
+                ", ".join(
+                    str(one.metavar or one.dest)
+                    for one in self._get_positional_actions()
+                )
+                or "none"
+            )
             return f"{text} is one argument too many: it takes {taken}"
         name = text.partition("=")[0]
         near = get_close_matches(name, self._option_string_actions, 1, 0.7)
-        return f"there is no option {name}" + (f", the nearest is {near[0]}" if near else "")
+        return f"there is no option {name}" + (
+            f", the nearest is {near[0]}" if near else ""
+        )
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -90,7 +98,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _carried_out(arguments: Sequence[str]) -> int:
     try:
-        _reject_empty(arguments if arguments[:1] != ["run"] else arguments[:2])  # the rest is for a script
+        _reject_empty(
+            arguments if arguments[:1] != ["run"] else arguments[:2]
+        )  # the rest is for a script
         options = _parser(arguments[0]).parse_args(arguments)
     except (CommandError, ImportError) as error:  # of a package that the commands need
         return _refused(error, whole=False)
@@ -116,16 +126,26 @@ def _reject_empty(arguments: Sequence[str]) -> None:
     """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises CommandError."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
         if not argument:
-            raise CommandError(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
+            raise CommandError(
+                f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out"
+            )
         if "\0" in argument:
-            raise CommandError(f"{argument} contains a NUL character, which is not allowed in names")
+            raise CommandError(
+                f"{argument} contains a NUL character, which is not allowed in names"
+            )
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
     """Return the parser of one of `COMMANDS`, else of all: a package that others need may be broken."""
-    parser = _Parser(prog="tapedeck", description="Tapedeck on the command line, without its window.")
-    parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_CommandParser)
+    parser = _Parser(
+        prog="tapedeck", description="Tapedeck on the command line, without its window."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"tapedeck {__version__}"
+    )
+    commands = parser.add_subparsers(
+        required=True, metavar="COMMAND", parser_class=_CommandParser
+    )
     for module in [COMMANDS[command]] if command in COMMANDS else COMMANDS.values():
         import_module(f"{__name__}.{module}").add(commands)
     return parser

@@ -33,7 +33,9 @@ def _integer(text: str, lowest: int) -> int:
     except ValueError:  # of thousands of digits too
         number = -1
     if not lowest <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{text:.40} is not an integer of at least {lowest}")
+        raise argparse.ArgumentTypeError(
+            f"{text:.40} is not an integer of at least {lowest}"
+        )
     return number
 
 
@@ -104,9 +106,21 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "time limit for your code (%(default).0f)",
     },
     "--device": {"help": "auto, cpu, cuda:0, mps"},
-    "--data": {"type": Path, "metavar": "DIR", "help": "folder for downloaded datasets"},
-    "--json": {"action": "store_true", "help": "JSON on stdout, one object, or one a line"},
-    "--seed": {"type": seed, "default": 0, "metavar": "N", "help": "seed of weights and of dropout (%(default)s)"},
+    "--data": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "folder for downloaded datasets",
+    },
+    "--json": {
+        "action": "store_true",
+        "help": "JSON on stdout, one object, or one a line",
+    },
+    "--seed": {
+        "type": seed,
+        "default": 0,
+        "metavar": "N",
+        "help": "seed of weights and of dropout (%(default)s)",
+    },
     "--train": {"action": "store_true", "help": "run in train mode"},
     "--eval": {"action": "store_true", "help": "run in eval mode"},
 }
@@ -132,5 +146,7 @@ def add(parser: Any, *names: str, **changed: Any) -> None:
 def value_of(options: argparse.Namespace, name: str) -> Any:
     """Return the value of a shared option, its default for a command that has no such option."""
     declared = _SHARED[name]
-    fallback = False if declared.get("action") == "store_true" else declared.get("default")
+    fallback = (
+        False if declared.get("action") == "store_true" else declared.get("default")
+    )
     return getattr(options, name.removeprefix("--").replace("-", "_"), fallback)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
-    parser: argparse.ArgumentParser = commands.add_parser("check", help="report the problems of a project")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "check", help="report the problems of a project"
+    )
     arguments.add_project(parser)
     arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--json", "--trust")
     parser.set_defaults(command=run)
@@ -31,24 +33,39 @@ def run(options: argparse.Namespace) -> int:
     analysis, problems = nets.analysed(project)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
-        counts = {"parameters": analysis.total_parameters, "frozen_parameters": analysis.frozen_parameters}
+        counts = {
+            "parameters": analysis.total_parameters,
+            "frozen_parameters": analysis.frozen_parameters,
+        }
         named, each = analysis.graph.nodes, analysis.parameters.items()
-        layers = {named[node].name: count for node, count in each if count and node in named}
-        print(json.dumps({"problems": [_plain(p, project) for p in problems], **counts, "by_layer": layers}))
+        layers = {
+            named[node].name: count for node, count in each if count and node in named
+        }
+        print(
+            json.dumps(
+                {
+                    "problems": [_plain(p, project) for p in problems],
+                    **counts,
+                    "by_layer": layers,
+                }
+            )
+        )
     else:
         for problem in problems:
             print(f"{problem.severity}: {console.sentence(problem, project)}")
         kind = analysis.output_type()
-        words = parameters_text(analysis.total_parameters, analysis.frozen_parameters) + (
-            f", output {kind}" if kind else ""
-        )
+        words = parameters_text(
+            analysis.total_parameters, analysis.frozen_parameters
+        ) + (f", output {kind}" if kind else "")
         nodes = counted(len(analysis.graph.nodes), "node")
         if project.opened is not None:
             nodes = project.opened.interface.model
         from app.project import custom_layers
 
         if files := custom_layers.waiting(project):
-            print(f"None of {', '.join(map(str, files))} was run; review it, then pass --trust")
+            print(
+                f"None of {', '.join(map(str, files))} was run; review it, then pass --trust"
+            )
         print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
     return 1 if errors else 0
 

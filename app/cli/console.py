@@ -74,7 +74,11 @@ def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> 
         default="page",
         help="size of a picture: a column (8.5 cm wide), a page (17 cm) or a slide (16:9); default page",
     )
-    canvas = "as on the canvas (the default if its text is readable then), " if arranged else ""
+    canvas = (
+        "as on the canvas (the default if its text is readable then), "
+        if arranged
+        else ""
+    )
     parser.add_argument(
         "--arranged",
         choices=(*(("canvas",) if arranged else ()), "rows", "dot"),
@@ -82,11 +86,18 @@ def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> 
     )
     if carries:
         parser.add_argument(
-            "--no-project", action="store_true", help="do not put the project into a picture that ends in .svg or .png"
+            "--no-project",
+            action="store_true",
+            help="do not put the project into a picture that ends in .svg or .png",
         )
 
 
-def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None, project: bytes = b"") -> str:
+def picture(
+    drawing: Any,
+    path: Path,
+    options: argparse.Namespace | None = None,
+    project: bytes = b"",
+) -> str:
     """Draw to a file; return the path with its size. `project` are the bytes of the project that it carries."""
     from app.graphviz_export import TEXTS
 
@@ -94,21 +105,31 @@ def picture(drawing: Any, path: Path, options: argparse.Namespace | None = None,
         from app.graphviz_export import text_of
 
         with writing(path):
-            atomic.write_text(path, text_of(drawing, path.suffix.lower().removeprefix(".")))
+            atomic.write_text(
+                path, text_of(drawing, path.suffix.lower().removeprefix("."))
+            )
         return str(path)
     from app.views.export.headless_pictures import write_picture
 
     with writing(path):
         asked: dict[str, Any] = vars(options) if options is not None else {}
         carried = b"" if asked.get("no_project") else project
-        note = write_picture(drawing, path, asked.get("purpose") or "page", asked.get("arranged"), carried)
+        note = write_picture(
+            drawing,
+            path,
+            asked.get("purpose") or "page",
+            asked.get("arranged"),
+            carried,
+        )
     return f"{path} ({note})" if note else str(path)
 
 
 def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
     """Reject a file that cannot be written, before any work is done. Raises CommandError."""
     if path.suffix.lower() not in endings:
-        raise CommandError(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
+        raise CommandError(
+            f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}"
+        )
     has_place(path)
 
 
@@ -117,12 +138,16 @@ def has_place(path: Path) -> None:
     if path.is_dir():
         raise CommandError(f"{path} is a folder; pass a file name")
     if not path.parent.is_dir():
-        raise CommandError(f"{path} cannot be written: there is no folder {path.parent}")
+        raise CommandError(
+            f"{path} cannot be written: there is no folder {path.parent}"
+        )
     if path.exists():
         try:
             regular_files.check(path)
         except OSError as error:
-            raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
+            raise CommandError(
+                f"{path} cannot be written: {error.strerror or error}"
+            ) from error
 
 
 @contextmanager
@@ -130,7 +155,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommandError(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
+        raise CommandError(
+            f"{error.filename or path} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def warn(words: str) -> None:
@@ -163,7 +190,10 @@ def note_open(path: Path) -> None:
 
     owner = file_lock.holder(path)
     if owner is not None:
-        print(f"{path} is open in a window ({owner.description}), which reports the change", file=sys.stderr)
+        print(
+            f"{path} is open in a window ({owner.description}), which reports the change",
+            file=sys.stderr,
+        )
 
 
 def note_backup(path: Path, backup: Path | None) -> None:
@@ -179,17 +209,30 @@ def name_of(problem: Problem, project: Project) -> str:
 
 def sentence(problem: Problem, project: Project) -> str:
     name = name_of(problem, project)
-    message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
+    message = (
+        problem.message
+        if problem.message.startswith(name)
+        else f"{name}: {problem.message}"
+    )
     return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
 
 
 def printable(text: str) -> str:
     """Replace control characters and line breaks, since terminals interpret them."""
     return "".join(
-        letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text
+        letter
+        if letter.isprintable()
+        else " "
+        if letter.isspace()
+        else "\N{REPLACEMENT CHARACTER}"
+        for letter in text
     )
 
 
 def shortened(text: str) -> str:
     """Truncate very long names in the middle of a sentence."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    return (
+        text
+        if len(text) <= LONGEST
+        else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    )

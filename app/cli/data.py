@@ -14,7 +14,9 @@ from app.cli import arguments, console, nets
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
-    data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
+    data: argparse.ArgumentParser = commands.add_parser(
+        "data", help="read and describe a project's data"
+    )
     arguments.add_project(data)
     arguments.add(data, "--data", "--json")
     arguments.add(data, *arguments.MODEL, *arguments.SETTINGS, "--trust")
@@ -39,12 +41,25 @@ def run(options: argparse.Namespace) -> int:
     )
     spec = seen.spec
     if options.json:
-        inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]
+        inputs, labels = (
+            [seen.shape, seen.dtype, seen.low, seen.high],
+            [seen.label_shape, seen.label_dtype],
+        )
         batch = {"inputs": inputs, "labels": labels}
-        told = {**to_builtins(seen.info, enc_hook=dict), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}
+        told = {
+            **to_builtins(seen.info, enc_hook=dict),
+            "per_class": spec.per_class,
+            "bad": spec.bad,
+            "batch": batch,
+        }
         print(json.dumps(told, default=dict))
     else:
-        lines = [description.facts(spec, project.data), description.balance(spec), *spec.notes, description.batch(seen)]
+        lines = [
+            description.facts(spec, project.data),
+            description.balance(spec),
+            *spec.notes,
+            description.batch(seen),
+        ]
         for line in filter(None, lines):
             print(console.printable(line))
         for sample in spec.bad:

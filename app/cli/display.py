@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from app.cli.system_packages import install_line, missing_libraries
 
-INVISIBLE = frozenset({"offscreen", "minimal"})  # platforms of Qt that show nothing, and need nothing
+INVISIBLE = frozenset(
+    {"offscreen", "minimal"}
+)  # platforms of Qt that show nothing, and need nothing
 
 
 class Obstacle(NamedTuple):
@@ -51,11 +53,16 @@ def obstacle() -> Obstacle | None:
     if folder is None or not sys.platform.startswith("linux"):
         return None
     plugins = folder / "Qt" / "plugins" / "platforms"
-    offered = sorted(file.stem.removeprefix("libq") for file in plugins.glob("libq*.so"))
+    offered = sorted(
+        file.stem.removeprefix("libq") for file in plugins.glob("libq*.so")
+    )
     chosen = _chosen()
     if chosen and not _are_offered(chosen, offered):
         name = os.environ["QT_QPA_PLATFORM"]
-        return Obstacle(f"Qt has no platform {name}, which QT_QPA_PLATFORM names", f"unset it, or set {_or(offered)}")
+        return Obstacle(
+            f"Qt has no platform {name}, which QT_QPA_PLATFORM names",
+            f"unset it, or set {_or(offered)}",
+        )
     found: list[Obstacle] = []
     for name in chosen or _usual():
         hindrance = _of_platform(name, plugins)
@@ -72,7 +79,10 @@ def obstacle() -> Obstacle | None:
 
 def _chosen() -> list[str]:
     """Return the names of the platforms that the environment demands, in order."""
-    names = [one.partition(":")[0].strip() for one in os.environ.get("QT_QPA_PLATFORM", "").split(";")]
+    names = [
+        one.partition(":")[0].strip()
+        for one in os.environ.get("QT_QPA_PLATFORM", "").split(";")
+    ]
     return [name for name in names if name]
 
 
@@ -93,17 +103,27 @@ def _or(names: Iterable[str]) -> str:
 
 def _of_platform(name: str, plugins: Path) -> Obstacle | None:
     """Return what prevents a window on one of Qt's platforms."""
-    kinds = {"xcb": ("DISPLAY", _x_answers), "wayland": ("WAYLAND_DISPLAY", _wayland_answers)}
+    kinds = {
+        "xcb": ("DISPLAY", _x_answers),
+        "wayland": ("WAYLAND_DISPLAY", _wayland_answers),
+    }
     kind = next((kind for kind in kinds if name.startswith(kind)), None)
     if kind is None:  # such as offscreen, linuxfb, vnc
         return None
     variable, answers = kinds[kind]
-    where = f"{variable}={os.environ[variable]}" if os.environ.get(variable) else f"{variable}, which is not set"
+    where = (
+        f"{variable}={os.environ[variable]}"
+        if os.environ.get(variable)
+        else f"{variable}, which is not set"
+    )
     plugin = plugins / f"libq{kind}.so"
     if not _loads(plugin):
         missing = missing_libraries([plugin])
         if missing:
-            return Obstacle(f"Qt lacks {', '.join(missing)} for a window on {where}", install_line(missing))
+            return Obstacle(
+                f"Qt lacks {', '.join(missing)} for a window on {where}",
+                install_line(missing),
+            )
     if answers():
         return None
     server = "X server" if kind == "xcb" else "Wayland compositor"
@@ -128,7 +148,9 @@ def _x_answers() -> bool:
     except OSError:
         return True
     xcb.xcb_connect.restype = ctypes.c_void_p
-    xcb.xcb_connection_has_error.argtypes = xcb.xcb_disconnect.argtypes = [ctypes.c_void_p]
+    xcb.xcb_connection_has_error.argtypes = xcb.xcb_disconnect.argtypes = [
+        ctypes.c_void_p
+    ]
     connection = xcb.xcb_connect(None, None)
     answered = not xcb.xcb_connection_has_error(connection)
     xcb.xcb_disconnect(connection)
@@ -137,7 +159,9 @@ def _x_answers() -> bool:
 
 def _wayland_answers() -> bool:
     """Connect to the Wayland compositor of the environment; True where that cannot be tried."""
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")  # of its socket; without it the library writes to stderr
+    folder = os.environ.get(
+        "XDG_RUNTIME_DIR", ""
+    )  # of its socket; without it the library writes to stderr
     if not os.path.isabs(os.path.join(folder, os.environ.get("WAYLAND_DISPLAY", ""))):
         return False
     try:

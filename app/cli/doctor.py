@@ -34,7 +34,11 @@ OTHERS = tuple(
 )
 
 # By which packages of other names are imported.
-MODULES = {"scikit-learn": "sklearn", "charset-normalizer": "charset_normalizer", "PySide6-Essentials": "PySide6"}
+MODULES = {
+    "scikit-learn": "sklearn",
+    "charset-normalizer": "charset_normalizer",
+    "PySide6-Essentials": "PySide6",
+}
 
 _PIP = f"{Path(sys.executable).name} -m pip install"
 
@@ -82,14 +86,19 @@ def installed(window: bool) -> Iterator[DoctorCheck]:
 def unimportable(module: str, error: BaseException) -> DoctorCheck | None:
     """Return the check of the package of a module that raised an error when it was imported; None if it is none of
     those that are needed."""
-    by_module = {MODULES.get(name, name): name for name in ("torch", "torchvision", "PySide6-Essentials", *OTHERS)}
+    by_module = {
+        MODULES.get(name, name): name
+        for name in ("torch", "torchvision", "PySide6-Essentials", *OTHERS)
+    }
     package = {**by_module, "pyqtgraph": "pyqtgraph"}.get(module)
     if package is None:
         return None
     check = _versioned(package)
     if check.state == "missing":
         return check
-    if module == "PySide6" and (lacking := [one for one in qt_libraries() if one.state == "missing"]):
+    if module == "PySide6" and (
+        lacking := [one for one in qt_libraries() if one.state == "missing"]
+    ):
         return lacking[0]
     found = f"{check.found} does not import: {_first_line(error)}"
     return DoctorCheck(package, "missing", found, f"{_PIP} --force-reinstall {package}")
@@ -97,7 +106,9 @@ def unimportable(module: str, error: BaseException) -> DoctorCheck | None:
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("doctor", help="report what is installed and what is missing")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "doctor", help="report what is installed and what is missing"
+    )
     parser.set_defaults(command=lambda _options: print_report())
     return parser
 
@@ -113,7 +124,11 @@ def print_report(stream: TextIO | None = None) -> int:
         if check.cure:
             print(f"  {'':<8} {'':<{width}}  -> {check.cure}", file=stream)
     missing = [check.name for check in checks if check.state == "missing"]
-    verdict = f"Missing: {', '.join(missing)}." if missing else "All requirements are installed."
+    verdict = (
+        f"Missing: {', '.join(missing)}."
+        if missing
+        else "All requirements are installed."
+    )
     print(f"\n{verdict}", file=stream)
     return 1 if missing else 0
 
@@ -147,7 +162,9 @@ def _version(package: str) -> str | None:
 def _python() -> DoctorCheck:
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < PYTHON:
-        return DoctorCheck("Python", "missing", found, f"install Python {dotted(PYTHON)} or newer")
+        return DoctorCheck(
+            "Python", "missing", found, f"install Python {dotted(PYTHON)} or newer"
+        )
     return DoctorCheck("Python", "ok", found)
 
 
@@ -155,10 +172,21 @@ def _versioned(package: str, floor: tuple[int, ...] = ()) -> DoctorCheck:
     version = _version(package)
     want = f'{_PIP} "{package}>={dotted(floor)}"' if floor else f"{_PIP} {package}"
     if find_spec(MODULES.get(package, package)) is None:
-        missing = "not installed" if version is None else f"{version} is installed without its files"
-        return DoctorCheck(package, "missing", missing, want if version is None else f"{want} --force-reinstall")
+        missing = (
+            "not installed"
+            if version is None
+            else f"{version} is installed without its files"
+        )
+        return DoctorCheck(
+            package,
+            "missing",
+            missing,
+            want if version is None else f"{want} --force-reinstall",
+        )
     if version is not None and numbers(version) < floor:
-        return DoctorCheck(package, "missing", f"{version} is older than {dotted(floor)}", want)
+        return DoctorCheck(
+            package, "missing", f"{version} is older than {dotted(floor)}", want
+        )
     return DoctorCheck(package, "ok", version or "of an unknown version")
 
 
@@ -183,9 +211,14 @@ def torch_check() -> DoctorCheck:
         import torch
     except Exception as error:
         return DoctorCheck(
-            "torch", "missing", f"{check.found} does not import: {_first_line(error)}", f"{_PIP} -U torch"
+            "torch",
+            "missing",
+            f"{check.found} does not import: {_first_line(error)}",
+            f"{_PIP} -U torch",
         )
-    return DoctorCheck("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    return DoctorCheck(
+        "torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads"
+    )
 
 
 def _devices() -> DoctorCheck:
@@ -195,7 +228,10 @@ def _devices() -> DoctorCheck:
     except Exception:
         return DoctorCheck("devices", "note", "unknown without torch")
     names = ["cpu"]
-    names += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+    names += [
+        f"cuda:{i} ({torch.cuda.get_device_name(i)})"
+        for i in range(torch.cuda.device_count())
+    ]
     if torch.backends.mps.is_available():
         names.append("mps")
     return DoctorCheck("devices", "ok", ", ".join(names))
@@ -204,7 +240,9 @@ def _devices() -> DoctorCheck:
 def _torchvision() -> DoctorCheck:
     version = _version("torchvision")
     if version is None:
-        return DoctorCheck("torchvision", "missing", "not installed", f"{_PIP} torchvision")
+        return DoctorCheck(
+            "torchvision", "missing", "not installed", f"{_PIP} torchvision"
+        )
     try:
         from app.util.torchvision_import import import_torchvision
 
@@ -212,7 +250,12 @@ def _torchvision() -> DoctorCheck:
         compiled = import_torchvision("extension")._has_ops()
     except Exception as error:
         found = f"{version} does not import: {_first_line(error)}"
-        return DoctorCheck("torchvision", "missing", found, f"{_PIP} -U torch torchvision (they must match)")
+        return DoctorCheck(
+            "torchvision",
+            "missing",
+            found,
+            f"{_PIP} -U torch torchvision (they must match)",
+        )
     if not compiled:
         found = f"{version}, without its compiled operators (nms, roi_align), which were built for another torch"
         return DoctorCheck("torchvision", "ok", found)
@@ -220,7 +263,11 @@ def _torchvision() -> DoctorCheck:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        str(error).strip().splitlines()[0]
+        if str(error).strip()
+        else type(error).__name__
+    )
 
 
 def pyside_fault(version: str) -> str | None:
@@ -242,11 +289,17 @@ def pyside_fault(version: str) -> str | None:
 
 def _pyside() -> DoctorCheck:
     version = _version("PySide6-Essentials")
-    cure = f'{_PIP} "PySide6-Essentials>={dotted(PYSIDE)},!=6.10.1,<{dotted(PYSIDE_END)}"'
+    cure = (
+        f'{_PIP} "PySide6-Essentials>={dotted(PYSIDE)},!=6.10.1,<{dotted(PYSIDE_END)}"'
+    )
     if version is None or qt_folder() is None:
         return DoctorCheck("PySide6", "missing", "not installed", cure)
     fault = pyside_fault(version)
-    return DoctorCheck("PySide6", "missing", fault, cure) if fault else DoctorCheck("PySide6", "ok", version)
+    return (
+        DoctorCheck("PySide6", "missing", fault, cure)
+        if fault
+        else DoctorCheck("PySide6", "ok", version)
+    )
 
 
 def qt_libraries() -> tuple[DoctorCheck, ...]:
@@ -255,17 +308,29 @@ def qt_libraries() -> tuple[DoctorCheck, ...]:
     if folder is None or not sys.platform.startswith("linux"):
         return ()
     missing = missing_libraries(
-        [*sorted(folder.glob("QtWidgets.*.so")), folder / "Qt" / "plugins" / "platforms" / "libqoffscreen.so"]
+        [
+            *sorted(folder.glob("QtWidgets.*.so")),
+            folder / "Qt" / "plugins" / "platforms" / "libqoffscreen.so",
+        ]
     )
     if missing:
-        return (DoctorCheck("Qt libraries", "missing", f"not found: {', '.join(missing)}", install_line(missing)),)
+        return (
+            DoctorCheck(
+                "Qt libraries",
+                "missing",
+                f"not found: {', '.join(missing)}",
+                install_line(missing),
+            ),
+        )
     return (DoctorCheck("Qt libraries", "ok", "all found"),)
 
 
 def _window() -> DoctorCheck:
     shown, found = display(), obstacle()
     if found is None:
-        return DoctorCheck("window", "ok", shown or "one that shows nothing: QT_QPA_PLATFORM")
+        return DoctorCheck(
+            "window", "ok", shown or "one that shows nothing: QT_QPA_PLATFORM"
+        )
     state: State = "missing" if shown or os.environ.get("QT_QPA_PLATFORM") else "note"
     return DoctorCheck("window", state, found.reason, found.cure)
 
@@ -282,13 +347,31 @@ def _dot() -> DoctorCheck:
 def _fonts() -> DoctorCheck:
     """Check for fonts of the system, on Linux: they have the characters that the window's own lack."""
     if not sys.platform.startswith("linux"):
-        return DoctorCheck("fonts", "ok", "the window's own, and the system's for what they lack")
+        return DoctorCheck(
+            "fonts", "ok", "the window's own, and the system's for what they lack"
+        )
     lister = shutil.which("fc-list")
-    listing = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=False) if lister else None
-    families = {name.strip() for line in (listing.stdout if listing else "").splitlines() for name in line.split(",")}
+    listing = (
+        subprocess.run(
+            [lister, ":", "family"], capture_output=True, text=True, check=False
+        )
+        if lister
+        else None
+    )
+    families = {
+        name.strip()
+        for line in (listing.stdout if listing else "").splitlines()
+        for name in line.split(",")
+    }
     if count := len(families - {""}):
-        return DoctorCheck("fonts", "ok", f"the window's own, and {count} families of the system for what they lack")
-    missing = "none of the system: what the window's own lack, as Chinese, is shown as boxes"
+        return DoctorCheck(
+            "fonts",
+            "ok",
+            f"the window's own, and {count} families of the system for what they lack",
+        )
+    missing = (
+        "none of the system: what the window's own lack, as Chinese, is shown as boxes"
+    )
     return DoctorCheck("fonts", "note", missing, install_line(["fonts"]))
 
 
@@ -300,10 +383,19 @@ def _data_folder() -> DoctorCheck:
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=nearest):
-            return DoctorCheck("data folder", "ok", f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free")
+            return DoctorCheck(
+                "data folder",
+                "ok",
+                f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free",
+            )
     except OSError as error:
         found = f"{folder} cannot be written: {error.strerror or error}"
-        return DoctorCheck("data folder", "missing", found, f"fix the permissions of {nearest}, or free some space")
+        return DoctorCheck(
+            "data folder",
+            "missing",
+            found,
+            f"fix the permissions of {nearest}, or free some space",
+        )
 
 
 if __name__ == "__main__":

@@ -33,10 +33,18 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     add_source(parser)
     models.add_first_batch(parser, "--on", "--data")
-    parser.add_argument("--out", type=Path, required=True, help=f"output file ending in {', '.join(console.PICTURES)}")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help=f"output file ending in {', '.join(console.PICTURES)}",
+    )
     console.add_paper(parser)
     parser.add_argument(
-        "--depth", type=arguments.seed, metavar="N", help="open N levels of modules, 0 for the model as one box"
+        "--depth",
+        type=arguments.seed,
+        metavar="N",
+        help="open N levels of modules, 0 for the model as one box",
     )
     parser.add_argument(
         "--unfold",
@@ -45,8 +53,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="PATH",
         help="open this module and what is around it, beside --depth (1); * matches any: 'blocks.*.attention'",
     )
-    parser.add_argument("--unfolded", action="store_true", help="open every module, and draw every operation; "
-                        "otherwise as many levels are open as fit the size")  # fmt: skip
+    parser.add_argument(
+        "--unfolded",
+        action="store_true",
+        help="open every module, and draw every operation; "
+        "otherwise as many levels are open as fit the size",
+    )
     parser.add_argument(
         "--weights",
         metavar="LAYER",
@@ -62,7 +74,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE")
     arguments.add(parser, *arguments.MODEL, "--train", "--trust")
     parser.add_argument(
-        "--meta", action="store_true", help="make it on the meta device: no weights and no values, only shapes"
+        "--meta",
+        action="store_true",
+        help="make it on the meta device: no weights and no values, only shapes",
     )
 
 
@@ -76,11 +90,21 @@ def run(options: argparse.Namespace) -> int:
     console.can_be_written(options.out, console.PICTURES, "a picture can end in")
     request = models.request_of(options, options.source, viewed=True)
     source = request.source
-    if options.weights is not None and not (source.kind in ("hf", "diffusers") and Path(source.name).is_dir()):
-        raise console.CommandError("--weights is for hf:FOLDER, a folder with safetensors")
+    if options.weights is not None and not (
+        source.kind in ("hf", "diffusers") and Path(source.name).is_dir()
+    ):
+        raise console.CommandError(
+            "--weights is for hf:FOLDER, a folder with safetensors"
+        )
     with streams.StatusLine() as tell:
-        found = models.answer(request, request, options.timeout, partial(task.answer, tell=tell))
-    lines = weight_lines(Path(source.name), options.weights) if options.weights is not None else []
+        found = models.answer(
+            request, request, options.timeout, partial(task.answer, tell=tell)
+        )
+    lines = (
+        weight_lines(Path(source.name), options.weights)
+        if options.weights is not None
+        else []
+    )
     _write(found, options)
     status = _report(found)
     for line in lines:
@@ -106,7 +130,9 @@ def _write(found: Observation, options: argparse.Namespace) -> None:
     from app.observe.plain import to_plain
 
     if options.out.suffix.lower() == ".json":
-        plain = msgspec.json.format(json.dumps(to_plain(found)).encode(), indent=1)  # json itself indents slowly
+        plain = msgspec.json.format(
+            json.dumps(to_plain(found)).encode(), indent=1
+        )  # json itself indents slowly
         console.write_text(options.out, plain.decode() + "\n")
         return
     with streams.StatusLine() as tell:
@@ -129,11 +155,17 @@ def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
     if options.unfolded:
         return to_drawing(found, frozenset(tree.by_key), tree)
     first = tree.opened()
-    if options.out.suffix.lower().removeprefix(".") in TEXTS or options.arranged == "dot":
+    if (
+        options.out.suffix.lower().removeprefix(".") in TEXTS
+        or options.arranged == "dot"
+    ):
         return to_drawing(found, first, tree)
     from app.views.export.headless_pictures import first_that_fits
 
-    levels = [first, *reversed([opened for opened, _ in tree.levels() if opened < first])]
+    levels = [
+        first,
+        *reversed([opened for opened, _ in tree.levels() if opened < first]),
+    ]
     drawings = [partial(to_drawing, found, opened, tree) for opened in levels]
     return first_that_fits(drawings, options.purpose, options.arranged)
 
@@ -145,7 +177,11 @@ def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
     for path in options.unfold:
         more = tree.around(path)
         if not more:
-            paths = {call.path for call in tree.observation.calls if call.kind == "module" and call.path}
+            paths = {
+                call.path
+                for call in tree.observation.calls
+                if call.kind == "module" and call.path
+            }
             near = get_close_matches(path, paths, 4, 0.3) or sorted(paths)[:4]
             raise console.CommandError(
                 f"--unfold {path}: no module with parts was called so; near it are {', '.join(near)}"
@@ -164,5 +200,7 @@ def _report(found: Observation) -> int:
         return 0
     call = found.calls[found.failed]
     where = f", line {call.line} of {Path(call.file).name}" if call.line else ""
-    console.warn(f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}")
+    console.warn(
+        f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}"
+    )
     return 1

@@ -22,12 +22,25 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add_project(evaluate)
     weights = evaluate.add_mutually_exclusive_group()
     arguments.add(weights, "--weights")
-    weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
-                         help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
-    evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
-                          help="samples to evaluate (validation)")  # fmt: skip
-    evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
-                          help="test-time augmentation of images; may be repeated")  # fmt: skip
+    weights.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR|FILE",
+        help="checkpoint of a run, or the newest in a folder of runs",
+    )
+    evaluate.add_argument(
+        "--part",
+        choices=("validation", "test", "training"),
+        default="validation",
+        help="samples to evaluate (validation)",
+    )
+    evaluate.add_argument(
+        "--augment",
+        action="append",
+        default=[],
+        choices=("flip", "shift"),
+        help="test-time augmentation of images; may be repeated",
+    )
     arguments.add(evaluate, "--device", "--data")
     evaluate.add_argument(
         "--csv",
@@ -51,12 +64,19 @@ def run(options: argparse.Namespace) -> int:
 
     project = nets.read(options)
     if options.device is not None:
-        project = replace(project, training=replace(project.training, device=console.device(options.device)))
+        project = replace(
+            project,
+            training=replace(project.training, device=console.device(options.device)),
+        )
     if options.csv is not None:
         console.has_place(options.csv)
-    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
+    job = preflight.job(
+        project, nets.sound(project), str(options.data) if options.data else None
+    )
     weights, name = chosen_weights(options)
-    found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
+    found = Evaluator(job, weights).evaluate(
+        options.part, options.augment, weights_name=name
+    )
     if options.csv is not None:
         with console.writing(options.csv):
             atomic.write_text(options.csv, found.to_csv())
@@ -80,7 +100,9 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
         return checkpoint_weights(path), path.name
     if options.weights is not None:
         return state_dicts.read(options.weights).tensors, options.weights.name
-    if (newest := newest_weights(store.runs_beside(options.project), console.warn)) is not None:
+    if (
+        newest := newest_weights(store.runs_beside(options.project), console.warn)
+    ) is not None:
         return checkpoint_weights(newest[0]), newest[1]
     return None, "start weights"
 
@@ -90,7 +112,10 @@ def lines(found: Evaluation) -> list[str]:
     from app.training.metrics import label_of
     from app.util.formatting import counted
 
-    told = [f"{found.weights} on {counted(found.count, f'{found.part} sample')}", f"loss {found.loss:.4f}"]
+    told = [
+        f"{found.weights} on {counted(found.count, f'{found.part} sample')}",
+        f"loss {found.loss:.4f}",
+    ]
     if found.accuracy is not None:
         told.append(f"accuracy {found.accuracy:.2%}")
     told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]
@@ -104,7 +129,9 @@ def lines(found: Evaluation) -> list[str]:
     width = max(5, *(len(row.name) for row in rows))
     told += ["", f"{'class':<{width}}  precision  recall      F1  support"]
     for row in rows:
-        shares = f"{_share(row.precision):>9}  {_share(row.recall):>6}  {_share(row.f1):>6}"
+        shares = (
+            f"{_share(row.precision):>9}  {_share(row.recall):>6}  {_share(row.f1):>6}"
+        )
         told.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
     return told
 

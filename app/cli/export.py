@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from app.project.project import Project
 
 # Allowed endings of each option's file.
-ENDINGS = {"code": (".py",), "script": (".py",), "weights": (".safetensors", ".pt"), "pt2": (".pt2",),
-           "onnx": (".onnx",)}  # fmt: skip
+ENDINGS = {
+    "code": (".py",),
+    "script": (".py",),
+    "weights": (".safetensors", ".pt"),
+    "pt2": (".pt2",),
+    "onnx": (".onnx",),
+}
 NOTHING = (
     "nothing to export; pass --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
     "--certify"
@@ -33,7 +38,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "export", help="write a project's code, weights and training script"
     )
     arguments.add_project(parser)
-    parser.add_argument("--code", type=Path, help="the generated class as a Python file")
+    parser.add_argument(
+        "--code", type=Path, help="the generated class as a Python file"
+    )
     parser.add_argument(
         "--weights",
         type=Path,
@@ -43,14 +50,28 @@ def add(commands: Any) -> argparse.ArgumentParser:
         ),
     )
     whose = parser.add_mutually_exclusive_group()
-    whose.add_argument("--start-weights", action="store_true", help="use the start weights, even if runs are stored")
-    whose.add_argument("--best-weights", action="store_true", help="use the weights of the newest run that had the "
-                       "smallest validation loss, in place of its newest")  # fmt: skip
+    whose.add_argument(
+        "--start-weights",
+        action="store_true",
+        help="use the start weights, even if runs are stored",
+    )
+    whose.add_argument(
+        "--best-weights",
+        action="store_true",
+        help="use the weights of the newest run that had the "
+        "smallest validation loss, in place of its newest",
+    )
     parser.add_argument("--script", type=Path, help="standalone training script")
-    parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
-                        "outputs and gradients; writes a certificate beside the code")  # fmt: skip
     parser.add_argument(
-        "--pt2", type=Path, help="export with torch.export (PT2), in eval mode; verified in a clean process"
+        "--certify",
+        action="store_true",
+        help="run code and weights in a clean process and compare "
+        "outputs and gradients; writes a certificate beside the code",
+    )
+    parser.add_argument(
+        "--pt2",
+        type=Path,
+        help="export with torch.export (PT2), in eval mode; verified in a clean process",
     )
     parser.add_argument(
         "--drawing",
@@ -61,8 +82,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         ),
     )
     blocks = parser.add_mutually_exclusive_group()
-    blocks.add_argument("--folded", action="store_true", help="with --drawing: close all blocks")
-    blocks.add_argument("--unfolded", action="store_true", help="with --drawing: open all blocks")
+    blocks.add_argument(
+        "--folded", action="store_true", help="with --drawing: close all blocks"
+    )
+    blocks.add_argument(
+        "--unfolded", action="store_true", help="with --drawing: open all blocks"
+    )
     console.add_paper(parser, arranged=True, carries=True)
     parser.add_argument(
         "--dynamic",
@@ -72,7 +97,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="an axis of an input that the PT2 and ONNX files take in any size, such as tokens.1, checked with another "
         "size; may be repeated. The batch, axis 0, is open wherever it can be",
     )
-    parser.add_argument("--onnx", type=Path, help="export as ONNX, verified too (pip install tapedeck-torch[onnx])")
+    parser.add_argument(
+        "--onnx",
+        type=Path,
+        help="export as ONNX, verified too (pip install tapedeck-torch[onnx])",
+    )
     arguments.add(parser, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     models.add_first_batch(parser)
     parser.set_defaults(command=run)
@@ -88,7 +117,9 @@ def run(options: argparse.Namespace) -> int:
     _check_paths(options)
     project = nets.read(options)
     if project.opened is not None and options.on is None and not options.script:
-        project = replace(project, data=DataConfig(""))  # its inputs are those that it was called with
+        project = replace(
+            project, data=DataConfig("")
+        )  # its inputs are those that it was called with
     if options.drawing and project.opened is not None:
         source = project.opened.source
         raise console.CommandError(
@@ -97,8 +128,18 @@ def run(options: argparse.Namespace) -> int:
     if options.drawing:
         from app.project import file as project_file
 
-        drawing = nets.drawing(project, "none" if options.folded else "all" if options.unfolded else "as drawn")
-        print(console.picture(drawing, options.drawing, options, project_file.bytes_for(project, options.drawing)))
+        drawing = nets.drawing(
+            project,
+            "none" if options.folded else "all" if options.unfolded else "as drawn",
+        )
+        print(
+            console.picture(
+                drawing,
+                options.drawing,
+                options,
+                project_file.bytes_for(project, options.drawing),
+            )
+        )
         if not _needs_network(options):
             return 0
     analysis = nets.sound(project, alone=not options.script)
@@ -106,7 +147,14 @@ def run(options: argparse.Namespace) -> int:
         from app.export.layers import write_model
 
         with console.writing(options.code):
-            print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
+            print(
+                *write_model(
+                    analysis.source,
+                    options.code,
+                    [options.script] if options.script else [],
+                ),
+                sep="\n",
+            )
     if options.script:
         from app.export.script.script import training_script, write_start
         from app.preflight import preflight
@@ -114,9 +162,15 @@ def run(options: argparse.Namespace) -> int:
 
         module = options.code.stem if options.code else None
         job = preflight.job(project, analysis)
-        job = job.ran_with(newest.threads_of_newest(store.runs_beside(options.project), analysis.source))
+        job = job.ran_with(
+            newest.threads_of_newest(
+                store.runs_beside(options.project), analysis.source
+            )
+        )
         with console.writing(options.script):
-            console.write_text(options.script, training_script(job, module, options.script.name))
+            console.write_text(
+                options.script, training_script(job, module, options.script.name)
+            )
             for path in write_start(job, options.script):
                 print(path)
     if not (options.weights or options.certify or options.pt2 or options.onnx):
@@ -128,28 +182,42 @@ def run(options: argparse.Namespace) -> int:
     return _proofs(options, project, analysis, chosen)
 
 
-def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
+def _weights(
+    options: argparse.Namespace, project: Project, analysis: Analysis
+) -> ExportWeights:
     """Return the newest weights of a stored run of this network, else the start weights. Raises CommandError."""
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
     from app.runs.record import RunError
 
     def newest_stored() -> ExportWeights | None:
-        return newest.newest_of(store.runs_beside(options.project), analysis.source, options.best_weights)
+        return newest.newest_of(
+            store.runs_beside(options.project), analysis.source, options.best_weights
+        )
 
     trained = None if options.start_weights else newest_stored
     try:
-        return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
+        return weights_to_export(
+            analysis.source, project.training.seed, trained, project.training.start
+        )
     except RunError as error:
         raise console.CommandError(f"--best-weights: {error}", 1) from error
     except OSError as error:
-        raise console.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
-                          "--start-weights to ignore them", 1) from error  # fmt: skip
+        raise console.CommandError(
+            f"the stored runs cannot be read: {error.strerror or error}; pass "
+            "--start-weights to ignore them",
+            1,
+        ) from error
 
 
 def _needs_network(options: argparse.Namespace) -> bool:
     """Return whether a sound net is needed; a drawing alone needs none."""
-    return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
+    return bool(
+        options.code
+        or options.script
+        or options.certify
+        or any(getattr(options, name) for name in ENDINGS)
+    )
 
 
 def _check_paths(options: argparse.Namespace) -> None:
@@ -162,9 +230,13 @@ def _check_paths(options: argparse.Namespace) -> None:
         path: Path | None = getattr(options, name)
         if path is None:
             continue
-        console.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
+        console.can_be_written(
+            path, endings, "weights are" if name == "weights" else f"--{name} writes"
+        )
         if other := taken.get(os.path.realpath(path)):
-            raise console.CommandError(f"--{name} would write {path}, which is {other}; choose another name")
+            raise console.CommandError(
+                f"--{name} would write {path}, which is {other}; choose another name"
+            )
         taken[os.path.realpath(path)] = f"what --{name} writes"
     if options.code and options.script:
         _check_importable(options.code, options.script)
@@ -179,13 +251,22 @@ def _check_importable(code: Path, script: Path) -> None:
     """Refuse a file of the class that the script could not import. Raises CommandError."""
 
     if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
-        raise console.CommandError(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
-                          "pass --code a name of letters, digits and _")  # fmt: skip
+        raise console.CommandError(
+            f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
+            "pass --code a name of letters, digits and _"
+        )
     if code.parent.resolve() != script.parent.resolve():
-        raise console.CommandError(f"{script} imports {code.name} from its own folder; write both to the same folder")
+        raise console.CommandError(
+            f"{script} imports {code.name} from its own folder; write both to the same folder"
+        )
 
 
-def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
+def _proofs(
+    options: argparse.Namespace,
+    project: Project,
+    analysis: Analysis,
+    chosen: ExportWeights,
+) -> int:
     """Export other formats and certify; return 1 on any mismatch."""
 
     fine = True
@@ -199,7 +280,12 @@ def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, c
 
 
 def _format(
-    options: argparse.Namespace, kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights
+    options: argparse.Namespace,
+    kind: Kind,
+    path: Path,
+    project: Project,
+    analysis: Analysis,
+    chosen: ExportWeights,
 ) -> bool:
     from app.export.format_result import FormatError, parse_axis
     from app.export.formats import write_format
@@ -208,26 +294,45 @@ def _format(
         with console.writing(path), StatusLine() as tell:
             state, seed = chosen.state_dict, project.training.seed
             axes = tuple(map(parse_axis, options.dynamic))
-            written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes)
+            written = write_format(
+                analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes
+            )
     except FormatError as error:
         left_open = "".join(f" --dynamic {one}" for one in options.dynamic)
-        raise console.CommandError(f"{path}{left_open and f' with{left_open}'}: {error}", 1) from error
+        raise console.CommandError(
+            f"{path}{left_open and f' with{left_open}'}: {error}", 1
+        ) from error
     print(path)
-    print(f"{'passed' if written.passed else 'failed'}: {console.printable(written.message)}")
+    print(
+        f"{'passed' if written.passed else 'failed'}: {console.printable(written.message)}"
+    )
     if written.fixed and not options.dynamic:
-        print(f"sizes other than the batch are fixed; --dynamic {written.fixed[0].partition(' ')[0]} leaves one open")
+        print(
+            f"sizes other than the batch are fixed; --dynamic {written.fixed[0].partition(' ')[0]} leaves one open"
+        )
     return written.passed
 
 
-def _certificate(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+def _certificate(
+    options: argparse.Namespace,
+    project: Project,
+    analysis: Analysis,
+    chosen: ExportWeights,
+) -> bool:
     from app.export.certify.certify import certify_export
     from app.project import drawing_digest
 
     with console.writing(options.code or options.project), StatusLine() as tell:
         found, path = certify_export(
-            analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
-            seed=project.training.seed, imported=drawing_digest.imported(project, analysis.source), tell=tell,
-        )  # fmt: skip
+            analysis.source,
+            chosen.state_dict,
+            options.code,
+            options.weights,
+            about=chosen.words,
+            seed=project.training.seed,
+            imported=drawing_digest.imported(project, analysis.source),
+            tell=tell,
+        )
     print(*map(console.printable, found.lines), sep="\n")
     if path is not None:
         print(path)
@@ -236,5 +341,7 @@ def _certificate(options: argparse.Namespace, project: Project, analysis: Analys
         flags = " and ".join(f"--{name} FILE" for name in kept)
         verb = "keep them" if kept[1:] else "keeps it"
         rest = ", with the certificate" if "code" in kept else ""
-        print(f"{' and '.join(kept)} were in a temporary folder that has been deleted; {flags} {verb}{rest}")
+        print(
+            f"{' and '.join(kept)} were in a temporary folder that has been deleted; {flags} {verb}{rest}"
+        )
     return found.passed

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 FAILED, REFUSED = 1, 2
 # What an engine says of a file, by the name of the class.
-UNREADABLE = ("FileNotFoundError", "IsADirectoryError", "NotADirectoryError", "PermissionError")
+UNREADABLE = (
+    "FileNotFoundError",
+    "IsADirectoryError",
+    "NotADirectoryError",
+    "PermissionError",
+)
 
 
 def explained(error: BaseException, whole: bool) -> tuple[str, int]:
@@ -26,7 +31,9 @@ def explained(error: BaseException, whole: bool) -> tuple[str, int]:
         if whole:
             traceback.print_exception(error)
         return words, FAILED
-    from app.source import raised  # which needs the packages, one of which may be what failed
+    from app.source import (
+        raised,
+    )  # which needs the packages, one of which may be what failed
 
     trace = raised.trace_of(error)
     if isinstance(error, CodedError) and raised.is_ours(error):

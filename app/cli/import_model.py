@@ -25,20 +25,34 @@ in a checkpoint, such as c.pt:model_ema. It is printed as a table, and with --in
 key by key.
 """
 # Refusals of models that run, but that no drawing is.
-ONLY_OBSERVED = ("not_followed", "another_net", "data_dependent", "failed", "empty_tensor")
+ONLY_OBSERVED = (
+    "not_followed",
+    "another_net",
+    "data_dependent",
+    "failed",
+    "empty_tensor",
+)
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("import", help="import an existing model as a project", description=WORDS)
+    parser = commands.add_parser(
+        "import", help="import an existing model as a project", description=WORDS
+    )
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     arguments.add(parser, *arguments.MODEL)
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
-        "--keep-weights", action="store_true", help="start from its weights, saved beside the project (the default)"
+        "--keep-weights",
+        action="store_true",
+        help="start from its weights, saved beside the project (the default)",
     )
-    kept.add_argument("--no-weights", action="store_true", help="omit its weights; buffers are always included")
+    kept.add_argument(
+        "--no-weights",
+        action="store_true",
+        help="omit its weights; buffers are always included",
+    )
     parser.add_argument(
         "--take-inits",
         action="store_true",
@@ -50,7 +64,9 @@ def add(commands: Any) -> None:
         help="use synthetic data of its input's shape instead of a new project's digits",
     )
     parser.add_argument(
-        "--pretrained", action="store_true", help="with torchvision's pretrained weights, if already downloaded"
+        "--pretrained",
+        action="store_true",
+        help="with torchvision's pretrained weights, if already downloaded",
     )
     arguments.add(parser, "--trust", "--timeout")
     parser.add_argument(
@@ -58,11 +74,24 @@ def add(commands: Any) -> None:
         action="store_true",
         help="keep the model's own code instead of drawing it: a project to train and evaluate",
     )
-    parser.add_argument("--into", type=Path, metavar="P", help="for a state_dict: the project to compare it with")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="P",
+        help="for a state_dict: the project to compare it with",
+    )
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--strict", action="store_true", help="let P start from it if every key matches")
-    ways.add_argument("--partial", action="store_true", help="let P start from the keys that match")
-    parser.add_argument("--suggested", action="store_true", help="apply the suggested mapping of renamed keys")
+    ways.add_argument(
+        "--strict", action="store_true", help="let P start from it if every key matches"
+    )
+    ways.add_argument(
+        "--partial", action="store_true", help="let P start from the keys that match"
+    )
+    parser.add_argument(
+        "--suggested",
+        action="store_true",
+        help="apply the suggested mapping of renamed keys",
+    )
     parser.set_defaults(command=run)
 
 
@@ -102,7 +131,9 @@ def _observed(options: argparse.Namespace) -> int:
     backup = file.write(project, options.out, known)
     console.note_backup(options.out, backup)
     console.note_open(options.out)
-    print(f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code")
+    print(
+        f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code"
+    )
     if model.refusal:
         print(model.refusal)
     return 0
@@ -125,44 +156,67 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         source = _source(options)
         arguments = import_model.parse_arguments(options.args)
         plain = source.spec is None
-        inputs = tuple(map(import_model.parse_input, options.input)) if plain else import_model.described(options.input)
-        own = source.spec is not None and source.spec.as_run.own_code or ".py:" in (options.example or "")
+        inputs = (
+            tuple(map(import_model.parse_input, options.input))
+            if plain
+            else import_model.described(options.input)
+        )
+        own = (
+            source.spec is not None
+            and source.spec.as_run.own_code
+            or ".py:" in (options.example or "")
+        )
         if source.file or own:
             files = files_of(source.own_spec, source.folder)
             models.admit_files(files, source.file or str(source), options.trust)
-        seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
+        seen = (
+            layer_files.digest(read_text(Path(source.file)))
+            if Path(source.file).is_file()
+            else ""
+        )
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
         example = observe.example_of(models.asked_model(options, options.source))
         models.admit_example(example, options.trust)
-        request = import_model.ImportModel(source, arguments, inputs, *chosen, example=example)
+        request = import_model.ImportModel(
+            source, arguments, inputs, *chosen, example=example
+        )
         if source.file or own:
             project = import_process.import_file(request, folder, options.timeout)
         else:
             project = task.answer(request, folder)
         custom_layers.trust(project, seen)
-        custom_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
+        custom_layers.admit(
+            project, options.trust
+        )  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, custom_layers.ops_of(project))
         if options.synthetic_data:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
     except import_model.ImportTimeoutError as error:
-        raise console.CommandError(f"{error}; increase the limit with --timeout SECONDS", 1) from error
+        raise console.CommandError(
+            f"{error}; increase the limit with --timeout SECONDS", 1
+        ) from error
     except import_model.ModelImportError as error:
         if isinstance(error, import_model.ImportRequestError):
             raise
         words = import_advice.with_cure(error)
         if source.spec is not None and error.code in ONLY_OBSERVED:
             words = (
-                f"{words.removesuffix('.')}. `tapedeck draw {source}` draws it from one forward pass, and --observe "
+                f"{words.removesuffix('.')}. "
+                f"`tapedeck draw {source}` draws it from one forward pass, and --observe "
             )
             words += "keeps it as a project that can be trained"
         raise console.CommandError(words, 1) from error
-    nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+    nodes = len(project.graph.nodes) + sum(
+        len(block.graph.nodes) for block in project.blocks.values()
+    )
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
     console.note_backup(out, backup)
     console.note_open(out)
-    print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
+    print(
+        f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code"
+    )
     if project.origin is not None and project.origin.checked:
         print(project.origin.checked)
     for remark in import_model.remarks(project):
@@ -207,9 +261,20 @@ def _source(options: argparse.Namespace) -> ModelSource:
     if spec.kind == "torchvision":
         raise refusal
     plain = options.input and is_plain(options.input)
-    if plain and spec.kind == "module" and (file := file_of(spec, here)) is not None and file.parent == Path(here):
+    if (
+        plain
+        and spec.kind == "module"
+        and (file := file_of(spec, here)) is not None
+        and file.parent == Path(here)
+    ):
         return ModelSource(file.name, spec.name, spec.call, folder=here)
-    return ModelSource("", spec.name or spec.where, spec.call, spec, here if spec.as_run.own_code else "")
+    return ModelSource(
+        "",
+        spec.name or spec.where,
+        spec.call,
+        spec,
+        here if spec.as_run.own_code else "",
+    )
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
@@ -219,5 +284,8 @@ def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
     made = synthetic_data.with_these(project, analysis)
     if made is None:
         words = "they need inputs of known shape whose first dimension is the batch"
-        raise console.CommandError(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
+        raise console.CommandError(
+            f"there are no synthetic data for this network: {words}; omit --synthetic-data",
+            1,
+        )
     return made

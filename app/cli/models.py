@@ -28,11 +28,15 @@ ON = "on"  # --example on
 _folders: list[TemporaryFolder] = []  # of batches, removed when this process ends
 
 
-def asked_model(options: argparse.Namespace, source: str, constructor: str | None = None) -> AskedModel:
+def asked_model(
+    options: argparse.Namespace, source: str, constructor: str | None = None
+) -> AskedModel:
     """Return a model as the options of a command describe it; `constructor` replaces --args."""
     from app.sources.spec import AskedModel
 
-    made_with = arguments.value_of(options, "--args") if constructor is None else constructor
+    made_with = (
+        arguments.value_of(options, "--args") if constructor is None else constructor
+    )
     inputs = tuple(arguments.value_of(options, "--input"))
     meta, trust = getattr(options, "meta", False), options.trust
     train, example = arguments.value_of(options, "--train"), _example_of(options)
@@ -40,7 +44,10 @@ def asked_model(options: argparse.Namespace, source: str, constructor: str | Non
 
 
 def request_of(
-    options: argparse.Namespace, source: str, constructor: str | None = None, viewed: bool = False
+    options: argparse.Namespace,
+    source: str,
+    constructor: str | None = None,
+    viewed: bool = False,
 ) -> Observe:
     """Return the request for a model whose code may run, as `asked_model`. If it can be `viewed`, a file that describes
     its own graph is not run without trust.
@@ -65,7 +72,9 @@ def admit(source: SourceSpec, folder: str, trust: bool) -> str:
 
     if not source.own_code:
         return ""
-    return admit_files(finding.files_of(source, folder), source.where or str(source), trust)
+    return admit_files(
+        finding.files_of(source, folder), source.where or str(source), trust
+    )
 
 
 def admit_example(example: str, trust: bool) -> None:
@@ -90,8 +99,14 @@ def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
     if files is not None and layer_files.allowed(files.key):
         return files.digest
     if not trust:
-        others = f", with what it imports: {files.others}" if files is not None and files.others else ""
-        raise console.CommandError(f"{name} was not run; review it, then pass --trust{others}", 1)
+        others = (
+            f", with what it imports: {files.others}"
+            if files is not None and files.others
+            else ""
+        )
+        raise console.CommandError(
+            f"{name} was not run; review it, then pass --trust{others}", 1
+        )
     custom_layers.trust_file(files)
     return files.digest if files is not None else ""
 
@@ -116,7 +131,9 @@ def is_model(options: argparse.Namespace) -> bool:
     if source is None:
         return False
     is_called = source.call or arguments.value_of(options, "--args") != "{}"
-    return source.kind != "file" or is_called or _is_class(Path(source.where), source.name)
+    return (
+        source.kind != "file" or is_called or _is_class(Path(source.where), source.name)
+    )
 
 
 def _named(text: str) -> SourceSpec | None:
@@ -137,7 +154,10 @@ def _is_class(file: Path, name: str) -> bool:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
-    return any(isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0] for node in tree.body)
+    return any(
+        isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0]
+        for node in tree.body
+    )
 
 
 # --- The first batch of data as its inputs
@@ -156,11 +176,16 @@ def _example_of(options: argparse.Namespace) -> str:
     Raises CommandError for data that cannot be read.
     """
 
-    example, data = arguments.value_of(options, "--example") or "", arguments.value_of(options, "--on")
+    example, data = (
+        arguments.value_of(options, "--example") or "",
+        arguments.value_of(options, "--on"),
+    )
     if example == ON and data is None:
         raise console.CommandError("--example on: name the data with --on DATA")
     fits = getattr(options, "first_batch", False) and data is not None
-    if example == ON or (fits and not example and not arguments.value_of(options, "--input")):
+    if example == ON or (
+        fits and not example and not arguments.value_of(options, "--input")
+    ):
         options.example = _written(options)
     return arguments.value_of(options, "--example") or ""
 
@@ -184,7 +209,9 @@ def _written(options: argparse.Namespace) -> str:
     _folders.append(TemporaryFolder())
     path = Path(_folders[-1].name, f"first{BATCH}")
     torch.save(batch, path)
-    console.warn(f"inputs: the first batch of {options.on}, {_described(batch['inputs'])}")
+    console.warn(
+        f"inputs: the first batch of {options.on}, {_described(batch['inputs'])}"
+    )
     return str(path)
 
 
@@ -198,5 +225,6 @@ def _described(fields: Mapping[str, Tensor]) -> str:
     from app.sources.spec import InputSpec
 
     return ", ".join(
-        str(InputSpec(tuple(one.shape), str(one.dtype).removeprefix("torch."), name)) for name, one in fields.items()
+        str(InputSpec(tuple(one.shape), str(one.dtype).removeprefix("torch."), name))
+        for name, one in fields.items()
     )

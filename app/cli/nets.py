@@ -32,21 +32,32 @@ def read(options: argparse.Namespace) -> Project:
         )
     takes_settings = hasattr(options, "loss")
     takes_models = takes_settings and hasattr(options, "args")
-    if takes_models and not path.exists() and path.suffix != ".tape" and ":" in str(path):
+    if (
+        takes_models
+        and not path.exists()
+        and path.suffix != ".tape"
+        and ":" in str(path)
+    ):
         project = project_of(options)
     elif takes_models and (options.args != "{}" or options.input):
-        raise console.CommandError("--args and --input are for a model, and this is a project")
+        raise console.CommandError(
+            "--args and --input are for a model, and this is a project"
+        )
     else:
         try:
             project = read(path)
         except OSError as error:
             raise console.CommandError(f"{path}: {error.strerror or error}") from error
-        project = settings.with_settings(project, options) if takes_settings else project
+        project = (
+            settings.with_settings(project, options) if takes_settings else project
+        )
     custom_layers.admit(project, options.trust)
     return settings.with_loss(project, options) if takes_settings else project
 
 
-def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
+def analysed(
+    project: Project, alone: bool = False
+) -> tuple[Analysis, tuple[Problem, ...]]:
     from app.builder.analysis import analyse
     from app.preflight import opened, preflight
     from app.preflight.net_cost import with_cost
@@ -64,7 +75,10 @@ def analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Pro
     if not analysis.runnable:
         return analysis, found
     started = start_weights.problems(project.training.start, analysis.source)
-    return analysis, (*found, *(started if alone else preflight.problems(project, analysis, started)))
+    return analysis, (
+        *found,
+        *(started if alone else preflight.problems(project, analysis, started)),
+    )
 
 
 def sound(project: Project, alone: bool = False) -> Analysis:
@@ -77,18 +91,23 @@ def sound(project: Project, alone: bool = False) -> Analysis:
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise console.CommandError(
-            f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1
+            f"{names} is not trusted yet and none of its code was run; review it, then pass --trust",
+            1,
         )
     if not alone and (wrong := console.read_data(project)):
         raise console.CommandError(f"{project.name} cannot run. {wrong}")
     analysis, problems = analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     if len(errors) == 1:
-        raise console.CommandError(f"{project.name} cannot run. {console.sentence(errors[0], project)}", 1)
+        raise console.CommandError(
+            f"{project.name} cannot run. {console.sentence(errors[0], project)}", 1
+        )
     for problem in errors:
         console.warn(console.sentence(problem, project))
     if errors:
-        raise console.CommandError(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
+        raise console.CommandError(
+            f"{project.name} cannot run: it has the {len(errors)} problems above", 1
+        )
     return analysis
 
 
@@ -111,12 +130,17 @@ def project_of(options: argparse.Namespace) -> Project:
         Project(), options
     )  # first, so that invalid settings are reported before any code runs
     opened = open_model(options, str(options.project))
-    return opened_nets.project_of(opened, replace(project, name=name(opened)), own=not settings.sets_loss(options))
+    return opened_nets.project_of(
+        opened, replace(project, name=name(opened)), own=not settings.sets_loss(options)
+    )
 
 
 def name(opened: OpenedModel) -> str:
     """Return the name of a project with an opened model."""
-    return opened.source.name.rpartition(".")[2].rpartition("/")[2] or Path(opened.source.where).stem
+    return (
+        opened.source.name.rpartition(".")[2].rpartition("/")[2]
+        or Path(opened.source.where).stem
+    )
 
 
 def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
@@ -128,4 +152,6 @@ def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
     request = models.request_of(options, source)
     sha256 = finding.digest_of(request.source, request.folder)
     seconds = arguments.value_of(options, "--timeout")
-    return opened_model(request, models.answer(request, request, seconds, task.answer), sha256)
+    return opened_model(
+        request, models.answer(request, request, seconds, task.answer), sha256
+    )

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
 
 SHOWN = 6  # of the steps that were measured, evenly spread, where they are printed
-OMITTED = ("note", "loss")  # columns that are not in the table: notes have lines of their own
+OMITTED = (
+    "note",
+    "loss",
+)  # columns that are not in the table: notes have lines of their own
 
 
 def add(commands: Any) -> None:
@@ -29,17 +32,33 @@ def add(commands: Any) -> None:
         metavar="WORDS",
         help='list only runs that contain the words, or compare: "lr>0.001 tags:baseline best_accuracy>=95%%"',
     )
-    runs.add_argument("--sort", metavar="COLUMN", help="sort by a column (default: newest first)")
-    runs.add_argument("--descending", action="store_true", help="sort the largest value first")
+    runs.add_argument(
+        "--sort", metavar="COLUMN", help="sort by a column (default: newest first)"
+    )
+    runs.add_argument(
+        "--descending", action="store_true", help="sort the largest value first"
+    )
     runs.add_argument(
         "--run",
         metavar="NAME",
         help="run for --name, --note, --tags, --tensorboard and --gains, by number or name (default: the newest)",
     )
-    runs.add_argument("--name", dest="new_name", metavar="TEXT", help='name a run; "" restores its number')
+    runs.add_argument(
+        "--name",
+        dest="new_name",
+        metavar="TEXT",
+        help='name a run; "" restores its number',
+    )
     runs.add_argument("--note", metavar="TEXT", help="write a note on a run")
-    runs.add_argument("--tags", metavar="A,B", help="set the tags of a run, separated by commas")
-    runs.add_argument("--tensorboard", type=Path, metavar="DIR", help="write a run as TensorBoard event files")
+    runs.add_argument(
+        "--tags", metavar="A,B", help="set the tags of a run, separated by commas"
+    )
+    runs.add_argument(
+        "--tensorboard",
+        type=Path,
+        metavar="DIR",
+        help="write a run as TensorBoard event files",
+    )
     runs.add_argument(
         "--gains",
         action="store_true",
@@ -64,7 +83,9 @@ def run(options: argparse.Namespace) -> int:
     if options.gains:
         _gains(options, found)
         return 0
-    if any(given is not None for given in (options.new_name, options.note, options.tags)):
+    if any(
+        given is not None for given in (options.new_name, options.note, options.tags)
+    ):
         _annotate(options, found)
         found = store.listed(folder)
     if not found:
@@ -111,21 +132,36 @@ def print_table(shown: list[Kept]) -> None:
 
     runs = [listed(kept) for kept in shown]
     columns = [
-        column for column in COLUMNS
-        if column.key not in OMITTED and any(column.value(run) is not None for run in runs)
-    ]  # fmt: skip
+        column
+        for column in COLUMNS
+        if column.key not in OMITTED
+        and any(column.value(run) is not None for run in runs)
+    ]
     rows = [[column.title.lower() for column in columns]]
-    rows += [[console.printable(column.shown(run)) for column in columns] for run in runs]
+    rows += [
+        [console.printable(column.shown(run)) for column in columns] for run in runs
+    ]
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
     for at, row in enumerate(rows):
         cells = zip(row, widths, columns, strict=True)
-        print("  ".join(f"{t:>{w}}" if column.number else f"{t:<{w}}" for t, w, column in cells).rstrip())
+        print(
+            "  ".join(
+                f"{t:>{w}}" if column.number else f"{t:<{w}}" for t, w, column in cells
+            ).rstrip()
+        )
         if not at:
             continue
         kept = shown[at - 1]
         ending = kept.record.ending
-        note, why = kept.record.note, (ending.message or ending.note) if ending is not None else ""
-        for line in (*(part for part in note.splitlines() if part.strip()), why, *_surgeries(kept)):
+        note, why = (
+            kept.record.note,
+            (ending.message or ending.note) if ending is not None else "",
+        )
+        for line in (
+            *(part for part in note.splitlines() if part.strip()),
+            why,
+            *_surgeries(kept),
+        ):
             if line:
                 print(console.printable(f"    {line}"))
 
@@ -150,7 +186,9 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     kept = _requested_run(options, found)
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
-    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
+    job = preflight.job(
+        project, nets.sound(project), str(options.data) if options.data else None
+    )
     with console.writing(options.tensorboard):
         return tensorboard.export(kept, job, options.tensorboard)
 
@@ -174,34 +212,79 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     tables = store.history_of(kept).seen.tables
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
     if not steps:
-        raise console.CommandError(f"{kept.record.title}: no gains were measured in this run", 1)
+        raise console.CommandError(
+            f"{kept.record.title}: no gains were measured in this run", 1
+        )
     lost = lost_over(reach)
     if options.json:
-        print(json.dumps({
-            "run": kept.record.title, "steps": steps, "layers": list(reach.layers),
-            **{name: [[_plain_number(value) for value in row] for row in tables[name].columns.matrix().tolist()]
-               for name in ("gain", "reach")},
-            "lost": [{"kind": one.kind, "layer": one.layer, "first": one.first, "last": one.last, "times": one.times}
-                     for one in lost],
-        }, ensure_ascii=False))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "run": kept.record.title,
+                    "steps": steps,
+                    "layers": list(reach.layers),
+                    **{
+                        name: [
+                            [_plain_number(value) for value in row]
+                            for row in tables[name].columns.matrix().tolist()
+                        ]
+                        for name in ("gain", "reach")
+                    },
+                    "lost": [
+                        {
+                            "kind": one.kind,
+                            "layer": one.layer,
+                            "first": one.first,
+                            "last": one.last,
+                            "times": one.times,
+                        }
+                        for one in lost
+                    ],
+                },
+                ensure_ascii=False,
+            )
+        )
         return
-    places = sorted({round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)})
-    rows = [["relative gradient norm at step", *(f"{steps[place]}" for place in places)]]
-    for layer, values in zip(reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True):
-        rows.append([console.printable(layer), *(_ratio_text(values[place]) for place in places)])
+    places = sorted(
+        {round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)}
+    )
+    rows = [
+        ["relative gradient norm at step", *(f"{steps[place]}" for place in places)]
+    ]
+    for layer, values in zip(
+        reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True
+    ):
+        rows.append(
+            [
+                console.printable(layer),
+                *(_ratio_text(values[place]) for place in places),
+            ]
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
-        told = [f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)]
+        told = [
+            f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)
+        ]
         print("  ".join([f"{name:<{widths[0]}}", *told]))
     for one in lost:
         print(console.printable(one.text))
     if not lost:
-        at = "the one measured step" if len(steps) == 1 else f"any of {len(steps)} measured steps"
+        at = (
+            "the one measured step"
+            if len(steps) == 1
+            else f"any of {len(steps)} measured steps"
+        )
         print(f"No layer vanishes or explodes at {at}.")
 
 
 def _ratio_text(value: float) -> str:
-    return "-" if math.isnan(value) else "not finite" if math.isinf(value) else f"{value:.2g}"
+    return (
+        "-"
+        if math.isnan(value)
+        else "not finite"
+        if math.isinf(value)
+        else f"{value:.2g}"
+    )
 
 
 def _plain_number(value: float) -> float | str | None:

@@ -35,8 +35,14 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
     from app.training.choices import OWN_LOSS
     from app.training.config import INPUT, OutputLoss
 
-    if options.loss is not None and project.training.loss.name == OWN_LOSS and project.opened is None:
-        raise console.CommandError("--loss own: a drawn network computes no loss of its own; it needs a loss of torch")
+    if (
+        options.loss is not None
+        and project.training.loss.name == OWN_LOSS
+        and project.opened is None
+    ):
+        raise console.CommandError(
+            "--loss own: a drawn network computes no loss of its own; it needs a loss of torch"
+        )
     if project.opened is None:
         if options.against is not None:
             raise console.CommandError(
@@ -44,7 +50,9 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
             )
         return project
     output = project.opened.interface.chief
-    project = opened_losses.with_own_losses(project) if options.loss == "own" else project
+    project = (
+        opened_losses.with_own_losses(project) if options.loss == "own" else project
+    )
     if options.against is not None and output is not None:
         target = INPUT if options.against in ("input", INPUT) else options.against
         row = OutputLoss(output.name, project.training.loss, 1.0, target)
@@ -57,14 +65,19 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
     if not source.is_read:
         return project
     if not str(options.project).endswith(".tape") or options.loss is not None:
-        project = opened_losses.with_fitting_loss(project, source, chosen=sets_loss(options))
+        project = opened_losses.with_fitting_loss(
+            project, source, chosen=sets_loss(options)
+        )
     return opened_losses.with_target_passed(project, source)
 
 
 def sets_loss(options: argparse.Namespace) -> bool:
     """Return whether the command names a loss or a target."""
     settings = arguments.value_of(options, "--set")
-    named = any(not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2]) for text in settings)
+    named = any(
+        not {"loss", "losses"}.isdisjoint(text.partition("=")[0].split(".")[:2])
+        for text in settings
+    )
     return named or options.loss is not None or options.against is not None
 
 
@@ -76,7 +89,10 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
     from app.project import run_records
     from app.project.sheet_records import ProjectFileError
 
-    data, settings = arguments.value_of(options, "--on"), arguments.value_of(options, "--set")
+    data, settings = (
+        arguments.value_of(options, "--on"),
+        arguments.value_of(options, "--set"),
+    )
     if data is not None:
         project = replace(project, data=_data_of(data))
     project = _with_named_loss(project, arguments.value_of(options, "--loss"))
@@ -90,13 +106,21 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
         _put(raw, text)
     start = raw["training"].pop("start", None)  # its path is absolute here
     try:
-        training = run_records.training_from(msgspec.convert(raw["training"], run_records.TrainingRecord))
-        data = run_records.data_from(msgspec.convert(raw["data"], run_records.DataRecord))
+        training = run_records.training_from(
+            msgspec.convert(raw["training"], run_records.TrainingRecord)
+        )
+        data = run_records.data_from(
+            msgspec.convert(raw["data"], run_records.DataRecord)
+        )
     except (msgspec.ValidationError, ProjectFileError) as error:
         given = " ".join(f"--set {text:.80}" for text in settings)
         raise console.CommandError(f"{given}: {error}") from error
-    training = replace(training, start=project.training.start if start is not None else None)
-    training = training.changed(losses=training.losses) if sets_loss(options) else training
+    training = replace(
+        training, start=project.training.start if start is not None else None
+    )
+    training = (
+        training.changed(losses=training.losses) if sets_loss(options) else training
+    )
     return replace(project, training=training, data=data)
 
 
@@ -124,7 +148,9 @@ def _put(raw: dict[str, Any], text: str) -> None:
     name, equals, value = text.partition("=")
     way = name.split(".")
     if not equals or not all(way):
-        raise console.CommandError(f"--set {text}: write NAME=VALUE, such as batch_size=32")
+        raise console.CommandError(
+            f"--set {text}: write NAME=VALUE, such as batch_size=32"
+        )
     try:
         given = json.loads(value)
     except ValueError:
@@ -170,8 +196,14 @@ def _data_of(text: str) -> DataConfig:
             )
         options = {"dataset": str(dataset_class.parse_call(call))} if colon else {}
         return DataConfig(key, path=str(path.absolute()), options=FrozenMap(options))
-    found = [key for key, spec in SOURCES.items() if not spec.picks and text in (key, key.rpartition(".")[2])]
+    found = [
+        key
+        for key, spec in SOURCES.items()
+        if not spec.picks and text in (key, key.rpartition(".")[2])
+    ]
     if not found:
         known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
-        raise console.CommandError(f"--on {text}: unknown data; expected one of {known}, or a file or folder")
+        raise console.CommandError(
+            f"--on {text}: unknown data; expected one of {known}, or a file or folder"
+        )
     return DataConfig(found[0])

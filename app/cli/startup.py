@@ -35,7 +35,10 @@ def cause(error: BaseException) -> str:
             check = doctor.unimportable(module, raised)
             if check is not None:
                 return sentence(check)
-    if isinstance(error, CodedError) and error.code in ("engine_died", "torch_unreadable"):
+    if isinstance(error, CodedError) and error.code in (
+        "engine_died",
+        "torch_unreadable",
+    ):
         check = doctor.torch_check()
         return sentence(check) if check.state == "missing" else ""
     return ""
@@ -82,7 +85,11 @@ def _modules(error: BaseException) -> Iterator[str]:
     if isinstance(error, ModuleNotFoundError) and error.name is not None and not names:
         yield error.name.partition(".")[0]
     yield from reversed(names)
-    if isinstance(error, ImportError) and error.name is not None and error.path is not None:
+    if (
+        isinstance(error, ImportError)
+        and error.name is not None
+        and error.path is not None
+    ):
         yield error.name.partition(".")[0]
 
 

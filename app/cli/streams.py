@@ -32,7 +32,9 @@ def prepare() -> None:
 def _refuses_letters(stream: io.TextIOWrapper) -> bool:
     """Return whether text can raise UnicodeEncodeError. In the C locale only surrogate-escaped bytes can be written."""
     is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
-    return stream.errors == "strict" or stream.errors == "surrogateescape" and not is_utf8
+    return (
+        stream.errors == "strict" or stream.errors == "surrogateescape" and not is_utf8
+    )
 
 
 def finish() -> None:
@@ -52,7 +54,11 @@ def is_broken(error: OSError) -> bool:
 def give_up(error: OSError) -> int:
     """Report that stdout cannot be written, and drop the remaining output; return the exit status."""
     unread = isinstance(error, BrokenPipeError)
-    why = "it was closed before everything was written" if unread else error.strerror or str(error)
+    why = (
+        "it was closed before everything was written"
+        if unread
+        else error.strerror or str(error)
+    )
     with contextlib.suppress(OSError):
         print(f"tapedeck: standard output cannot be written: {why}", file=sys.stderr)
     # The interpreter would retry at shutdown.

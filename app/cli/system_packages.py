@@ -48,7 +48,11 @@ Xvfb                     xvfb                  xorg-x11-server-Xvfb xorg-server-
 """
 
 _TABLE = {row.split()[0]: row.split()[1:] for row in _NAMES.strip().splitlines()}
-_MANAGERS = (("apt-get", "apt-get install"), ("dnf", "dnf install"), ("pacman", "pacman -S"))
+_MANAGERS = (
+    ("apt-get", "apt-get install"),
+    ("dnf", "dnf install"),
+    ("pacman", "pacman -S"),
+)
 
 
 def install_line(wanted: Iterable[str]) -> str:
@@ -66,9 +70,16 @@ def install_line(wanted: Iterable[str]) -> str:
     parts = []
     if known:
         column, command = next(
-            ((i, line) for i, (tool, line) in enumerate(_MANAGERS) if shutil.which(tool)), (0, "Debian's packages:")
+            (
+                (i, line)
+                for i, (tool, line) in enumerate(_MANAGERS)
+                if shutil.which(tool)
+            ),
+            (0, "Debian's packages:"),
         )
-        parts.append(f"{command} {' '.join(dict.fromkeys(_TABLE[name][column] for name in known))}")
+        parts.append(
+            f"{command} {' '.join(dict.fromkeys(_TABLE[name][column] for name in known))}"
+        )
     if unknown:
         parts.append(f"the package that contains {', '.join(unknown)}")
     return "; and ".join(parts)
@@ -80,8 +91,16 @@ def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
     ldd = shutil.which("ldd")
     for file in files:
         if ldd:
-            listing = subprocess.run([ldd, str(file)], capture_output=True, text=True, check=False).stdout
-            missing.update({line.split()[0]: None for line in listing.splitlines() if "=> not found" in line})
+            listing = subprocess.run(
+                [ldd, str(file)], capture_output=True, text=True, check=False
+            ).stdout
+            missing.update(
+                {
+                    line.split()[0]: None
+                    for line in listing.splitlines()
+                    if "=> not found" in line
+                }
+            )
         else:
             try:
                 ctypes.CDLL(str(file))

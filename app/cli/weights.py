@@ -19,17 +19,30 @@ def run(options: argparse.Namespace) -> int:
     """Print the table; with --into also the comparison, and load the requested tensors."""
     from app.project.weights import state_dict_diff, state_dicts
 
-    if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
-        raise console.CommandError(f"{options.source} contains weights but no network, so no project can be "
-                          "created from it; --into P compares them with the project P, and with "
-                          "--strict or --partial P starts from them")  # fmt: skip
+    if (
+        options.out
+        or options.args != "{}"
+        or options.input
+        or options.keep_weights
+        or options.pretrained
+    ):
+        raise console.CommandError(
+            f"{options.source} contains weights but no network, so no project can be "
+            "created from it; --into P compares them with the project P, and with "
+            "--strict or --partial P starts from them"
+        )
     if (options.strict or options.partial) and options.into is None:
-        raise console.CommandError("pass --into P, the project that the weights are for")
+        raise console.CommandError(
+            "pass --into P, the project that the weights are for"
+        )
     state = state_dicts.read(Path(options.source))
     for note in state.notes:
         print(console.printable(note))
     if options.into is None:
-        print(*map(console.printable, state_dict_diff.table(state.infos).splitlines()), sep="\n")
+        print(
+            *map(console.printable, state_dict_diff.table(state.infos).splitlines()),
+            sep="\n",
+        )
         return 0
     return _into(options, state)
 
@@ -51,21 +64,32 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
         found = state_dict_diff.diff(state.infos, ours, offers[-1].names)
     _print(found)
     for offer in offers:
-        words = "followed" if options.suggested else "a suggestion; apply it with --suggested"
+        words = (
+            "followed"
+            if options.suggested
+            else "a suggestion; apply it with --suggested"
+        )
         print(console.printable(f"{offer.text} ({words})"))
     print(f"{path}: {found.counts_text()}")
     if not (options.strict or options.partial):
         return 0 if found.strict else 1
     if options.strict and not found.strict:
-        raise console.CommandError(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
+        raise console.CommandError(
+            f"{path} was not changed: not every key matches; --partial loads those that do",
+            1,
+        )
     if not found.fitting:
-        raise console.CommandError(f"{path} was not changed: no key of {state.path.name} matches", 1)
+        raise console.CommandError(
+            f"{path} was not changed: no key of {state.path.name} matches", 1
+        )
     start = start_weights.chosen(state, found)
     with console.writing(path):
         backup = file.write(file.with_start(project, start), path, known)
     console.note_backup(path, backup)
     console.note_open(path)
-    print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
+    print(
+        f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}"
+    )
     return 0
 
 
@@ -75,7 +99,11 @@ def _print(found: Diff) -> None:
 
     wide = max(len(row.key) for row in found.rows) if found.rows else 0
     for row in found.rows:
-        both = f"{row.theirs}  ->  {row.ours}" if row.theirs and row.ours and row.theirs != row.ours else ""
+        both = (
+            f"{row.theirs}  ->  {row.ours}"
+            if row.theirs and row.ours and row.theirs != row.ours
+            else ""
+        )
         words = both or str(row.ours or row.theirs)
         other = f"  (as {row.source})" if row.source not in ("", row.key) else ""
         print(console.printable(f"{MARKS[row.kind]} {row.key:<{wide}}  {words}{other}"))

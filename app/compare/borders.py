@@ -11,7 +11,11 @@ LARGEST_BUFFER = 1 << 16  # elements; larger ones, such as masks, are constants
 def as_input(tensor: Tensor) -> Tensor:
     """Return a copy of an input, which has a gradient where it can."""
     fresh = tensor.detach().clone()
-    return fresh.requires_grad_() if fresh.is_floating_point() or fresh.is_complex() else fresh
+    return (
+        fresh.requires_grad_()
+        if fresh.is_floating_point() or fresh.is_complex()
+        else fresh
+    )
 
 
 def direction(output: Tensor, number: int) -> Tensor:

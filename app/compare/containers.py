@@ -14,12 +14,18 @@ from torch import Tensor, nn
 DEEPEST = 12
 
 
-def replace_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int = 0) -> Any:
+def replace_tensors(
+    value: Any, change: Callable[[Tensor], Tensor], depth: int = 0
+) -> Any:
     """Return a value with every strided tensor replaced, in lists, tuples, mappings and dataclasses; the same object
     where none changed. Other objects are left as they are."""
     if isinstance(value, Tensor):
         return change(value) if _is_plain(value) else value
-    if depth > DEEPEST or value is None or isinstance(value, str | bytes | int | float | type | nn.Module):
+    if (
+        depth > DEEPEST
+        or value is None
+        or isinstance(value, str | bytes | int | float | type | nn.Module)
+    ):
         return value
     if isinstance(value, list | tuple):
         parts = [replace_tensors(one, change, depth + 1) for one in value]
@@ -29,18 +35,25 @@ def replace_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int =
             return parts
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if isinstance(value, Mapping):
-        changed = {key: replace_tensors(one, change, depth + 1) for key, one in value.items()}
+        changed = {
+            key: replace_tensors(one, change, depth + 1) for key, one in value.items()
+        }
         if all(changed[key] is value[key] for key in changed):
             return value
         if type(value) is dict:
             return changed
-        fresh: Any = copy.copy(value)  # a subclass, such as the ModelOutput of transformers
+        fresh: Any = copy.copy(
+            value
+        )  # a subclass, such as the ModelOutput of transformers
         for key, one in changed.items():
             fresh[key] = one
         return fresh
     if is_dataclass(value) and not isinstance(value, type):
         attributes = {one.name: getattr(value, one.name, None) for one in fields(value)}
-        changed = {name: replace_tensors(one, change, depth + 1) for name, one in attributes.items()}
+        changed = {
+            name: replace_tensors(one, change, depth + 1)
+            for name, one in attributes.items()
+        }
         if all(changed[name] is attributes[name] for name in changed):
             return value
         fresh = copy.copy(value)
@@ -50,7 +63,9 @@ def replace_tensors(value: Any, change: Callable[[Tensor], Tensor], depth: int =
     return value
 
 
-def in_order(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def in_order(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[str]:
     """Return the names of keyword arguments in the order in which forward declares them."""
     if len(kwargs) < 2:
         return [*kwargs]
@@ -58,8 +73,15 @@ def in_order(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         declared = [*inspect.signature(module.forward).parameters]
     except (TypeError, ValueError):
         declared = []
-    return sorted(kwargs, key=lambda name: declared.index(name) if name in declared else len(declared))
+    return sorted(
+        kwargs,
+        key=lambda name: declared.index(name) if name in declared else len(declared),
+    )
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+    )

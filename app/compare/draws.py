@@ -13,21 +13,38 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from app.util import module_tree
 
 _ATEN = torch.ops.aten
-_NEW = (_ATEN.rand, _ATEN.randn, _ATEN.rand_like, _ATEN.randn_like, _ATEN.normal, _ATEN.bernoulli)
-_IN_PLACE = (_ATEN.normal_, _ATEN.uniform_, _ATEN.exponential_, _ATEN.log_normal_, _ATEN.cauchy_)
+_NEW = (
+    _ATEN.rand,
+    _ATEN.randn,
+    _ATEN.rand_like,
+    _ATEN.randn_like,
+    _ATEN.normal,
+    _ATEN.bernoulli,
+)
+_IN_PLACE = (
+    _ATEN.normal_,
+    _ATEN.uniform_,
+    _ATEN.exponential_,
+    _ATEN.log_normal_,
+    _ATEN.cauchy_,
+)
 
 
 class SingleDraws(TorchDispatchMode):
     """Draws in single precision what is asked for in double: from one seed torch draws other numbers as doubles."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         kwargs, drawn = kwargs or {}, func.overloadpacket
         if drawn in _IN_PLACE and args[0].dtype == torch.float64:
             return args[0].copy_(func(args[0].float(), *args[1:], **kwargs))
         if drawn not in _NEW:
             return func(*args, **kwargs)
         like = [one.dtype for one in args if isinstance(one, Tensor)]
-        if (kwargs.get("dtype") or (like[0] if like else torch.get_default_dtype())) != torch.float64:
+        if (
+            kwargs.get("dtype") or (like[0] if like else torch.get_default_dtype())
+        ) != torch.float64:
             return func(*args, **kwargs)
         if not like or "dtype" in kwargs:
             kwargs = {**kwargs, "dtype": torch.float32}
@@ -35,18 +52,28 @@ class SingleDraws(TorchDispatchMode):
 
 
 def _single(value: Any) -> Any:
-    return value.float() if isinstance(value, Tensor) and value.dtype == torch.float64 else value
+    return (
+        value.float()
+        if isinstance(value, Tensor) and value.dtype == torch.float64
+        else value
+    )
 
 
 @contextlib.contextmanager
 def default_precision(model: nn.Module, single_draws: bool = False) -> Iterator[None]:
     """Have what a model of double precision creates be of that precision; random numbers may be those of single."""
-    floats = {one.dtype for one in module_tree.parameters(model) if one.is_floating_point()}
+    floats = {
+        one.dtype for one in module_tree.parameters(model) if one.is_floating_point()
+    }
     before = torch.get_default_dtype()
     try:
         if floats == {torch.float64}:
             torch.set_default_dtype(torch.float64)
-        with SingleDraws() if single_draws and floats == {torch.float64} else contextlib.nullcontext():
+        with (
+            SingleDraws()
+            if single_draws and floats == {torch.float64}
+            else contextlib.nullcontext()
+        ):
             yield
     finally:
         torch.set_default_dtype(before)

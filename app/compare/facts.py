@@ -31,11 +31,17 @@ def facts_of(model: nn.Module) -> list[ModuleFacts]:
         kind = type(module)
         settings = _settings(module)
         tensors = _tensors(module, path, names)
-        found.append(ModuleFacts(
-            path, _name(kind), parent, known.setdefault(settings, settings), tensors
-        ))  # fmt: skip
+        found.append(
+            ModuleFacts(
+                path, _name(kind), parent, known.setdefault(settings, settings), tensors
+            )
+        )
         at, prefix = len(found) - 1, f"{path}." if path else ""
-        children = [(f"{prefix}{name}", one, at) for name, one in module._modules.items() if one is not None]
+        children = [
+            (f"{prefix}{name}", one, at)
+            for name, one in module._modules.items()
+            if one is not None
+        ]
         waiting.extend(reversed(children))
     return found
 
@@ -48,11 +54,15 @@ def _name(kind: type[nn.Module]) -> str:
 
 def _settings(module: nn.Module) -> tuple[tuple[str, str], ...]:
     """Return the public attributes other than tensors and modules, as text."""
-    return tuple([
-        (name, text)
-        for name, value in module.__dict__.items()
-        if name[0] != "_" and name not in _LEFT_OUT and (text := _text(value)) is not None
-    ])  # fmt: skip
+    return tuple(
+        [
+            (name, text)
+            for name, value in module.__dict__.items()
+            if name[0] != "_"
+            and name not in _LEFT_OUT
+            and (text := _text(value)) is not None
+        ]
+    )
 
 
 def _text(value: Any) -> str | None:
@@ -60,14 +70,22 @@ def _text(value: Any) -> str | None:
         return str(value)[:_LONGEST]
     if value is None:
         return ""
-    if type(value) in (tuple, list, torch.Size) and all(isinstance(one, _PLAIN) for one in value):
+    if type(value) in (tuple, list, torch.Size) and all(
+        isinstance(one, _PLAIN) for one in value
+    ):
         return str(tuple(value))[:_LONGEST]
-    if callable(value) and not isinstance(value, nn.Module) and (name := getattr(value, "__name__", None)):
+    if (
+        callable(value)
+        and not isinstance(value, nn.Module)
+        and (name := getattr(value, "__name__", None))
+    ):
         return str(name)
     return None
 
 
-def _tensors(module: nn.Module, path: str, names: dict[int, str]) -> tuple[tuple[str, str], ...]:
+def _tensors(
+    module: nn.Module, path: str, names: dict[int, str]
+) -> tuple[tuple[str, str], ...]:
     """Describe the module's own parameters and buffers: shape, dtype, what is tied or frozen."""
     if not module._parameters and not module._buffers:
         return ()

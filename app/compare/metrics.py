@@ -19,8 +19,12 @@ FACTOR_DOUBLE = 2.0**20
 # nearly nothing consists of rounding alone.
 FLOOR = 1e-3
 HUGE = 1e8  # a mask's value, such as -1e9, would hide all others in a norm
-_BITS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.float16: torch.int16,
-         torch.bfloat16: torch.int16}  # fmt: skip
+_BITS = {
+    torch.float64: torch.int64,
+    torch.float32: torch.int32,
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+}
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
@@ -30,7 +34,9 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 def roundoff_of(model: nn.Module) -> float:
     """Return the coarsest unit roundoff among a model's parameters; that of the default dtype without any."""
-    found = {one.dtype for one in module_tree.parameters(model) if one.is_floating_point()}
+    found = {
+        one.dtype for one in module_tree.parameters(model) if one.is_floating_point()
+    }
     return max(map(unit_roundoff, found or {torch.get_default_dtype()}))
 
 
@@ -76,14 +82,20 @@ def apart(b: Tensor, a: Tensor, scale: float = 0.0) -> Apart:
     numbers = x.isfinite() & y.isfinite() & (x.abs() < HUGE)
     x, y = x[numbers], y[numbers]
     length = float(x.norm() * y.norm())
-    return Apart(error, float(x @ y) / length if length else 0.0, _ulps(b.detach(), a.detach()))
+    return Apart(
+        error, float(x @ y) / length if length else 0.0, _ulps(b.detach(), a.detach())
+    )
 
 
 def furthest(found: list[Apart]) -> Apart | None:
     """Return the largest error, smallest cosine and largest distance of several tensors; None of none."""
     if not found:
         return None
-    return Apart(max(one.relative for one in found), min(one.cosine for one in found), max(one.ulp for one in found))
+    return Apart(
+        max(one.relative for one in found),
+        min(one.cosine for one in found),
+        max(one.ulp for one in found),
+    )
 
 
 def size_of(tensor: Tensor) -> float:
@@ -93,7 +105,11 @@ def size_of(tensor: Tensor) -> float:
 
 
 def _doubled(tensor: Tensor) -> Tensor:
-    return torch.view_as_real(tensor.resolve_conj()).double() if tensor.is_complex() else tensor.double()
+    return (
+        torch.view_as_real(tensor.resolve_conj()).double()
+        if tensor.is_complex()
+        else tensor.double()
+    )
 
 
 def _ulps(b: Tensor, a: Tensor) -> float:

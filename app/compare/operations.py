@@ -50,8 +50,16 @@ class Operation(Struct, frozen=True, eq=False):
     values: Tensor
 
     @staticmethod
-    def of(func: Any, args: Any, kwargs: Any, made: Sequence[Tensor], place: tuple[str, int]) -> Operation:
-        return Operation(_name(func), tensors.settings_of(args, kwargs), place, _flat(made))
+    def of(
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        made: Sequence[Tensor],
+        place: tuple[str, int],
+    ) -> Operation:
+        return Operation(
+            _name(func), tensors.settings_of(args, kwargs), place, _flat(made)
+        )
 
     @property
     def moves(self) -> bool:
@@ -60,26 +68,36 @@ class Operation(Struct, frozen=True, eq=False):
 
     @property
     def text(self) -> str:
-        return f"{self.name}({', '.join(self.settings)})" if self.settings else self.name
+        return (
+            f"{self.name}({', '.join(self.settings)})" if self.settings else self.name
+        )
 
 
 def _name(func: Any) -> str:
     name: str | None = None
-    with contextlib.suppress(Exception):  # what names an unknown callable may raise anything
+    with contextlib.suppress(
+        Exception
+    ):  # what names an unknown callable may raise anything
         name = resolve_name(func)
     known = str(name or getattr(func, "__name__", "operation"))
     return known.removesuffix(".__get__").rpartition(".")[2]
 
 
 def _flat(made: Sequence[Tensor]) -> Tensor:
-    parts = [torch.view_as_real(one) if one.is_complex() else one for one in made if one.layout is torch.strided]
-    flat = [one.detach().reshape(-1).to("cpu", torch.float64, copy=True) for one in parts]
+    parts = [
+        torch.view_as_real(one) if one.is_complex() else one
+        for one in made
+        if one.layout is torch.strided
+    ]
+    flat = [
+        one.detach().reshape(-1).to("cpu", torch.float64, copy=True) for one in parts
+    ]
     return torch.cat(flat) if flat else torch.empty(0)
 
 
 def first_different(
     a: Sequence[Operation], b: Sequence[Operation], bound: float
-) -> tuple[Operation | None, Operation | None]:  # fmt: skip
+) -> tuple[Operation | None, Operation | None]:
     """Return the first operations of A and of B that differ: two in the same place that compute other numbers, unless
     one before them computes numbers that no operation of the other model does.
 
@@ -87,21 +105,28 @@ def first_different(
     """
     pairs = common([one.name for one in a], [one.name for one in b])
     for also_moves in (False, True):
-        one, other = _first_alone(a, b, bound, also_moves), _first_alone(b, a, bound, also_moves)
+        one, other = (
+            _first_alone(a, b, bound, also_moves),
+            _first_alone(b, a, bound, also_moves),
+        )
         for at, to in pairs:
-            if not (also_moves or not a[at].moves) or _equal(a[at].values, b[to].values, bound):
+            if not (also_moves or not a[at].moves) or _equal(
+                a[at].values, b[to].values, bound
+            ):
                 continue
             if (one is None or at <= one) and (other is None or to <= other):
                 return a[at], b[to]
             break
         if one is not None or other is not None:
-            return a[one] if one is not None else None, b[other] if other is not None else None
+            return a[one] if one is not None else None, b[
+                other
+            ] if other is not None else None
     return None, None
 
 
 def first_by_name(
     a: Sequence[Operation], b: Sequence[Operation]
-) -> tuple[Operation | None, Operation | None]:  # fmt: skip
+) -> tuple[Operation | None, Operation | None]:
     """Return the first operation of each that the other does not run at that place, by name: what differs in gradients
     alone, such as `detach`, computes the same numbers."""
     pairs = common([one.name for one in a], [one.name for one in b])
@@ -114,7 +139,7 @@ def first_by_name(
 
 def _first_alone(
     mine: Sequence[Operation], others: Sequence[Operation], bound: float, moves: bool
-) -> int | None:  # fmt: skip
+) -> int | None:
     for at, one in enumerate(mine):
         if one.moves and not moves:
             continue

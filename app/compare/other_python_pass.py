@@ -34,7 +34,9 @@ GIVEN, FOUND = "given.pt", "found.pt"
 def main(folder: str) -> None:
     """Execute the request in `given.pt` of a folder. Raises as making the model does."""
     given = torch.load(Path(folder, GIVEN), weights_only=True)
-    for name in [name for name in sys.modules if name == "app" or name.startswith("app.")]:
+    for name in [
+        name for name in sys.modules if name == "app" or name.startswith("app.")
+    ]:
         del sys.modules[name]  # the package of the model may be called `app` too
     mend_torchvision()
     model = make_model(json.loads(given["make"]))
@@ -49,12 +51,16 @@ def main(folder: str) -> None:
 def about() -> dict[str, str]:
     """Describe this interpreter and its torch."""
     return {
-        "torch": str(torch.__version__), "python": platform.python_version(), "platform": platform.platform(),
-        "threads": str(torch.get_num_threads()), "interpreter": sys.executable,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": str(torch.get_num_threads()),
+        "interpreter": sys.executable,
         "deterministic": str(torch.are_deterministic_algorithms_enabled()),
-        "matmul precision": torch.get_float32_matmul_precision(), "mkldnn": str(torch.backends.mkldnn.enabled),
+        "matmul precision": torch.get_float32_matmul_precision(),
+        "mkldnn": str(torch.backends.mkldnn.enabled),
         "CPU capability": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
+    }
 
 
 def make_model(how: dict[str, Any]) -> nn.Module:
@@ -66,9 +72,13 @@ def make_model(how: dict[str, Any]) -> nn.Module:
     if how["kind"] == "torchvision":
         models: Any = importlib.import_module("torchvision.models")
         name, _, part = how["name"].partition(".")
-        return models.get_model(name, **{"weights": None, **arguments}).get_submodule(part)
+        return models.get_model(name, **{"weights": None, **arguments}).get_submodule(
+            part
+        )
     if how["kind"] == "timm":
-        return importlib.import_module("timm").create_model(how["name"], pretrained=False, **arguments)
+        return importlib.import_module("timm").create_model(
+            how["name"], pretrained=False, **arguments
+        )
     maker: Any = importlib.import_module(how["module"])
     for part in how["name"].split("."):
         maker = getattr(maker, part)
@@ -95,7 +105,9 @@ class OwnPass:
         error = refused = ""
         try:
             with self._hooks(), torch.enable_grad():
-                args, kwargs = replace_tensors((given["args"], given["kwargs"]), as_input)
+                args, kwargs = replace_tensors(
+                    (given["args"], given["kwargs"]), as_input
+                )
                 output = self.model(*args, **kwargs)
             try:
                 self.backward(output)
@@ -103,11 +115,23 @@ class OwnPass:
                 refused = f"{type(stopped).__name__}: {stopped}".split("\n")[0]
         except Exception as failed:  # the model's own
             error = f"{type(failed).__name__}: {failed}".split("\n")[0]
-        gradients = {name: one.grad for name, one in module_tree.named_parameters(self.model, remove_duplicate=False)}
+        gradients = {
+            name: one.grad
+            for name, one in module_tree.named_parameters(
+                self.model, remove_duplicate=False
+            )
+        }
         self.model.load_state_dict(state)
         at = self.stack[-1][:2] if self.stack else ("", 1)
-        return {"calls": self.calls, "events": self.events, "gradients": gradients, "refused": refused, "error": error,
-                "at": at, **self.more()}  # fmt: skip
+        return {
+            "calls": self.calls,
+            "events": self.events,
+            "gradients": gradients,
+            "refused": refused,
+            "error": error,
+            "at": at,
+            **self.more(),
+        }
 
     def more(self) -> dict[str, Any]:
         return {}
@@ -122,13 +146,17 @@ class OwnPass:
         replace_tensors(output, note)
         found = [one for one in found if one.requires_grad]
         if found:
-            torch.autograd.backward(found, [direction(one, number) for number, one in enumerate(found)])
+            torch.autograd.backward(
+                found, [direction(one, number) for number, one in enumerate(found)]
+            )
 
     @contextlib.contextmanager
     def _hooks(self) -> Iterator[None]:
         hooks: list[Any] = []
         for path, module in module_tree.named_modules(self.model):
-            hooks.append(module_tree.before_call(module, self._before(path), with_kwargs=True))
+            hooks.append(
+                module_tree.before_call(module, self._before(path), with_kwargs=True)
+            )
             hooks.append(module_tree.on_call(module, self._after, with_kwargs=True))
         try:
             yield
@@ -137,11 +165,19 @@ class OwnPass:
                 one.remove()
 
     def _before(self, path: str) -> Callable[..., Any]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def hook(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
             if not is_listening():
                 return None
             self._made[path] += 1
-            call: dict[str, Any] = {"path": path, "number": self._made[path], "outputs": [], "arrived": [], "left": {}}
+            call: dict[str, Any] = {
+                "path": path,
+                "number": self._made[path],
+                "outputs": [],
+                "arrived": [],
+                "left": {},
+            }
             call["caller"] = self.stack[-1][:2] if self.stack else None
             self.events.append(("enter", len(self.calls)))
             call["index"] = len(self.calls)
@@ -164,17 +200,26 @@ class OwnPass:
         output = self.left(call, module, spots, output)
         return output
 
-    def entered(self, _call: dict[str, Any], given: Any, _spots: list[tuple[Tensor, Tensor, int]]) -> Any:
+    def entered(
+        self,
+        _call: dict[str, Any],
+        given: Any,
+        _spots: list[tuple[Tensor, Tensor, int]],
+    ) -> Any:
         return given
 
-    def left(self, call: dict[str, Any], _module: nn.Module, _spots: Any, output: Any) -> Any:
+    def left(
+        self, call: dict[str, Any], _module: nn.Module, _spots: Any, output: Any
+    ) -> Any:
         def keep_output(tensor: Tensor) -> Tensor:
             spot = [tensor.detach().clone(), None]
             call["outputs"].append(spot)
             if not tensor.requires_grad:
                 return tensor
             fresh = tensor.clone()
-            fresh.register_hook(lambda gradient: spot.__setitem__(1, gradient.detach().clone()))
+            fresh.register_hook(
+                lambda gradient: spot.__setitem__(1, gradient.detach().clone())
+            )
             return fresh
 
         return replace_tensors(output, keep_output)
@@ -192,7 +237,9 @@ class ForcedPass(OwnPass):
     def more(self) -> dict[str, Any]:
         return {"leaves": [(*spot, leaf.grad) for *spot, leaf in self._leaves]}
 
-    def entered(self, call: dict[str, Any], given: Any, spots: list[tuple[Tensor, Tensor, int]]) -> Any:
+    def entered(
+        self, call: dict[str, Any], given: Any, spots: list[tuple[Tensor, Tensor, int]]
+    ) -> Any:
         wanted = self._reference.get((call["path"], call["number"]))
         known: dict[int, Tensor] = {}
 
@@ -201,7 +248,11 @@ class ForcedPass(OwnPass):
                 number = len(call["arrived"])
                 call["arrived"].append(tensor.detach().clone())
                 has = wanted is not None and number < len(wanted["inputs"])
-                fresh = self._cut(call, "in", number, tensor, wanted["inputs"][number]) if wanted and has else tensor
+                fresh = (
+                    self._cut(call, "in", number, tensor, wanted["inputs"][number])
+                    if wanted and has
+                    else tensor
+                )
                 spots.append((tensor, fresh, fresh._version))
                 known[id(tensor)] = fresh
             return known[id(tensor)]
@@ -212,11 +263,17 @@ class ForcedPass(OwnPass):
         return given
 
     def left(
-        self, call: dict[str, Any], module: nn.Module, spots: list[tuple[Tensor, Tensor, int]], output: Any
-    ) -> Any:  # fmt: skip
+        self,
+        call: dict[str, Any],
+        module: nn.Module,
+        spots: list[tuple[Tensor, Tensor, int]],
+        output: Any,
+    ) -> Any:
         wanted = self._reference.get((call["path"], call["number"]))
         for number, (tensor, given, version) in enumerate(spots):
-            if wanted is None or (given._version == version and number not in wanted["written"]):
+            if wanted is None or (
+                given._version == version and number not in wanted["written"]
+            ):
                 continue
             call["left"][number] = given.detach().clone()
             spot = wanted["written"].get(number) or wanted["inputs"][number]
@@ -231,9 +288,17 @@ class ForcedPass(OwnPass):
             return self._cut(call, "out", number, tensor, wanted["outputs"][number])
 
         output = replace_tensors(output, keep_output)
-        return output if wanted is None else self._with_state(call, module, wanted, output)
+        return (
+            output if wanted is None else self._with_state(call, module, wanted, output)
+        )
 
-    def _with_state(self, call: dict[str, Any], module: nn.Module, wanted: dict[str, Any], output: Any) -> Any:
+    def _with_state(
+        self,
+        call: dict[str, Any],
+        module: nn.Module,
+        wanted: dict[str, Any],
+        output: Any,
+    ) -> Any:
         call["made_buffers"] = _buffers(module)
         for name, one in module._buffers.items():
             expected = wanted["buffers"].get(name)
@@ -243,15 +308,28 @@ class ForcedPass(OwnPass):
             torch.set_rng_state(wanted["after"])
         return output
 
-    def _cut(self, call: dict[str, Any], kind: str, number: int, tensor: Tensor, spot: list[Any]) -> Tensor:
+    def _cut(
+        self,
+        call: dict[str, Any],
+        kind: str,
+        number: int,
+        tensor: Tensor,
+        spot: list[Any],
+    ) -> Tensor:
         """Cut the graph at a tensor, and return A's tensor, from which the next piece of the graph starts."""
         value, needs_gradient, gradient = spot
         if value.is_floating_point() and tensor.is_floating_point():
             value = value.to(tensor.dtype)
-        if tensor.requires_grad and gradient is not None and gradient.shape == tensor.shape:
+        if (
+            tensor.requires_grad
+            and gradient is not None
+            and gradient.shape == tensor.shape
+        ):
             self._ends.append((tensor.clone(), gradient.to(tensor.dtype)))
         leaf = value.clone()
-        if (leaf.is_floating_point() or leaf.is_complex()) and (tensor.requires_grad or needs_gradient):
+        if (leaf.is_floating_point() or leaf.is_complex()) and (
+            tensor.requires_grad or needs_gradient
+        ):
             leaf.requires_grad_()
             self._leaves.append((call["path"], call["number"], kind, number, leaf))
             return leaf.clone()
@@ -259,9 +337,16 @@ class ForcedPass(OwnPass):
 
     def backward(self, _output: Any) -> None:
         if self._ends:
-            torch.autograd.backward([tensor for tensor, _ in self._ends], [gradient for _, gradient in self._ends])
+            torch.autograd.backward(
+                [tensor for tensor, _ in self._ends],
+                [gradient for _, gradient in self._ends],
+            )
 
 
 def _buffers(module: nn.Module) -> dict[str, Tensor]:
-    small = ((name, one) for name, one in module._buffers.items() if one is not None and one.numel() <= LARGEST_BUFFER)
+    small = (
+        (name, one)
+        for name, one in module._buffers.items()
+        if one is not None and one.numel() <= LARGEST_BUFFER
+    )
     return {name: one.detach().clone() for name, one in small}

@@ -83,8 +83,11 @@ class ModelPass(ABC):
     `watch` is the key of the call whose own operations are kept."""
 
     def __init__(
-        self, model: nn.Module, paths: Mapping[str, str], watch: tuple[str, int] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        model: nn.Module,
+        paths: Mapping[str, str],
+        watch: tuple[str, int] | None = None,
+    ) -> None:
         self.model, self.watch = model, watch
         self.roundoff = metrics.roundoff_of(model)
         self.calls: dict[tuple[str, int], Call] = {}
@@ -95,8 +98,13 @@ class ModelPass(ABC):
         self._made = Counter[str]()
 
     def run(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int, functions: bool = True
-    ) -> None:  # fmt: skip
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        train: bool,
+        seed: int,
+        functions: bool = True,
+    ) -> None:
         """Run forward and backward. Weights, buffers, `.grad`, modes and the generator are afterwards as before. Raises
         what forward raises."""
         model = self.model
@@ -104,7 +112,12 @@ class ModelPass(ABC):
         for one, _ in kept:
             one.grad = None
         try:
-            with rng.borrowed(seed), temporary_mode(model, train), torch.enable_grad(), self._hooks(functions):
+            with (
+                rng.borrowed(seed),
+                temporary_mode(model, train),
+                torch.enable_grad(),
+                self._hooks(functions),
+            ):
                 given = replace_tensors((args, dict(kwargs)), as_input)
                 output = model(*given[0], **given[1])
                 self.gradients.refused = self._run_backward(output)
@@ -150,8 +163,14 @@ class ModelPass(ABC):
         try:
             for path, module in module_tree.named_modules(self.model):
                 if path in self._paths:
-                    hooks.append(module_tree.before_call(module, self._before(path), with_kwargs=True))
-                    hooks.append(module_tree.on_call(module, self._after, with_kwargs=True))
+                    hooks.append(
+                        module_tree.before_call(
+                            module, self._before(path), with_kwargs=True
+                        )
+                    )
+                    hooks.append(
+                        module_tree.on_call(module, self._after, with_kwargs=True)
+                    )
             with _Functions(self) if functions else contextlib.nullcontext():
                 yield
         finally:
@@ -161,19 +180,31 @@ class ModelPass(ABC):
     def _before(self, path: str) -> Callable[..., Any]:
         key = self._paths[path]
 
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def hook(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
             if not is_listening():
                 return None
             with self._hidden():
                 self._made[key] += 1
                 place = user_frames.location(sys._getframe(1), generated=True)
                 place = place if place[1] else _defined(module)
-                call = Call(key, self._made[key], module, place, caller=self.stack[-1] if self.stack else None)
+                call = Call(
+                    key,
+                    self._made[key],
+                    module,
+                    place,
+                    caller=self.stack[-1] if self.stack else None,
+                )
                 self.calls[call.key] = call
                 if call.key == self.watch:
                     call.operations = []
-                ordered = {name: kwargs[name] for name in in_order(module, args, kwargs)}
-                given = replace_tensors((args, ordered), lambda tensor: self._once(call, tensor))
+                ordered = {
+                    name: kwargs[name] for name in in_order(module, args, kwargs)
+                }
+                given = replace_tensors(
+                    (args, ordered), lambda tensor: self._once(call, tensor)
+                )
                 self.begun(call)
                 self.stack.append(call)
             return given
@@ -244,7 +275,9 @@ class Recording(ModelPass):
                 if given is not tensor:
                     _write(tensor, after)
         output = replace_tensors(output, lambda tensor: self._given_back(call, tensor))
-        call.buffers = {name: one.detach().clone() for name, one in _buffers(call.module)}
+        call.buffers = {
+            name: one.detach().clone() for name, one in _buffers(call.module)
+        }
         call.after = torch.get_rng_state()
         return output
 
@@ -254,9 +287,13 @@ class Recording(ModelPass):
         return given
 
     def backward(self, output: Any) -> None:
-        found = [one for one in tensors.tensors_in(output, objects=True) if one.requires_grad]
+        found = [
+            one for one in tensors.tensors_in(output, objects=True) if one.requires_grad
+        ]
         if found:
-            torch.autograd.backward(found, [direction(one, number) for number, one in enumerate(found)])
+            torch.autograd.backward(
+                found, [direction(one, number) for number, one in enumerate(found)]
+            )
 
 
 class Part(Struct, frozen=True):
@@ -275,27 +312,48 @@ class Forced(ModelPass):
     """Passes every call the inputs recorded in `reference`, and lists the differences."""
 
     def __init__(
-        self, model: nn.Module, paths: Mapping[str, str], reference: Recording, watch: tuple[str, int] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        model: nn.Module,
+        paths: Mapping[str, str],
+        reference: Recording,
+        watch: tuple[str, int] | None = None,
+    ) -> None:
         super().__init__(model, paths, watch)
         self.reference = reference
         self.parts: list[Part] = []
         self._ends: list[tuple[Tensor, Spot]] = []
         self._leaves: list[tuple[Tensor, Spot, Call, str]] = []
 
-    def _judge(self, call: Call | None, mine: Tensor, expected: Tensor, what: str, at: Call | None = None) -> None:
+    def _judge(
+        self,
+        call: Call | None,
+        mine: Tensor,
+        expected: Tensor,
+        what: str,
+        at: Call | None = None,
+    ) -> None:
         """Compare a tensor that the operations of `call` computed, for its call `at` if that is another one."""
         if call is None:
             return  # the inputs of the model
         scale = 0.0
         if call.reference is not None:
-            scale = max((_root_mean_square(one.value) for one in call.reference.inputs), default=0.0)
+            scale = max(
+                (_root_mean_square(one.value) for one in call.reference.inputs),
+                default=0.0,
+            )
             scale *= math.sqrt(max(expected.numel(), 1))
         error = metrics.relative_error(mine, expected, scale)
         if error:
             self._add("forward", call, error, what + _shapes(mine, expected), at)
 
-    def _add(self, direction: Pass, call: Call, error: float, what: str, at: Call | None = None) -> None:
+    def _add(
+        self,
+        direction: Pass,
+        call: Call,
+        error: float,
+        what: str,
+        at: Call | None = None,
+    ) -> None:
         at = at or call
         at_a = at.reference.place if at.reference is not None else ("", 0)
         self.parts.append(Part(direction, call.key, error, what, at_a, at.place))
@@ -310,9 +368,17 @@ class Forced(ModelPass):
             call.given.append((tensor, given, tensors.version_of(given)))
             return given
         spot = wanted.inputs[number]
-        self._judge(call.caller, tensor, spot.value, f"input {number + 1} of {call.path or 'the model'}", call)
+        self._judge(
+            call.caller,
+            tensor,
+            spot.value,
+            f"input {number + 1} of {call.path or 'the model'}",
+            call,
+        )
         call.inputs.append(spot)
-        given = self._cut(call, tensor, spot, call, f"the gradient at its input {number + 1}")
+        given = self._cut(
+            call, tensor, spot, call, f"the gradient at its input {number + 1}"
+        )
         call.given.append((tensor, given, tensors.version_of(given)))
         return given
 
@@ -333,21 +399,39 @@ class Forced(ModelPass):
         if wanted is None:
             return output
         for number, (tensor, given, version) in enumerate(call.given):
-            wrote, spot = tensors.version_of(given) != version, wanted.written.get(number)
+            wrote, spot = (
+                tensors.version_of(given) != version,
+                wanted.written.get(number),
+            )
             if not wrote and spot is None:
                 continue
             before = call.inputs[number]
             expected = spot if spot is not None else Spot(before.value)
-            self._judge(call, given, expected.value, f"what it leaves in its input {number + 1}")
-            _write(tensor, self._cut(call, given, expected, call.caller, f"the gradient at what {call.path} wrote"))
-        output = replace_tensors(output, lambda tensor: self._given_back(call, wanted, tensor))
+            self._judge(
+                call, given, expected.value, f"what it leaves in its input {number + 1}"
+            )
+            _write(
+                tensor,
+                self._cut(
+                    call,
+                    given,
+                    expected,
+                    call.caller,
+                    f"the gradient at what {call.path} wrote",
+                ),
+            )
+        output = replace_tensors(
+            output, lambda tensor: self._given_back(call, wanted, tensor)
+        )
         self._count_outputs(call, len(call.outputs))
         for name, mine in _buffers(call.module):
             expected_buffer = wanted.buffers.get(name)
             if expected_buffer is not None and expected_buffer.shape == mine.shape:
                 self._judge(call, mine, expected_buffer, f"its buffer {name}")
                 if not torch.equal(mine, expected_buffer):
-                    mine.data.copy_(expected_buffer)  # batch norm saves it for backward, and uses it in eval mode alone
+                    mine.data.copy_(
+                        expected_buffer
+                    )  # batch norm saves it for backward, and uses it in eval mode alone
         if wanted.after is not None:
             torch.set_rng_state(wanted.after)
         return output
@@ -369,9 +453,17 @@ class Forced(ModelPass):
         spot = wanted.outputs[number]
         call.outputs.append(spot)
         self._judge(call, tensor, spot.value, self._output_words(wanted, number))
-        return self._cut(call, tensor, spot, call.caller, f"the gradient at the output of {call.path or 'the model'}")
+        return self._cut(
+            call,
+            tensor,
+            spot,
+            call.caller,
+            f"the gradient at the output of {call.path or 'the model'}",
+        )
 
-    def _cut(self, call: Call, tensor: Tensor, spot: Spot, blamed: Call | None, what: str) -> Tensor:
+    def _cut(
+        self, call: Call, tensor: Tensor, spot: Spot, blamed: Call | None, what: str
+    ) -> Tensor:
         """Cut the graph at a tensor, and return the recorded one, from which the next piece of the graph starts.
 
         `blamed` computes the gradient that arrives there.
@@ -384,7 +476,11 @@ class Forced(ModelPass):
             self._ends.append((tensor.clone(), spot))
         differentiable = value.is_floating_point() or value.is_complex()
         leaf = value.clone()
-        if differentiable and torch.is_grad_enabled() and (tensor.requires_grad or spot.needs_gradient):
+        if (
+            differentiable
+            and torch.is_grad_enabled()
+            and (tensor.requires_grad or spot.needs_gradient)
+        ):
             leaf.requires_grad_()
             if blamed is not None:
                 self._leaves.append((leaf, spot, blamed, what))
@@ -392,12 +488,23 @@ class Forced(ModelPass):
         return leaf
 
     def backward(self, output: Any) -> None:
-        ends = [(tensor, spot.gradient) for tensor, spot in self._ends if spot.gradient is not None]
-        ends = [(tensor, gradient) for tensor, gradient in ends if tensor.shape == gradient.shape]
+        ends = [
+            (tensor, spot.gradient)
+            for tensor, spot in self._ends
+            if spot.gradient is not None
+        ]
+        ends = [
+            (tensor, gradient)
+            for tensor, gradient in ends
+            if tensor.shape == gradient.shape
+        ]
         if ends:
             torch.autograd.backward(
                 [tensor for tensor, _ in ends],
-                [gradient.to(tensor.dtype).to(tensor.device) for tensor, gradient in ends],
+                [
+                    gradient.to(tensor.dtype).to(tensor.device)
+                    for tensor, gradient in ends
+                ],
             )
 
     def finished(self) -> None:
@@ -406,7 +513,9 @@ class Forced(ModelPass):
         arriving: dict[tuple[str, int], float] = defaultdict(float)
         for spot, call in self._borders():
             if spot.gradient is not None:
-                arriving[call.key] = max(arriving[call.key], _root_mean_square(spot.gradient))
+                arriving[call.key] = max(
+                    arriving[call.key], _root_mean_square(spot.gradient)
+                )
         for leaf, spot, call, what in reversed(self._leaves):
             if spot.value.shape != leaf.shape:
                 continue
@@ -425,7 +534,9 @@ class Forced(ModelPass):
                     yield spot, call.caller
 
 
-def gradient_error(mine: Tensor | None, expected: Tensor | None, scale: float) -> tuple[float, str]:
+def gradient_error(
+    mine: Tensor | None, expected: Tensor | None, scale: float
+) -> tuple[float, str]:
     """Return the relative error of a gradient, and a suffix for its name; a missing gradient counts as zeros."""
     if mine is None and expected is None:
         return 0.0, ""
@@ -444,7 +555,9 @@ class _Functions(TorchFunctionMode):
         super().__init__()
         self._run = run
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         run = self._run
         if run.busy or not run.stack or not is_listening():
             return func(*args, **(kwargs or {}))
@@ -477,7 +590,9 @@ def _watched(tensor: Tensor) -> tuple[Spot, Tensor]:
 
 def _write(tensor: Tensor, values: Tensor) -> None:
     """Copy into a tensor what a call wrote into the copy passed to it."""
-    with contextlib.suppress(RuntimeError):  # one that cannot be written to, such as an expanded one
+    with contextlib.suppress(
+        RuntimeError
+    ):  # one that cannot be written to, such as an expanded one
         if tensor.requires_grad and tensor.is_leaf:
             with torch.no_grad():
                 tensor.copy_(values)
@@ -498,5 +613,7 @@ def _root_mean_square(tensor: Tensor) -> float:
 def _shapes(mine: Tensor, expected: Tensor) -> str:
     if mine.shape == expected.shape:
         return ""
-    one, other = ("×".join(map(str, each.shape)) or "scalar" for each in (mine, expected))
+    one, other = (
+        "×".join(map(str, each.shape)) or "scalar" for each in (mine, expected)
+    )
     return f" is {one}, and {other} in A"

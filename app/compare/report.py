@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from app.compare.results import Added, Apart, Changed, Difference, Distance, First, Layer, finite
+from app.compare.results import (
+    Added,
+    Apart,
+    Changed,
+    Difference,
+    Distance,
+    First,
+    Layer,
+    finite,
+)
 from app.util.formatting import counted, significant
 from app.util.user_frames import GENERATED
 
@@ -26,40 +35,69 @@ def to_plain(found: Difference) -> dict[str, Any]:
         "layers": [_layer(one) for one in found.layers],
         "structure": {
             "added": [{"path": one.path, "class": one.kind} for one in structure.added],
-            "removed": [{"path": one.path, "class": one.kind} for one in structure.removed],
+            "removed": [
+                {"path": one.path, "class": one.kind} for one in structure.removed
+            ],
             "changed": [
-                {"a": one.a, "b": one.b, "settings": {each.name: [each.a, each.b] for each in one.settings}}
+                {
+                    "a": one.a,
+                    "b": one.b,
+                    "settings": {each.name: [each.a, each.b] for each in one.settings},
+                }
                 for one in structure.changed
             ],
-            "moved": [{"a": one.a, "b": one.b, "class": one.kind} for one in structure.moved],
+            "moved": [
+                {"a": one.a, "b": one.b, "class": one.kind} for one in structure.moved
+            ],
             "matched": len(structure.pairs),
         },
         "weights": [
-            {"a": one.a, "b": one.b, "distance": finite(one.distance), "relative": finite(one.relative),
-             "differing": one.differing, "count": one.count}
+            {
+                "a": one.a,
+                "b": one.b,
+                "distance": finite(one.distance),
+                "relative": finite(one.relative),
+                "differing": one.differing,
+                "count": one.count,
+            }
             for one in found.distances
         ],
-        "settings": [{"name": one.name, "a": one.a, "b": one.b} for one in found.settings],
+        "settings": [
+            {"name": one.name, "a": one.a, "b": one.b} for one in found.settings
+        ],
         "mode": found.mode,
         "remarks": list(found.remarks),
         "differs": found.differs,
-    }  # fmt: skip
+    }
 
 
 def _first(first: First) -> dict[str, Any]:
     return {
-        "a": first.a, "b": first.b, "line_a": first.line_a, "line_b": first.line_b, "pass": first.direction,
-        "file_a": first.file_a, "file_b": first.file_b, "operation_a": first.operation_a,
-        "operation_b": first.operation_b, "mode": first.mode, "why": first.why,
-    }  # fmt: skip
+        "a": first.a,
+        "b": first.b,
+        "line_a": first.line_a,
+        "line_b": first.line_b,
+        "pass": first.direction,
+        "file_a": first.file_a,
+        "file_b": first.file_b,
+        "operation_a": first.operation_a,
+        "operation_b": first.operation_b,
+        "mode": first.mode,
+        "why": first.why,
+    }
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
     return {
-        "a": layer.a, "b": layer.b, "class": layer.kind, "call": layer.call, **_numbers(layer.forward, layer.added),
-        "line_a": layer.line_a, "line_b": layer.line_b,
+        "a": layer.a,
+        "b": layer.b,
+        "class": layer.kind,
+        "call": layer.call,
+        **_numbers(layer.forward, layer.added),
+        "line_a": layer.line_a,
+        "line_b": layer.line_b,
         "backward": _numbers(layer.backward, layer.backward_added),
-    }  # fmt: skip
+    }
 
 
 def _numbers(apart: Apart | None, added: Added | None) -> dict[str, float | None]:
@@ -74,7 +112,12 @@ def _numbers(apart: Apart | None, added: Added | None) -> dict[str, float | None
 
 def to_text(found: Difference) -> list[str]:
     """Return it as lines: the first layer that differs, the layers that add to the error, structure, weights."""
-    lines = [*_first_lines(found), *_layer_lines(found), *_structure_lines(found), *_distance_lines(found)]
+    lines = [
+        *_first_lines(found),
+        *_layer_lines(found),
+        *_structure_lines(found),
+        *_distance_lines(found),
+    ]
     differing = [one for one in found.settings if one.a != one.b]
     if differing:
         lines += ["", "Settings that differ:"]
@@ -87,7 +130,9 @@ def to_text(found: Difference) -> list[str]:
 def _first_lines(found: Difference) -> Iterator[str]:
     first = found.first
     if not found.ran:
-        yield "Nothing was run." if found.differs else "Nothing differs; nothing was run."
+        yield (
+            "Nothing was run." if found.differs else "Nothing differs; nothing was run."
+        )
         return
     if first is None:
         yield f"Nothing differs beyond rounding, forward and backward, in {counted(len(found.layers), 'layer call')}."
@@ -96,8 +141,9 @@ def _first_lines(found: Difference) -> Iterator[str]:
     other = "" if first.b == first.a else f" ({first.b or 'the model'} in B)"
     yield f"They first differ at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
     for side, file, line, operation in (
-        ("A", first.file_a, first.line_a, first.operation_a), ("B", first.file_b, first.line_b, first.operation_b),
-    ):  # fmt: skip
+        ("A", first.file_a, first.line_a, first.operation_a),
+        ("B", first.file_b, first.line_b, first.operation_b),
+    ):
         name = "generated code" if file.startswith(GENERATED) else Path(file).name
         where = f"{name}:{line}" if line else "no line known"
         yield f"  {side}: {where}{f', {operation}' if operation else ''}"
@@ -110,7 +156,10 @@ def _layer_lines(found: Difference) -> Iterator[str]:
     yield ""
     yield "Layers that add more than rounding explains (relative error: in all, added):"
     for one in shown[:MOST]:
-        both = (("forward", one.forward, one.added), ("backward", one.backward, one.backward_added))
+        both = (
+            ("forward", one.forward, one.added),
+            ("backward", one.backward, one.backward_added),
+        )
         parts = [
             f"{name} {_share(apart.relative if apart else None)}, {_share(added.error)}"
             for name, apart, added in both
@@ -121,7 +170,9 @@ def _layer_lines(found: Difference) -> Iterator[str]:
 
 
 def _adds(layer: Layer) -> bool:
-    return any(one is not None and one.exceeds for one in (layer.added, layer.backward_added))
+    return any(
+        one is not None and one.exceeds for one in (layer.added, layer.backward_added)
+    )
 
 
 def _structure_lines(found: Difference) -> Iterator[str]:
@@ -134,8 +185,11 @@ def _structure_lines(found: Difference) -> Iterator[str]:
         ("Only in A", _folded((one.path, one.kind) for one in structure.removed)),
         ("Only in B", _folded((one.path, one.kind) for one in structure.added)),
         ("Moved", [f"{one.a} → {one.b}  {one.kind}" for one in structure.moved]),
-        ("Changed", _folded((_places(one), _settings_text(one)) for one in structure.changed)),
-    ):  # fmt: skip
+        (
+            "Changed",
+            _folded((_places(one), _settings_text(one)) for one in structure.changed),
+        ),
+    ):
         if lines:
             yield f"{title}:"
             yield from (f"  {one}" for one in lines[:MOST])
@@ -143,7 +197,11 @@ def _structure_lines(found: Difference) -> Iterator[str]:
 
 
 def _places(one: Changed) -> str:
-    return one.a or "the model" if one.a == one.b else f"{one.a or 'the model'} ({one.b or 'the model'} in B)"
+    return (
+        one.a or "the model"
+        if one.a == one.b
+        else f"{one.a or 'the model'} ({one.b or 'the model'} in B)"
+    )
 
 
 def _settings_text(one: Changed) -> str:
@@ -165,13 +223,23 @@ def _folded(rows: Iterable[tuple[str, str]]) -> list[str]:
 def _pattern(paths: list[str]) -> str:
     if len(paths) == 1:
         return paths[0] or "the model"
-    columns = [sorted({*map(int, column)}) for column in zip(*(_NUMBER.findall(path) for path in paths), strict=True)]
-    texts = iter([f"{column[0]}" if len(column) == 1 else f"{{{column[0]}–{column[-1]}}}" for column in columns])
+    columns = [
+        sorted({*map(int, column)})
+        for column in zip(*(_NUMBER.findall(path) for path in paths), strict=True)
+    ]
+    texts = iter(
+        [
+            f"{column[0]}" if len(column) == 1 else f"{{{column[0]}–{column[-1]}}}"
+            for column in columns
+        ]
+    )
     return f"{_NUMBER.sub(lambda _found: next(texts), paths[0])} ×{len(paths)}"
 
 
 def _distance_lines(found: Difference) -> Iterator[str]:
-    moved = sorted((one for one in found.distances if one.distance), key=lambda one: -one.relative)
+    moved = sorted(
+        (one for one in found.distances if one.distance), key=lambda one: -one.relative
+    )
     if not found.distances:
         return
     yield ""

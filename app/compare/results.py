@@ -158,7 +158,9 @@ class Difference(Struct, frozen=True):
         """Return whether something differs beyond rounding; of what was not run, whether anything does."""
         if self.ran:
             return self.first is not None
-        return not self.structure.same or any(not one.distance == 0 for one in self.distances)
+        return not self.structure.same or any(
+            not one.distance == 0 for one in self.distances
+        )
 
 
 def finite(value: float) -> float | None:

@@ -58,7 +58,12 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def kinds(self) -> list[int]:
         """A number for each subtree by the classes in it and the shapes of their parameters."""
-        return self._numbers(lambda one: (one.kind, tuple(text.partition(" ")[0] for _, text in one.tensors)))
+        return self._numbers(
+            lambda one: (
+                one.kind,
+                tuple(text.partition(" ")[0] for _, text in one.tensors),
+            )
+        )
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -95,7 +100,9 @@ def compare(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Structure:
     return _Matching(Tree(a, known), Tree(_as_in_files_of(a, b), known)).result()
 
 
-def _as_in_files_of(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Sequence[ModuleFacts]:
+def _as_in_files_of(
+    a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]
+) -> Sequence[ModuleFacts]:
     """Return the modules of B with its own classes named as if they were in the files of A: classes of one name in two
     versions of a file, or of a package, are no change by themselves.
 
@@ -109,10 +116,14 @@ def _as_in_files_of(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Seque
     while ours and theirs and ours[-1] == theirs[-1]:
         ours, theirs = ours[:-1], theirs[:-1]
     own, other = ".".join([*ours, ""]), ".".join([*theirs, ""])
-    if not ours or not theirs or any(one.kind.startswith(other) for one in a):  # A uses these very classes
+    if (
+        not ours or not theirs or any(one.kind.startswith(other) for one in a)
+    ):  # A uses these very classes
         return b
     return [
-        msgspec.structs.replace(one, kind=own + one.kind.removeprefix(other)) if one.kind.startswith(other) else one
+        msgspec.structs.replace(one, kind=own + one.kind.removeprefix(other))
+        if one.kind.startswith(other)
+        else one
         for one in b
     ]
 
@@ -130,9 +141,17 @@ class _Matching:
             self._match_rest(lambda tree: tree.kinds)
         one, other = self.a.modules, self.b.modules
         return Structure(
-            tuple([(one[at].path, other[self.of_a[at]].path) for at in sorted(self.of_a)]),
-            tuple(Alone(other[at].path, _short(other[at].kind)) for at in _tops(self.b, self.of_b)),
-            tuple(Alone(one[at].path, _short(one[at].kind)) for at in _tops(self.a, self.of_a)),
+            tuple(
+                [(one[at].path, other[self.of_a[at]].path) for at in sorted(self.of_a)]
+            ),
+            tuple(
+                Alone(other[at].path, _short(other[at].kind))
+                for at in _tops(self.b, self.of_b)
+            ),
+            tuple(
+                Alone(one[at].path, _short(one[at].kind))
+                for at in _tops(self.a, self.of_a)
+            ),
             tuple(self._moved()),
             tuple(self._changed()),
         )
@@ -142,7 +161,11 @@ class _Matching:
         for tree, other in ((self.a, self.b), (self.b, self.a)):
             root = tree.modules[0].kind
             inside = other.children[0]
-            if root == other.modules[0].kind or len(inside) != 1 or other.modules[inside[0]].kind != root:
+            if (
+                root == other.modules[0].kind
+                or len(inside) != 1
+                or other.modules[inside[0]].kind != root
+            ):
                 continue
             return (0, inside[0]) if tree is self.a else (inside[0], 0)
         return 0, 0
@@ -161,10 +184,13 @@ class _Matching:
             if ours and theirs:
                 waiting.extend(self._children(ours, theirs))
 
-    def _children(self, ours: list[int], theirs: list[int]) -> Iterator[tuple[int, int]]:
+    def _children(
+        self, ours: list[int], theirs: list[int]
+    ) -> Iterator[tuple[int, int]]:
         one, other = self.a.modules, self.b.modules
         if len(ours) == len(theirs) and all(
-            one[a].kind == other[b].kind and one[a].name == other[b].name for a, b in zip(ours, theirs, strict=True)
+            one[a].kind == other[b].kind and one[a].name == other[b].name
+            for a, b in zip(ours, theirs, strict=True)
         ):
             yield from zip(ours, theirs, strict=True)
             return
@@ -174,29 +200,62 @@ class _Matching:
             b = names.get(one[a].name)
             if b is not None and _similar(one[a], other[b]):
                 found.append((a, b))
-        left, right = _without(ours, (a for a, _ in found)), _without(theirs, (b for _, b in found))
-        for keys in (lambda tree, at: tree.whole[at], lambda tree, at: tree.kinds[at],
-                     lambda tree, at: tree.modules[at].kind):  # fmt: skip
-            more = common([keys(self.a, at) for at in left], [keys(self.b, at) for at in right])
+        left, right = (
+            _without(ours, (a for a, _ in found)),
+            _without(theirs, (b for _, b in found)),
+        )
+        for keys in (
+            lambda tree, at: tree.whole[at],
+            lambda tree, at: tree.kinds[at],
+            lambda tree, at: tree.modules[at].kind,
+        ):
+            more = common(
+                [keys(self.a, at) for at in left], [keys(self.b, at) for at in right]
+            )
             pairs = [(left[at], right[to]) for at, to in more]
             found += pairs
-            left, right = _without(left, (a for a, _ in pairs)), _without(right, (b for _, b in pairs))
-        apart = {one[a].name for a in left} & {other[b].name for b in right}  # they are at the same place
-        found = _slid(found, ours, [a for a in left if one[a].name not in apart], self.a.whole)
+            left, right = (
+                _without(left, (a for a, _ in pairs)),
+                _without(right, (b for _, b in pairs)),
+            )
+        apart = {one[a].name for a in left} & {
+            other[b].name for b in right
+        }  # they are at the same place
+        found = _slid(
+            found, ours, [a for a in left if one[a].name not in apart], self.a.whole
+        )
         turned = [(b, a) for a, b in found]
-        turned = _slid(turned, theirs, [b for b in right if other[b].name not in apart], self.b.whole)
+        turned = _slid(
+            turned,
+            theirs,
+            [b for b in right if other[b].name not in apart],
+            self.b.whole,
+        )
         found = [(a, b) for b, a in turned]
-        left, right = _without(ours, (a for a, _ in found)), _without(theirs, (b for _, b in found))
+        left, right = (
+            _without(ours, (a for a, _ in found)),
+            _without(theirs, (b for _, b in found)),
+        )
         others = {other[b].name: b for b in right}  # another class at the same place
-        found += [self._unwrapped(a, others[one[a].name]) for a in left if one[a].name in others]
+        found += [
+            self._unwrapped(a, others[one[a].name])
+            for a in left
+            if one[a].name in others
+        ]
         yield from found
 
     def _unwrapped(self, a: int, b: int) -> tuple[int, int]:
         """Return two modules of one place, or what one of them wraps if that is like the other."""
         kinds_a, kinds_b = self.a.kinds, self.b.kinds
-        if (inside := next((one for one in self.b.children[b] if kinds_b[one] == kinds_a[a]), None)) is not None:
+        if (
+            inside := next(
+                (one for one in self.b.children[b] if kinds_b[one] == kinds_a[a]), None
+            )
+        ) is not None:
             return a, inside
-        inside = next((one for one in self.a.children[a] if kinds_a[one] == kinds_b[b]), None)
+        inside = next(
+            (one for one in self.a.children[a] if kinds_a[one] == kinds_b[b]), None
+        )
         return (a, b) if inside is None else (inside, b)
 
     def _match_rest(self, numbers: Callable[[Tree], list[int]]) -> None:
@@ -209,7 +268,9 @@ class _Matching:
         if not there:
             return
         of_a = numbers(self.a)
-        for a in range(len(self.a.modules)):  # parents come first, so that whole subtrees move
+        for a in range(
+            len(self.a.modules)
+        ):  # parents come first, so that whole subtrees move
             if a in self.of_a or not _tells(self.a, a):
                 continue
             found = there.get(of_a[a], [])
@@ -234,13 +295,19 @@ class _Matching:
             paths[self.a.modules[a].path] = self.b.modules[b].path
         for a, b in sorted(self.of_a.items()):
             one, other = self.a.modules[a], self.b.modules[b]
-            if one.kind == other.kind and one.settings == other.settings and one.tensors == other.tensors:
+            if (
+                one.kind == other.kind
+                and one.settings == other.settings
+                and one.tensors == other.tensors
+            ):
                 continue
             if settings := tuple(_settings(one, other, paths)):
                 yield Changed(one.path, other.path, settings)
 
 
-def _settings(a: ModuleFacts, b: ModuleFacts, paths: dict[str, str]) -> Iterator[Setting]:
+def _settings(
+    a: ModuleFacts, b: ModuleFacts, paths: dict[str, str]
+) -> Iterator[Setting]:
     if a.kind != b.kind:
         short = (_short(a.kind), _short(b.kind))
         yield Setting("class", *(short if short[0] != short[1] else (a.kind, b.kind)))
@@ -249,7 +316,11 @@ def _settings(a: ModuleFacts, b: ModuleFacts, paths: dict[str, str]) -> Iterator
         one, other = dict(ours), dict(theirs)
         for name in dict.fromkeys((*one, *other)):
             left, right = one.get(name, ""), other.get(name, "")
-            if _renamed(left, paths) == right or left == right or (not same and not (name in one and name in other)):
+            if (
+                _renamed(left, paths) == right
+                or left == right
+                or (not same and not (name in one and name in other))
+            ):
                 continue
             yield Setting(name, left, right)
 
@@ -264,7 +335,9 @@ def _renamed(text: str, paths: dict[str, str]) -> str:
     return f"{before}{tied}{paths.get(module, module)}{dot}{last}{comma}{after}"
 
 
-def _slid(found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]) -> list[tuple[int, int]]:
+def _slid(
+    found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]
+) -> list[tuple[int, int]]:
     """Return pairs where each module of a row without a match follows those that equal it: which of equal ones is
     missing is undecidable, and then the fewest numbers shift.
 

@@ -26,16 +26,25 @@ class InitialDifference(Struct, frozen=True):
 
 def tensors_of(
     a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]], buffers: bool = True
-) -> Iterator[tuple[str, str, str, Tensor, Tensor]]:  # fmt: skip
+) -> Iterator[tuple[str, str, str, Tensor, Tensor]]:
     """Yield the path in A and in B, the name and both tensors, for every tensor that two matched modules have under one
     name."""
-    ours, theirs = dict(module_tree.named_modules(a)), dict(module_tree.named_modules(b))
+    ours, theirs = (
+        dict(module_tree.named_modules(a)),
+        dict(module_tree.named_modules(b)),
+    )
     for path_a, path_b in pairs:
         one, other = ours.get(path_a), theirs.get(path_b)
         if one is None or other is None:
             continue
-        mine: dict[str, Tensor | None] = {**one._parameters, **(one._buffers if buffers else {})}
-        yours: dict[str, Tensor | None] = {**other._parameters, **(other._buffers if buffers else {})}
+        mine: dict[str, Tensor | None] = {
+            **one._parameters,
+            **(one._buffers if buffers else {}),
+        }
+        yours: dict[str, Tensor | None] = {
+            **other._parameters,
+            **(other._buffers if buffers else {}),
+        }
         for name, tensor in mine.items():
             twin = yours.get(name)
             if tensor is not None and twin is not None:
@@ -49,12 +58,22 @@ def fill_constants(model: nn.Module, seed: int = 0) -> int:
     found = 0
     with torch.no_grad():
         for module in module_tree.modules(model):
-            running = [one for name, one in module._buffers.items() if one is not None and name.startswith("running_")]
+            running = [
+                one
+                for name, one in module._buffers.items()
+                if one is not None and name.startswith("running_")
+            ]
             for tensor in (*module._parameters.values(), *running):
-                if tensor is None or not tensor.is_floating_point() or tensor.numel() < 2:
+                if (
+                    tensor is None
+                    or not tensor.is_floating_point()
+                    or tensor.numel() < 2
+                ):
                     continue
                 if bool((tensor == tensor.flatten()[0]).all()):
-                    noise = torch.rand(tensor.shape, dtype=torch.float64, generator=generator)
+                    noise = torch.rand(
+                        tensor.shape, dtype=torch.float64, generator=generator
+                    )
                     tensor.add_(0.2 * noise.to(tensor.dtype).to(tensor.device))
                     found += 1
     return found
@@ -62,12 +81,14 @@ def fill_constants(model: nn.Module, seed: int = 0) -> int:
 
 def initial_differences(
     a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]
-) -> list[InitialDifference]:  # fmt: skip
+) -> list[InitialDifference]:
     """List the parameters that both models draw from different distributions, or of which one is a constant."""
     return [
         InitialDifference(path, f"{name} is initialised with {words}")
         for path, _, name, one, other in tensors_of(a, b, pairs, buffers=False)
-        if one.shape == other.shape and one.is_floating_point() and (words := _drawn_differently(one, other))
+        if one.shape == other.shape
+        and one.is_floating_point()
+        and (words := _drawn_differently(one, other))
     ]
 
 
@@ -92,7 +113,9 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
     if a.numel() < LEAST:
         return ""
     apart = abs(math.log(other / one)) > SIGMAS / math.sqrt(a.numel())
-    shifted = abs(mean - others) > SIGMAS * math.hypot(one, other) / math.sqrt(a.numel())
+    shifted = abs(mean - others) > SIGMAS * math.hypot(one, other) / math.sqrt(
+        a.numel()
+    )
     return words if apart or shifted else ""
 
 
@@ -109,7 +132,11 @@ def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[
     """Give B the parameters and buffers of A where matched modules have one of that name and shape; return the names in
     B of those that got none."""
     left = {
-        name for name, _ in (*module_tree.named_parameters(b, remove_duplicate=False), *module_tree.named_buffers(b))
+        name
+        for name, _ in (
+            *module_tree.named_parameters(b, remove_duplicate=False),
+            *module_tree.named_buffers(b),
+        )
     }
     with torch.no_grad():
         for _, path, name, one, other in tensors_of(a, b, pairs):
@@ -119,11 +146,15 @@ def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[
     tied: dict[int, list[str]] = {}
     for name, parameter in module_tree.named_parameters(b, remove_duplicate=False):
         tied.setdefault(id(parameter), []).append(name)
-    got = {name for names in tied.values() if not left.issuperset(names) for name in names}
+    got = {
+        name for names in tied.values() if not left.issuperset(names) for name in names
+    }
     return sorted(left - got)
 
 
-def distances(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> tuple[Distance, ...]:
+def distances(
+    a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]
+) -> tuple[Distance, ...]:
     """Return how far the parameters and buffers of each matched module are apart."""
     found: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
     for path_a, path_b, _, one, other in tensors_of(a, b, pairs):
@@ -131,7 +162,9 @@ def distances(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> t
     return tuple(_distance(a, b, tensors) for (a, b), tensors in found.items())
 
 
-def state_distances(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> tuple[Distance, ...]:
+def state_distances(
+    a: Mapping[str, Tensor], b: Mapping[str, Tensor]
+) -> tuple[Distance, ...]:
     """Return how far the tensors of two state_dicts are apart, module by module, by name; those of other shapes are
     infinitely far."""
     found: dict[str, list[tuple[Tensor, Tensor]]] = {}
@@ -153,4 +186,11 @@ def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
         differing += int((x != y).sum())
         count += x.numel()
     distance, size = math.sqrt(square), math.sqrt(norm)
-    return Distance(a, b, distance, distance / size if size else (math.inf if distance else 0.0), differing, count)
+    return Distance(
+        a,
+        b,
+        distance,
+        distance / size if size else (math.inf if distance else 0.0),
+        differing,
+        count,
+    )

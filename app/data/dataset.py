@@ -23,12 +23,21 @@ class Dataset(Struct, frozen=True):
     val: Samples
     test: Samples
     info: DataInfo
-    rows: Mapping[str, Tensor] = field(default_factory=dict)  # of the data, by part, where all of them were split
-    scales: Mapping[str, ColumnScale] = field(default_factory=dict)  # of standardised inputs, "" for an only one
+    rows: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # of the data, by part, where all of them were split
+    scales: Mapping[str, ColumnScale] = field(
+        default_factory=dict
+    )  # of standardised inputs, "" for an only one
 
     def to(self, device: str) -> Dataset:
         """Return the same data on another device; nothing is copied if already there."""
-        return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
+        return replace(
+            self,
+            train=self.train.to(device),
+            val=self.val.to(device),
+            test=self.test.to(device),
+        )
 
     def unscaled(self, name: str, values: Tensor) -> Tensor:
         """Return columns (..., C) of an input in the units of the data, before they were standardised."""

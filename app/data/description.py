@@ -15,7 +15,10 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
     """Describe sample count, shape and splits."""
     shape = shape_text(spec.shape, "one number")
     if spec.inputs:
-        several = (f"{one.name} {shape_text(one.shape, 'one number')} {one.dtype}" for one in spec.inputs)
+        several = (
+            f"{one.name} {shape_text(one.shape, 'one number')} {one.dtype}"
+            for one in spec.inputs
+        )
         shape = f"{len(spec.inputs)} inputs ({', '.join(several)})"
     what = counted(len(spec.classes), "class", "classes")
     if spec.task == VALUES:
@@ -38,7 +41,9 @@ def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
     if spec.own_split:
         test = round(spec.held_out * config.test_fraction)
         return sum(spec.per_class), spec.held_out - test, test
-    validation, test = held_out(spec.per_class, config.validation_fraction, config.test_fraction)
+    validation, test = held_out(
+        spec.per_class, config.validation_fraction, config.test_fraction
+    )
     return spec.count - validation - test, validation, test
 
 
@@ -50,7 +55,11 @@ def balance(spec: SourceSpec) -> str:
     if len(set(spec.per_class)) == 1:
         return f"Balanced: {spec.per_class[0]:,} per class."
     if len(pairs) <= NAMED:
-        return "Samples per class: " + ", ".join(f"{name}: {count:,}" for name, count in pairs) + "."
+        return (
+            "Samples per class: "
+            + ", ".join(f"{name}: {count:,}" for name, count in pairs)
+            + "."
+        )
     pairs.sort(key=lambda pair: pair[1])
     few, many = pairs[0], pairs[-1]
     return f"From {few[1]:,} of {few[0]} to {many[1]:,} of {many[0]}."
@@ -76,7 +85,10 @@ def batch(preview: BatchPreview) -> str:
     shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
     if several := preview.spec.inputs:
         count = preview.shape[0]
-        fields = ", ".join(f"{one.name} {shape_text((count, *one.shape))} {one.dtype}" for one in several)
+        fields = ", ".join(
+            f"{one.name} {shape_text((count, *one.shape))} {one.dtype}"
+            for one in several
+        )
         return f"{_which(preview)}: inputs {fields}; labels {labels} {preview.label_dtype}."
     seen = " Above: before the transforms." if preview.before else ""
     how = ", standardised" if preview.standardised else ""

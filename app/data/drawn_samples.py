@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-LEAST_SAMPLE = 2**14  # numbers of a sample: for smaller ones the generator's states would take as much memory
+LEAST_SAMPLE = (
+    2**14
+)  # numbers of a sample: for smaller ones the generator's states would take as much memory
 LEAST_ALL = 2**24  # numbers of all samples: 64 MiB, which are held
 
 

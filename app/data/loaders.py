@@ -49,12 +49,16 @@ from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 from app.util.user_folders import default_root
 
-Pair = tuple[Any, Any]  # inputs: a tensor, Fields, or Streamed; labels: a tensor, or Fields
+Pair = tuple[
+    Any, Any
+]  # inputs: a tensor, Fields, or Streamed; labels: a tensor, or Fields
 Parts = tuple[Pair, Pair, Pair]
 Units = FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 
-def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
+def read_spec(
+    config: DataConfig, watch: Watch = lambda done, total, name: None
+) -> SourceSpec:
     """Return `spec_of` after reading the user's files if they were not cached. Raises UnknownSourceError, DataError."""
     spec = spec_of(config)
     if spec.is_read:
@@ -63,7 +67,11 @@ def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None)
     return spec_of(config)
 
 
-def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:
+def load(
+    config: DataConfig,
+    root: str | Path | None = None,
+    watch: Watch = lambda done, total, name: None,
+) -> Dataset:
     """Load the data of `config` and split them.
 
     Raises UnknownSourceError, NotDownloadedError, or DataError for files that are damaged or a split that leaves
@@ -80,16 +88,24 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         spec = spec_of(config)
         if stand_ins.is_used(config, root):
             spec = stand_ins.described(spec)
-            return _dataset(config, spec, _held_out(config, stand_ins.parts(spec)), spec.notes[0])
+            return _dataset(
+                config, spec, _held_out(config, stand_ins.parts(spec)), spec.notes[0]
+            )
         return _dataset(config, spec, _authors_parts(config, spec, root))
     if SOURCES[config.source].picks:
         found = read_files(config, watch)
         spec, whole = found.spec, (found.inputs, found.labels)
         if spec.bad and config.bad == "stop":
-            raise DataError(bad_samples_text(spec) + " Fix the data, or skip such samples (Training, Data).")
+            raise DataError(
+                bad_samples_text(spec)
+                + " Fix the data, or skip such samples (Training, Data)."
+            )
     else:
         inputs, labels = _WHOLE[config.source](options)
-        inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
+        inputs, labels = (
+            Fields(part) if isinstance(part, dict) else part
+            for part in (inputs, labels)
+        )
         spec, whole = spec_of(config), (inputs, labels)
     split = _split_rows(config, spec, whole[1])
     inputs, labels = whole
@@ -102,10 +118,16 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
             if part.is_floating_point()
         }
         inputs = standardised(inputs, split[0])
-    units = _units(spec, labels, split[0]) if options.get("standardise_target") else FrozenMap()
+    units = (
+        _units(spec, labels, split[0])
+        if options.get("standardise_target")
+        else FrozenMap()
+    )
     labels = standardised(labels, split[0]) if units else labels
     streamed = isinstance(inputs, streams.Streamed)
-    training, validation, test = ((inputs.part(p) if streamed else inputs[p], labels[p]) for p in split)
+    training, validation, test = (
+        (inputs.part(p) if streamed else inputs[p], labels[p]) for p in split
+    )
     rows = dict(zip(("training", "validation", "test"), split, strict=True))
     made = _dataset(config, spec, (training, validation, test))
     return replace(made, rows=rows, scales=scales, info=replace(made.info, units=units))
@@ -155,20 +177,37 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
     try:
         _check_kind(path, spec.picks)
         reports = {"watch": watch}
-        survey = surveys.SURVEYS[spec.key](path, options_of(config), **(reports if spec.key == PICTURES else {}))
+        survey = surveys.SURVEYS[spec.key](
+            path, options_of(config), **(reports if spec.key == PICTURES else {})
+        )
         more = reports if spec.key in (PICTURES, dataset_class.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
     except dataset_class.NotTrustedError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{error.filename} does not exist. Choose the {spec.picks} again.") from error
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, csv.Error, BadZipFile, MemoryError) as error:
+        raise DataError(
+            f"{error.filename} does not exist. Choose the {spec.picks} again."
+        ) from error
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+        csv.Error,
+        BadZipFile,
+        MemoryError,
+    ) as error:
         raise DataError(f"{path.name} cannot be read: {error}") from error
     if not len(inputs):
         first = f" The first: {bad[0]}." if bad else ""
         raise DataError(f"{path} has no readable sample.{first}")
-    inputs, labels = (Fields(part) if isinstance(part, dict) else part for part in (inputs, labels))
-    return LoadedSamples(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
+    inputs, labels = (
+        Fields(part) if isinstance(part, dict) else part for part in (inputs, labels)
+    )
+    return LoadedSamples(
+        _described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels
+    )
 
 
 def _check_kind(path: Path, picks: str) -> None:
@@ -183,11 +222,18 @@ def _check_kind(path: Path, picks: str) -> None:
         raise
     except OSError as error:
         name = str(path).replace("\0", "␀")
-        raise DataError(f"{name} cannot be read: {error.strerror}. Choose the {picks} again.") from error
+        raise DataError(
+            f"{name} cannot be read: {error.strerror}. Choose the {picks} again."
+        ) from error
 
 
 def _described(
-    spec: SourceSpec, path: Path, survey: surveys.FileSurvey, inputs: Any, labels: Any, bad: tuple[str, ...]
+    spec: SourceSpec,
+    path: Path,
+    survey: surveys.FileSurvey,
+    inputs: Any,
+    labels: Any,
+    bad: tuple[str, ...],
 ) -> SourceSpec:
     """Return the metadata of files that were read."""
     targets = survey.targets
@@ -195,20 +241,31 @@ def _described(
     inputs = first(inputs)
     told_targets = labels.parts if isinstance(labels, Fields) else {"": labels}
     if isinstance(labels, Fields) and not targets:
-        targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
+        targets = tuple(
+            _target(survey, name, inputs, part) for name, part in labels.parts.items()
+        )
     labels = first(labels)
     told = spec.key in ("file.tensors", dataset_class.KEY)
-    task, classes = surveys.task_of(inputs, labels) if told else survey.task, survey.classes
+    task, classes = (
+        surveys.task_of(inputs, labels) if told else survey.task,
+        survey.classes,
+    )
     if told and task != VALUES:
         classes = targets[0].classes if targets else _class_names(survey, "", labels)
-    per_class = torch.bincount(labels, minlength=len(classes)).tolist() if task == CLASSES else [len(labels)]
+    per_class = (
+        torch.bincount(labels, minlength=len(classes)).tolist()
+        if task == CLASSES
+        else [len(labels)]
+    )
     return replace(
         spec,
         label=path.name,
         shape=tuple(inputs.shape[1:]),
         classes=classes,
         per_class=tuple(per_class),
-        dtype="float32" if inputs.dtype == torch.uint8 else str(inputs.dtype).removeprefix("torch."),
+        dtype="float32"
+        if inputs.dtype == torch.uint8
+        else str(inputs.dtype).removeprefix("torch."),
         task=task,
         label_shape=tuple(labels.shape[1:]),
         columns=survey.columns,
@@ -224,9 +281,15 @@ def _described(
     )
 
 
-def _scales(labels: Mapping[str, Any], task: str) -> FrozenMap[str, tuple[float, float]]:
+def _scales(
+    labels: Mapping[str, Any], task: str
+) -> FrozenMap[str, tuple[float, float]]:
     """Return mean and standard deviation of the values to predict, by target."""
-    known = {name: part for name, part in labels.items() if part.is_floating_point() and part.numel()}
+    known = {
+        name: part
+        for name, part in labels.items()
+        if part.is_floating_point() and part.numel()
+    }
     return FrozenMap(
         {
             name: (float(part.double().mean()), float(part.double().std(correction=0)))
@@ -248,7 +311,10 @@ def described_fields(inputs: Any) -> tuple[FieldInfo, ...]:
 
 def _fields_note(fields: tuple[FieldInfo, ...]) -> tuple[str, ...]:
     """Summarise the inputs, if there are several."""
-    words = [f"{one.name} ({shape_text(one.shape, 'one number')} {one.dtype})" for one in fields]
+    words = [
+        f"{one.name} ({shape_text(one.shape, 'one number')} {one.dtype})"
+        for one in fields
+    ]
     return (f"Inputs: {', '.join(words)}.",) if words else ()
 
 
@@ -263,13 +329,19 @@ def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     return (f"Targets: {', '.join(words)}.",) if words else ()
 
 
-def _target(survey: surveys.FileSurvey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
+def _target(
+    survey: surveys.FileSurvey, name: str, inputs: Tensor, labels: Tensor
+) -> TargetInfo:
     task = surveys.task_of(inputs, labels)
     classes = () if task == VALUES else _class_names(survey, name, labels)
-    return TargetInfo(name, task, classes, tuple(labels.shape[1:]), surveys.form_of(labels))
+    return TargetInfo(
+        name, task, classes, tuple(labels.shape[1:]), surveys.form_of(labels)
+    )
 
 
-def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple[str, ...]:
+def _class_names(
+    survey: surveys.FileSurvey, name: str, labels: Tensor
+) -> tuple[str, ...]:
     """Return the class names of a target: its numbered values, or the numbers. Raises DataError.
 
     That of an only target is "".
@@ -281,7 +353,9 @@ def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple
     return tuple(map(str, range(int(labels.max()) + 1)))
 
 
-def _split_rows(config: DataConfig, spec: SourceSpec, labels: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _split_rows(
+    config: DataConfig, spec: SourceSpec, labels: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the rows of each part, among those that could be read. Raises DataError."""
     shares = config.validation_fraction, config.test_fraction
     if config.shuffle and spec.arguments.get("in_order"):
@@ -302,7 +376,10 @@ def _units(spec: SourceSpec, labels: Any, training: Tensor) -> Units:
         values = labels[target.name] if isinstance(labels, Fields) else labels
         if target.task == VALUES and values.is_floating_point():
             mean, spread = column_scale(values, training)
-            found[target.name] = tuple(mean.flatten().tolist()), tuple(spread.flatten().tolist())
+            found[target.name] = (
+                tuple(mean.flatten().tolist()),
+                tuple(spread.flatten().tolist()),
+            )
     return FrozenMap(found)
 
 
@@ -313,32 +390,50 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     try:
         training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
     except (ValueError, OSError, KeyError, RuntimeError) as error:
-        raise DataError(f"The {spec.label} files in {root} cannot be read: {error}. Download them again.") from error
+        raise DataError(
+            f"The {spec.label} files in {root} cannot be read: {error}. Download them again."
+        ) from error
     return _held_out(config, (training, held_out))
 
 
 def _held_out(config: DataConfig, parts: tuple[Pair, Pair]) -> Parts:
     """Split the held-out samples into validation and test samples."""
     training, (inputs, labels) = parts
-    validation, _, test = stratified_split(labels, 0.0, config.test_fraction, config.split_seed)
-    return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])
+    validation, _, test = stratified_split(
+        labels, 0.0, config.test_fraction, config.split_seed
+    )
+    return (
+        training,
+        (inputs[validation], labels[validation]),
+        (inputs[test], labels[test]),
+    )
 
 
-def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts, stand_in: str = "") -> Dataset:
+def _dataset(
+    config: DataConfig, spec: SourceSpec, parts: Parts, stand_in: str = ""
+) -> Dataset:
     as_bytes = not isinstance(parts[0][0], Fields) and parts[0][0].dtype == torch.uint8
-    learning, seeing = (readying(each, as_bytes) for each in (config.train_transforms, config.eval_transforms))
+    learning, seeing = (
+        readying(each, as_bytes)
+        for each in (config.train_transforms, config.eval_transforms)
+    )
     training, validation, test = (
-        TensorSamples(*part, ready) for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
+        TensorSamples(*part, ready)
+        for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
     )
     if not len(training):
-        raise DataError(f"{spec.label}: no samples are left for training. Reduce validation_fraction.")
+        raise DataError(
+            f"{spec.label}: no samples are left for training. Reduce validation_fraction."
+        )
     with borrowed():
         try:
             inputs, _ = next(training.batches([torch.arange(1)]))
         except OSError as error:  # SampleLostError: it was there a moment ago
             raise DataError(f"{spec.label}: {error}") from error
     inputs = first(inputs)
-    counts = FrozenMap({one.name: _counts(training.labels, one) for one in spec.known_targets})
+    counts = FrozenMap(
+        {one.name: _counts(training.labels, one) for one in spec.known_targets}
+    )
     info = DataInfo(
         spec.key,
         spec.label,
@@ -376,7 +471,9 @@ def _points(name: str, options: Mapping[str, Any]) -> Pair:
 
 def _noise(options: Mapping[str, Any]) -> Pair:
     by_batch = drawn_by_batch(options["shape"], options["count"])
-    return streams.stream_noise(**options) if by_batch else readers.make_noise(**options)
+    return (
+        streams.stream_noise(**options) if by_batch else readers.make_noise(**options)
+    )
 
 
 def _idx(name: str, root: Path, train: bool) -> Pair:
@@ -398,18 +495,30 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     "made.shapes": lambda options: readers.make_shapes(**options),
     "made.dates": lambda options: readers.make_dates(**options),
     "made.fake": _noise,
-    "made.fields": lambda options: readers.make_fields(**synthetic_fields.arguments_of(options)),
-    **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
-       for name in ("iris", "wine", "breast_cancer")},
-}  # fmt: skip
+    "made.fields": lambda options: readers.make_fields(
+        **synthetic_fields.arguments_of(options)
+    ),
+    **{
+        f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
+        for name in ("iris", "wine", "breast_cancer")
+    },
+}
 
 
 def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, list[str]]:
-    return (streams.stream_pictures if "pin" in how else pictures.read_pictures)(path, watch=watch, **how)
+    return (streams.stream_pictures if "pin" in how else pictures.read_pictures)(
+        path, watch=watch, **how
+    )
 
 
 def _read_own_class(
-    path: Path, name: str, workers: int, timeout: float, watch: Watch, pin: bool | None = None, in_order: bool = False
+    path: Path,
+    name: str,
+    workers: int,
+    timeout: float,
+    watch: Watch,
+    pin: bool | None = None,
+    in_order: bool = False,
 ) -> tuple[Any, Any, list[str]]:
     dataset: Any = own_dataset.make(path, name)
     if workers and not isinstance(dataset, IterableDataset):
@@ -427,8 +536,17 @@ _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
     dataset_class.KEY: _read_own_class,
 }
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
-    **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},
-    **{f"torchvision.{name}": partial(_cifar, name) for name in ("CIFAR10", "CIFAR100")},
-    "torchvision.SVHN": lambda root, train: readers.read_svhn(root / f"{'train' if train else 'test'}_32x32.mat"),
-    "torchvision.STL10": lambda root, train: readers.read_stl10(root / "stl10_binary", "train" if train else "test"),
+    **{
+        f"torchvision.{name}": partial(_idx, name)
+        for name in ("MNIST", "FashionMNIST", "KMNIST")
+    },
+    **{
+        f"torchvision.{name}": partial(_cifar, name) for name in ("CIFAR10", "CIFAR100")
+    },
+    "torchvision.SVHN": lambda root, train: readers.read_svhn(
+        root / f"{'train' if train else 'test'}_32x32.mat"
+    ),
+    "torchvision.STL10": lambda root, train: readers.read_stl10(
+        root / "stl10_binary", "train" if train else "test"
+    ),
 }

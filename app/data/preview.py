@@ -19,7 +19,14 @@ from app.data.loaders import load, read_spec
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch
-from app.data.spec import CLASSES, TOKENS, BatchPreview, ColumnScale, FieldInfo, SourceSpec
+from app.data.spec import (
+    CLASSES,
+    TOKENS,
+    BatchPreview,
+    ColumnScale,
+    FieldInfo,
+    SourceSpec,
+)
 from app.data.targets import first
 from app.util.formatting import in_units, shape_text, significant
 
@@ -28,7 +35,12 @@ COLUMNS = 4
 
 
 def preview(
-    config: DataConfig, root: str | Path | None, batch: int, watch: Watch, seed: int = 0, one_batch: bool = False
+    config: DataConfig,
+    root: str | Path | None,
+    batch: int,
+    watch: Watch,
+    seed: int = 0,
+    one_batch: bool = False,
 ) -> BatchPreview:
     """Read the data and return the samples that a run with this seed and batch size trains on first. Raises DataError.
 
@@ -41,7 +53,9 @@ def preview(
     order = first_batch(len(data.train), batch, config.shuffle and not one_batch, seed)
     given, labels = data.batch_of(order)
     fields = spec.inputs if isinstance(given, Fields) else ()
-    several = [given[place] for place in range(min(SHOWN, len(given)))] if fields else []
+    several = (
+        [given[place] for place in range(min(SHOWN, len(given)))] if fields else []
+    )
     inputs, labels = first(given), first(labels)
     real = inputs.double()
     few, known = inputs[:SHOWN], labels[:SHOWN]
@@ -54,10 +68,18 @@ def preview(
         float(real.max()),
         tuple(labels.shape),
         _name(labels),
-        captions=() if spec.task == TOKENS else tuple(_caption(spec, label) for label in _in_units(data, known)),
-        pictures=_pictures(given) if fields else tuple(map(_picture, few)) if _pictured(inputs) else (),
+        captions=()
+        if spec.task == TOKENS
+        else tuple(_caption(spec, label) for label in _in_units(data, known)),
+        pictures=_pictures(given)
+        if fields
+        else tuple(map(_picture, few))
+        if _pictured(inputs)
+        else (),
         before=_before(config, data, order) if _pictured(inputs) and not fields else (),
-        rows=_rows(spec, data.unscaled("", few)) if inputs.ndim == 2 and spec.task != TOKENS and not fields else (),
+        rows=_rows(spec, data.unscaled("", few))
+        if inputs.ndim == 2 and spec.task != TOKENS and not fields
+        else (),
         texts=tuple(fields_text(fields, one) for one in several)
         if fields
         else tuple(_text(spec, sample) for sample in few)
@@ -70,7 +92,11 @@ def preview(
 
 def first_batch(count: int, size: int, shuffle: bool, seed: int) -> Tensor:
     """Return the numbers of the first samples of a run, of `count`: its order is drawn by a generator of the seed."""
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)) if shuffle else torch.arange(count)
+    order = (
+        torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        if shuffle
+        else torch.arange(count)
+    )
     return order[:size]
 
 
@@ -78,13 +104,21 @@ def _pictures(given: Fields) -> tuple[Any, ...]:
     """Return the images of samples with several inputs, side by side where there are several of one height."""
     held = [part[:SHOWN] for part in given.parts.values() if _pictured(part)]
     held = [part for part in held if part.shape[-2] == held[0].shape[-2]]
-    return tuple(np.concatenate([_picture(part[place]) for part in held], axis=1)
-                 for place in range(len(held[0]))) if held else ()  # fmt: skip
+    return (
+        tuple(
+            np.concatenate([_picture(part[place]) for part in held], axis=1)
+            for place in range(len(held[0]))
+        )
+        if held
+        else ()
+    )
 
 
 def fields_text(fields: Sequence[FieldInfo], sample: Fields) -> str:
     """Describe one sample with several inputs: each by its name, as symbols or as its first numbers."""
-    return "; ".join(f"{one.name} {_field_text(one, sample[one.name])}" for one in fields)
+    return "; ".join(
+        f"{one.name} {_field_text(one, sample[one.name])}" for one in fields
+    )
 
 
 def _field_text(field: FieldInfo, values: Tensor) -> str:
@@ -94,7 +128,9 @@ def _field_text(field: FieldInfo, values: Tensor) -> str:
         return shape_text(tuple(values.shape))
     if values.dtype == torch.bool:
         return f"{int(values.sum())} of {values.numel()} true"
-    return " ".join(significant(value, 3) for value in values.flatten().tolist()[:COLUMNS])
+    return " ".join(
+        significant(value, 3) for value in values.flatten().tolist()[:COLUMNS]
+    )
 
 
 def _before(config: DataConfig, data: Dataset, order: Tensor) -> tuple[Any, ...]:
@@ -110,7 +146,12 @@ def _name(values: Tensor) -> str:
 
 
 def _pictured(inputs: Tensor) -> bool:
-    return inputs.ndim == 4 and inputs.shape[1] in (1, 3) or inputs.ndim == 3 and min(inputs.shape[1:]) > 3
+    return (
+        inputs.ndim == 4
+        and inputs.shape[1] in (1, 3)
+        or inputs.ndim == 3
+        and min(inputs.shape[1:]) > 3
+    )
 
 
 def _picture(sample: Tensor) -> Any:
@@ -119,7 +160,15 @@ def _picture(sample: Tensor) -> Any:
     low, high = sample.min(), sample.max()
     if low < 0 or high > 1:
         sample = (sample - low) / (high - low).clamp(min=1e-12)
-    return sample.mul(255).round().to(torch.uint8).permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
+    return (
+        sample.mul(255)
+        .round()
+        .to(torch.uint8)
+        .permute(1, 2, 0)
+        .expand(-1, -1, 3)
+        .contiguous()
+        .numpy()
+    )
 
 
 def _in_units(data: Dataset, labels: Tensor) -> Tensor:
@@ -148,4 +197,6 @@ def _text(spec: SourceSpec, sample: Tensor) -> str:
     letters = spec.classes
     if any(len(letter) != 1 for letter in letters):
         return " ".join(map(str, sample.flatten().tolist()[:40]))
-    return "".join(letters[number] for number in sample.flatten().tolist()).replace("\n", "↵")
+    return "".join(letters[number] for number in sample.flatten().tolist()).replace(
+        "\n", "↵"
+    )

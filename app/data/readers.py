@@ -25,21 +25,33 @@ def read_table(name: str) -> tuple[Tensor, Tensor]:
     from sklearn import datasets
 
     table = getattr(datasets, f"load_{name}")()
-    return torch.from_numpy(table.data).to(torch.float32), torch.from_numpy(table.target).to(torch.int64)
+    return torch.from_numpy(table.data).to(torch.float32), torch.from_numpy(
+        table.target
+    ).to(torch.int64)
 
 
-def make_points(name: str, count: int, noise: float, seed: int, **options: float) -> tuple[Tensor, Tensor]:
+def make_points(
+    name: str, count: int, noise: float, seed: int, **options: float
+) -> tuple[Tensor, Tensor]:
     """Generate points (N, 2) of two classes (N,) with scikit-learn: `name` is "moons" or "circles"."""
     from sklearn import datasets
 
-    points, ids = getattr(datasets, f"make_{name}")(count, noise=noise, random_state=seed, **options)
-    return torch.from_numpy(points).to(torch.float32), torch.from_numpy(ids).to(torch.int64)
+    points, ids = getattr(datasets, f"make_{name}")(
+        count, noise=noise, random_state=seed, **options
+    )
+    return torch.from_numpy(points).to(torch.float32), torch.from_numpy(ids).to(
+        torch.int64
+    )
 
 
-def make_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def make_noise(
+    shape: tuple[int, ...], classes: int, count: int, seed: int
+) -> tuple[Tensor, Tensor]:
     """Generate random samples (N, *shape) and class ids (N,)."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
+    return torch.randn(count, *shape, generator=generator), torch.arange(
+        count
+    ) % classes
 
 
 def make_fields(
@@ -59,7 +71,9 @@ def make_fields(
         if dtype == "float32":
             inputs[name] = torch.randn(count, *shape, generator=generator)
         else:
-            drawn = torch.randint(bound if dtype == "int64" else 2, (count, *shape), generator=generator)
+            drawn = torch.randint(
+                bound if dtype == "int64" else 2, (count, *shape), generator=generator
+            )
             inputs[name] = drawn if dtype == "int64" else drawn == 1
     for name, (task, shape, classes) in targets.items():
         if task == "classes":
@@ -101,8 +115,13 @@ def make_shapes(count: int, seed: int) -> tuple[Tensor, Tensor]:
             (rows - 8 - 48 * drawn[0]) / (4 + 10 * drawn[1]),
             (columns - 8 - 48 * drawn[2]) / (4 + 10 * drawn[3]),
         )
-        ellipse, rectangle = down**2 + along**2 <= 1, torch.maximum(down.abs(), along.abs()) <= 1
-        masks |= torch.where(drawn[4] < 0.5, ellipse, rectangle) & ((drawn[5] < 0.5) | (number == 0))
+        ellipse, rectangle = (
+            down**2 + along**2 <= 1,
+            torch.maximum(down.abs(), along.abs()) <= 1,
+        )
+        masks |= torch.where(drawn[4] < 0.5, ellipse, rectangle) & (
+            (drawn[5] < 0.5) | (number == 0)
+        )
     pictures = 0.6 * torch.rand(count, 64, 64, generator=generator) + 0.4 * masks
     return pictures.unsqueeze(1), masks.unsqueeze(1).to(torch.float32)
 
@@ -115,14 +134,26 @@ def make_dates(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
     second: 0 to 9 for the digits, 10 for "-".
     """
     months = "january february march april may june july august september october november december".split()
-    letters = {letter: number for number, letter in enumerate("\0 0123456789abcdefghijklmnopqrstuvwxyz,")}
+    letters = {
+        letter: number
+        for number, letter in enumerate("\0 0123456789abcdefghijklmnopqrstuvwxyz,")
+    }
     generator = torch.Generator().manual_seed(seed)
-    drawn = [torch.randint(low, high, (count,), generator=generator).tolist()
-             for low, high in ((1900, 2100), (0, 12), (1, 29), (0, 3))]  # fmt: skip
-    written, iso = torch.zeros(count, 18, dtype=torch.int64), torch.zeros(count, 10, dtype=torch.int64)
+    drawn = [
+        torch.randint(low, high, (count,), generator=generator).tolist()
+        for low, high in ((1900, 2100), (0, 12), (1, 29), (0, 3))
+    ]
+    written, iso = (
+        torch.zeros(count, 18, dtype=torch.int64),
+        torch.zeros(count, 10, dtype=torch.int64),
+    )
     for row, (year, month, day, form) in enumerate(zip(*drawn, strict=True)):
         name = months[month]
-        text = (f"{day} {name} {year}", f"{name} {day}, {year}", f"{day} {name[:3]} {year}")[form]
+        text = (
+            f"{day} {name} {year}",
+            f"{name} {day}, {year}",
+            f"{day} {name[:3]} {year}",
+        )[form]
         written[row, : len(text)] = torch.tensor([letters[letter] for letter in text])
         date = f"{year:04}-{month + 1:02}-{day:02}"
         iso[row] = torch.tensor(["0123456789-".index(letter) for letter in date])
@@ -154,7 +185,9 @@ def read_cifar(folder: Path, name: str, train: bool) -> tuple[Tensor, Tensor]:
     from torchvision import datasets
 
     data = getattr(datasets, name)(folder, train=train)
-    return torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets)
+    return torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(
+        data.targets
+    )
 
 
 def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
@@ -163,16 +196,25 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
     from scipy.io import loadmat
 
     data = loadmat(path)
-    images, ids = torch.from_numpy(data["X"]), torch.from_numpy(data["y"]).flatten().to(torch.int64)
+    images, ids = (
+        torch.from_numpy(data["X"]),
+        torch.from_numpy(data["y"]).flatten().to(torch.int64),
+    )
     return images.permute(3, 2, 0, 1).contiguous(), ids % 10
 
 
 def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
     """Read a part of STL10, "train" or "test": images (N, 3, 96, 96) uint8, stored column by column, and class ids
     (N,)."""
-    images = torch.frombuffer(bytearray((folder / f"{part}_X.bin").read_bytes()), dtype=torch.uint8)
-    ids = torch.frombuffer(bytearray((folder / f"{part}_y.bin").read_bytes()), dtype=torch.uint8)
-    return images.reshape(-1, 3, 96, 96).transpose(2, 3).contiguous(), ids.to(torch.int64) - 1
+    images = torch.frombuffer(
+        bytearray((folder / f"{part}_X.bin").read_bytes()), dtype=torch.uint8
+    )
+    ids = torch.frombuffer(
+        bytearray((folder / f"{part}_y.bin").read_bytes()), dtype=torch.uint8
+    )
+    return images.reshape(-1, 3, 96, 96).transpose(2, 3).contiguous(), ids.to(
+        torch.int64
+    ) - 1
 
 
 def as_floats(samples: Tensor) -> Tensor:

@@ -19,12 +19,19 @@ def training_count(config: DataConfig, spec: SourceSpec | None = None) -> int | 
         return None
     if spec.own_split:
         return sum(spec.per_class)
-    return sum(spec.per_class) - sum(held_out(spec.per_class, config.validation_fraction, config.test_fraction))
+    return sum(spec.per_class) - sum(
+        held_out(spec.per_class, config.validation_fraction, config.test_fraction)
+    )
 
 
 def held_out(counts: Sequence[int], validation: float, test: float) -> tuple[int, int]:
     """Return how many samples `app.data.splits` holds out for validation and test, given those of each class."""
-    if any(share and not any(round(count * share) for count in counts) for share in (validation, test)):
+    if any(
+        share and not any(round(count * share) for count in counts)
+        for share in (validation, test)
+    ):
         counts = (sum(counts),)
     first = [min(round(count * validation), count) for count in counts]
-    return sum(first), sum(min(round(n * test), n - taken) for n, taken in zip(counts, first, strict=True))
+    return sum(first), sum(
+        min(round(n * test), n - taken) for n, taken in zip(counts, first, strict=True)
+    )

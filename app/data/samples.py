@@ -50,7 +50,12 @@ class TensorSamples(Struct, frozen=True):
             held = held.ahead(coming)
         for chunk in chunks:
             inputs = held[chunk]
-            yield (self.ready(inputs) if self.ready is not None else inputs), self.labels[chunk]
+            yield (
+                (self.ready(inputs) if self.ready is not None else inputs),
+                self.labels[chunk],
+            )
 
     def to(self, device: str) -> TensorSamples:
-        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
+        return replace(
+            self, inputs=self.inputs.to(device), labels=self.labels.to(device)
+        )

@@ -17,10 +17,21 @@ from app.data.transform_list import is_random, params_of, shape_after
 from app.util.user_folders import default_root
 
 __all__ = [
-    "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloadedError", "SourceSpec", "UnknownSourceError",
-    "Watch", "check", "default_root", "is_present", "options_of",
+    "DIGITS",
+    "MNIST",
+    "SOURCES",
+    "DataError",
+    "DataInfo",
+    "NotDownloadedError",
+    "SourceSpec",
+    "UnknownSourceError",
+    "Watch",
+    "check",
+    "default_root",
+    "is_present",
+    "options_of",
     "spec_of",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     pass
@@ -31,7 +42,9 @@ Watch = Callable[[int, int, str], None]
 
 class UnknownSourceError(DataError):
     def __init__(self, key: str) -> None:
-        super().__init__(f"There is no data source “{key}”. Choose one of: {', '.join(SOURCES)}.")
+        super().__init__(
+            f"There is no data source “{key}”. Choose one of: {', '.join(SOURCES)}."
+        )
 
 
 def spec_of(config: DataConfig) -> SourceSpec:
@@ -43,8 +56,13 @@ def spec_of(config: DataConfig) -> SourceSpec:
     if not spec.shape or not (config.train_transforms or config.eval_transforms):
         return spec
     if spec.inputs:
-        raise DataError(f"{spec.label} has several inputs, and transforms are for one. Remove the transforms.")
-    learnt, seen = (shape_after(part, spec.shape) for part in (config.train_transforms, config.eval_transforms))
+        raise DataError(
+            f"{spec.label} has several inputs, and transforms are for one. Remove the transforms."
+        )
+    learnt, seen = (
+        shape_after(part, spec.shape)
+        for part in (config.train_transforms, config.eval_transforms)
+    )
     if learnt != seen:
         raise DataError(
             f"The transforms return {learnt} for training and {seen} for validation. Add those that change the shape "
@@ -76,7 +94,10 @@ def options_of(config: DataConfig) -> dict[str, Any]:
             raise DataError(f"{spec.label} has no option “{name}”. {has}")
         if refusal := known[name].refusal(value):
             raise DataError(f"{name} is {value!r}; {refusal}.")
-    return {option.name: config.options.get(option.name, option.default) for option in spec.options}
+    return {
+        option.name: config.options.get(option.name, option.default)
+        for option in spec.options
+    }
 
 
 def check(config: DataConfig) -> None:
@@ -89,11 +110,15 @@ def check(config: DataConfig) -> None:
     if config.bad not in ("stop", "skip"):
         raise DataError(f"bad is {config.bad!r}; it must be stop or skip.")
     if spec.picks and not config.path:
-        raise DataError(f"{spec.label.removesuffix('…')}: no {spec.picks} is chosen. Choose one under Training, Data.")
+        raise DataError(
+            f"{spec.label.removesuffix('…')}: no {spec.picks} is chosen. Choose one under Training, Data."
+        )
     for name in ("validation_fraction", "test_fraction"):
         share = getattr(config, name)
         if not isinstance(share, int | float) or not 0 <= share < 1:
-            raise DataError(f"{name} is {share!r}; it must be a number, at least 0 and below 1.")
+            raise DataError(
+                f"{name} is {share!r}; it must be a number, at least 0 and below 1."
+            )
     if not spec.own_split and config.validation_fraction + config.test_fraction >= 1:
         raise DataError(
             f"test_fraction is {config.test_fraction!r} and validation_fraction {config.validation_fraction!r}: "
@@ -105,7 +130,9 @@ def _check_transforms(config: DataConfig) -> None:
     for transform in (*config.train_transforms, *config.eval_transforms):
         params_of(transform)
     if is_random(config.eval_transforms):
-        raise DataError("Validation samples must be the same each time: random transforms are for training only.")
+        raise DataError(
+            "Validation samples must be the same each time: random transforms are for training only."
+        )
     spec_of(config)
 
 

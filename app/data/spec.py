@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
-PROBABILITIES, BINARY = "probabilities", "binary"  # what the values of a target are, if they are all of that kind
+PROBABILITIES, BINARY = (
+    "probabilities",
+    "binary",
+)  # what the values of a target are, if they are all of that kind
 
 
 class DataError(CodedError):
@@ -67,12 +70,31 @@ class Option(Struct, frozen=True):
         if self.kind in ("literal", "names"):
             return self._tuple_refusal(value)
         if self.kind == "choice":
-            return "" if value in self.choices else f"it must be one of {', '.join(map(repr, self.choices))}"
-        kinds = {"int": int, "float": (int, float), "bool": bool, "str": str}[self.kind]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind != "bool"):  # type: ignore[arg-type]
-            words = {"int": "an integer", "float": "a number", "bool": "True or False", "str": "a text"}
+            return (
+                ""
+                if value in self.choices
+                else f"it must be one of {', '.join(map(repr, self.choices))}"
+            )
+        kinds: dict[str, type | tuple[type, ...]] = {
+            "int": int,
+            "float": (int, float),
+            "bool": bool,
+            "str": str,
+        }
+        bool_for_number = isinstance(value, bool) and self.kind != "bool"
+        if bool_for_number or not isinstance(value, kinds[self.kind]):
+            words = {
+                "int": "an integer",
+                "float": "a number",
+                "bool": "True or False",
+                "str": "a text",
+            }
             return f"it must be {words[self.kind]}"
-        return self._bounds_refusal("it", (value,)) if self.kind in ("int", "float") else ""
+        return (
+            self._bounds_refusal("it", (value,))
+            if self.kind in ("int", "float")
+            else ""
+        )
 
     def _bounds_refusal(self, what: str, numbers: tuple[Any, ...]) -> str:
         if self.minimum is not None and not min(numbers) >= self.minimum:
@@ -83,17 +105,25 @@ class Option(Struct, frozen=True):
 
     def _tuple_refusal(self, value: Any) -> str:
         if self.kind == "names":
-            good = isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+            good = isinstance(value, tuple) and all(
+                isinstance(one, str) for one in value
+            )
             return "" if good else "it must be a tuple of names"
         # A default of ints means sizes; other tuples accept any number.
         whole = all(type(one) is int for one in self.default)
         kinds = (int,) if whole else (int, float)
-        if not isinstance(value, tuple) or not value or not all(type(one) in kinds for one in value):
+        if (
+            not isinstance(value, tuple)
+            or not value
+            or not all(type(one) in kinds for one in value)
+        ):
             return f"it must be a tuple of {'integers' if whole else 'numbers'}"
         if self.count and len(value) != self.count:
             return f"it must be a tuple of {self.count} numbers"
         if not all(math.isfinite(one) and (one > 0 or not whole) for one in value):
-            return "its numbers must be above 0" if whole else "its numbers must be finite"
+            return (
+                "its numbers must be above 0" if whole else "its numbers must be finite"
+            )
         if self.rising and value[0] > value[1]:
             return "its first number must not be above the second"
         return self._bounds_refusal("its numbers", value)
@@ -133,7 +163,9 @@ class ColumnScale(Struct, frozen=True, eq=False):
 
     def scaled(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Return columns (..., C) standardised."""
-        standardised: NDArray[np.float32] = ((values - self.mean) / self.spread).astype(np.float32)
+        standardised: NDArray[np.float32] = ((values - self.mean) / self.spread).astype(
+            np.float32
+        )
         return standardised
 
     def unscaled(self, values: NDArray[Any]) -> NDArray[np.float32]:
@@ -141,7 +173,9 @@ class ColumnScale(Struct, frozen=True, eq=False):
         size = np.maximum(np.maximum(abs(self.mean), self.spread), 1e-300)
         unit = 10.0 ** (np.floor(np.log10(size)) - SHOWN_DIGITS + 1)
         known = values.astype(np.float64) * self.spread + self.mean
-        rounded: NDArray[np.float32] = (np.round(known / unit) * unit + 0.0).astype(np.float32)  # -0 becomes 0
+        rounded: NDArray[np.float32] = (np.round(known / unit) * unit + 0.0).astype(
+            np.float32
+        )  # -0 becomes 0
         return rounded
 
 
@@ -196,20 +230,33 @@ class SourceSpec(Struct, frozen=True):
     as_bytes: bool = False
     targets: tuple[TargetInfo, ...] = ()
     inputs: tuple[FieldInfo, ...] = ()
-    target_scales: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
+    target_scales: FrozenMap[str, tuple[float, float]] = field(
+        default_factory=FrozenMap
+    )
     label_form: str = ""
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form)
+        only = TargetInfo(
+            "", self.task, self.classes, self.label_shape, self.label_form
+        )
         return self.targets or (only,)
 
     @property
     def target_name(self) -> str:
         """The name of the first target in its file, "" without one."""
         named = [one.name for one in self.targets]
-        return next(iter([*named, *self.arguments.get("targets", ()), *self.arguments.get("labels", ())]), "")
+        return next(
+            iter(
+                [
+                    *named,
+                    *self.arguments.get("targets", ()),
+                    *self.arguments.get("labels", ()),
+                ]
+            ),
+            "",
+        )
 
     @property
     def is_read(self) -> bool:
@@ -253,12 +300,16 @@ class DataInfo(Struct, frozen=True):
     inputs: tuple[FieldInfo, ...] = ()
     stand_in: str = ""  # says what stands in for data that are not downloaded
     label_form: str = ""
-    units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=FrozenMap)
+    units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(
+        default_factory=FrozenMap
+    )
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:
         """All targets; the name of an only one is empty."""
-        only = TargetInfo("", self.task, self.classes, self.label_shape, self.label_form)
+        only = TargetInfo(
+            "", self.task, self.classes, self.label_shape, self.label_form
+        )
         return self.targets or (only,)
 
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 
-def stratified_split(labels: Tensor, validation: float, test: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def stratified_split(
+    labels: Tensor, validation: float, test: float, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return indices (training, validation, test), stratified by class and seeded.
 
     `labels` holds class ids, shape (N,). The answers are in ascending order. If every class has too few samples for
@@ -18,13 +20,20 @@ def stratified_split(labels: Tensor, validation: float, test: float, seed: int) 
     generator = torch.Generator().manual_seed(seed)
     parts: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
     counts = labels.unique(return_counts=True)[1].tolist()
-    if any(share and not any(round(count * share) for count in counts) for share in (validation, test)):
+    if any(
+        share and not any(round(count * share) for count in counts)
+        for share in (validation, test)
+    ):
         counts = [len(labels)]
     for members in labels.argsort(stable=True).split(counts):
         members = members[torch.randperm(len(members), generator=generator)]
         first = round(len(members) * validation)
         second = first + round(len(members) * test)
-        for part, chosen in zip(parts, (members[second:], members[:first], members[first:second]), strict=True):
+        for part, chosen in zip(
+            parts,
+            (members[second:], members[:first], members[first:second]),
+            strict=True,
+        ):
             part.append(chosen)
     training, validating, testing = (torch.cat(part).sort().values for part in parts)
     return training, validating, testing
@@ -43,7 +52,12 @@ def standardised(inputs: Any, training: Tensor) -> Any:
     several inputs those of floating point numbers are."""
     if hasattr(inputs, "parts"):
         parts = inputs.parts.items()
-        return type(inputs)({n: standardised(p, training) if p.is_floating_point() else p for n, p in parts})
+        return type(inputs)(
+            {
+                n: standardised(p, training) if p.is_floating_point() else p
+                for n, p in parts
+            }
+        )
     mean, spread = column_scale(inputs, training)
     return ((inputs - mean) / spread).float()
 
@@ -54,9 +68,15 @@ def balanced_weights(counts: Tensor) -> Tensor:
     return counts.sum() / (len(counts) * counts.clamp(min=1))
 
 
-def split_in_order(count: int, validation: float, test: float) -> tuple[Tensor, Tensor, Tensor]:
+def split_in_order(
+    count: int, validation: float, test: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return indices (training, validation, test) of ordered samples: the last ones are held out."""
     validating = round(count * validation)
     first = max(count - validating - round(count * test), 0)
     numbers = torch.arange(count)
-    return numbers[:first], numbers[first : first + validating], numbers[first + validating :]
+    return (
+        numbers[:first],
+        numbers[first : first + validating],
+        numbers[first + validating :],
+    )

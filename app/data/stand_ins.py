@@ -17,23 +17,41 @@ from app.data.spec import SourceSpec
 from app.data.splits import stratified_split
 
 Part = tuple[Tensor, Tensor]
-SHAPES = ("disc", "ring", "square", "frame", "diamond", "plus", "bars", "columns", "checks", "gradient")
+SHAPES = (
+    "disc",
+    "ring",
+    "square",
+    "frame",
+    "diamond",
+    "plus",
+    "bars",
+    "columns",
+    "checks",
+    "gradient",
+)
 COUNT, HELD_OUT = 8000, 0.2
 
 
 def is_used(config: DataConfig, root: Path) -> bool:
     """Return whether the project asks for a stand-in until the download, and the data are not here yet."""
-    return bool(options_of(config).get("stand_in")) and not is_present(config.source, root)
+    return bool(options_of(config).get("stand_in")) and not is_present(
+        config.source, root
+    )
 
 
 def described(spec: SourceSpec) -> SourceSpec:
     """Return the facts about the stand-in of a data set."""
     if spec.key == MNIST:
-        what, classes = "scikit-learn's 1,797 handwritten digits of 8×8, enlarged to 28×28", spec.classes
+        what, classes = (
+            "scikit-learn's 1,797 handwritten digits of 8×8, enlarged to 28×28",
+            spec.classes,
+        )
     else:
         what, classes = f"{COUNT:,} generated pictures of coloured shapes", SHAPES
     note = f"This is a stand-in for {spec.label}, which is not downloaded: {what}."
-    return replace(spec, label=f"stand-in for {spec.label}", classes=classes, notes=(note,))
+    return replace(
+        spec, label=f"stand-in for {spec.label}", classes=classes, notes=(note,)
+    )
 
 
 def parts(spec: SourceSpec) -> tuple[Part, Part]:
@@ -46,7 +64,9 @@ def parts(spec: SourceSpec) -> tuple[Part, Part]:
 def _digits() -> Part:
     """Return handwritten digits as MNIST has them: in the middle 20×20 of 28×28, in [0, 1]."""
     images, labels = readers.read_digits()
-    enlarged = F.interpolate(images, size=(20, 20), mode="bicubic", align_corners=False).clamp(0, 1)
+    enlarged = F.interpolate(
+        images, size=(20, 20), mode="bicubic", align_corners=False
+    ).clamp(0, 1)
     return F.pad(enlarged, (4, 4, 4, 4)), labels
 
 
@@ -66,7 +86,9 @@ def _pictures() -> Part:
     return pictures.clamp(0, 1).mul(255).round().to(torch.uint8), labels
 
 
-def _mask(name: str, size: Tensor, row: Tensor, column: Tensor, width: Tensor) -> Tensor:
+def _mask(
+    name: str, size: Tensor, row: Tensor, column: Tensor, width: Tensor
+) -> Tensor:
     """Return where a shape is, (n, 32, 32) from 0 to 1, by n random numbers of each kind, (n, 1, 1)."""
     size, stripe = 7 + 6 * size, 2 + 2 * width
     down = torch.arange(32.0).view(1, 32, 1) - 12 - 8 * row
@@ -86,7 +108,9 @@ def _mask(name: str, size: Tensor, row: Tensor, column: Tensor, width: Tensor) -
         case "diamond":
             return (down.abs() + along.abs() <= size).float()
         case "plus":
-            return (inside & (torch.minimum(down.abs(), along.abs()) <= thick / 1.5)).float()
+            return (
+                inside & (torch.minimum(down.abs(), along.abs()) <= thick / 1.5)
+            ).float()
         case "bars":
             return (inside & stripes).float()
         case "columns":

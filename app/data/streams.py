@@ -18,7 +18,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data.own_files.pictures import name_of, open_picture, picture_files, read_picture
+from app.data.own_files.pictures import (
+    name_of,
+    open_picture,
+    picture_files,
+    read_picture,
+)
 from app.data.own_files.readers import kind_of, parts_of, read_dataset
 
 
@@ -35,7 +40,14 @@ class Streamed:
     seconds, 0 for no limit. With `pin` batches are copied to a GPU asynchronously from pinned memory.
     """
 
-    def __init__(self, read: Callable[[int], Tensor], numbers: Tensor, workers: int, timeout: float, pin: bool) -> None:
+    def __init__(
+        self,
+        read: Callable[[int], Tensor],
+        numbers: Tensor,
+        workers: int,
+        timeout: float,
+        pin: bool,
+    ) -> None:
         self.read, self.numbers = read, numbers
         self.workers, self.timeout, self.pin = workers, timeout, pin
         self.device = torch.device("cpu")
@@ -71,24 +83,33 @@ class Streamed:
         batch = next(self.coming, None)
         if batch is not None and self.pool is not None:
             numbers = self.numbers[batch.cpu()].tolist()
-            self.waiting = numbers, [self.pool.submit(self.read, number) for number in numbers]
+            self.waiting = (
+                numbers,
+                [self.pool.submit(self.read, number) for number in numbers],
+            )
 
     def __getitem__(self, batch: Any) -> Tensor:
         """Return the samples at these indices, read now or prefetched. Raises SampleLostError."""
-        numbers = self.numbers[batch.cpu() if isinstance(batch, Tensor) else batch].tolist()
+        numbers = self.numbers[
+            batch.cpu() if isinstance(batch, Tensor) else batch
+        ].tolist()
         known, futures = self.waiting
         if self.pool is not None and known != numbers:
             futures = [self.pool.submit(self.read, number) for number in numbers]
         self.begin_next()
         try:
-            found = [self.read(number) for number in numbers] if self.pool is None else [
-                future.result(self.timeout or None) for future in futures
-            ]  # fmt: skip
+            found = (
+                [self.read(number) for number in numbers]
+                if self.pool is None
+                else [future.result(self.timeout or None) for future in futures]
+            )
         except TimeoutError as error:
             raise SampleLostError(
                 f"A sample was not read within {self.timeout:g} seconds. Is the disk connected?"
             ) from error
-        samples = torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
+        samples = (
+            torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
+        )
         if self.pin and self.device.type == "cuda":
             return samples.pin_memory().to(self.device, non_blocking=True)
         return samples.to(self.device)
@@ -101,7 +122,13 @@ class InOrder(Streamed):
     `numbers`, read before, to detect a changed order.
     """
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], numbers: Tensor, labels: Any, pin: bool) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Iterator[Any]],
+        numbers: Tensor,
+        labels: Any,
+        pin: bool,
+    ) -> None:
         self.begin, self.at = begin, 0
         self.rest: Iterator[Any] = iter(())
         self.known = numbers, labels if isinstance(labels, dict) else {"": labels}
@@ -135,7 +162,9 @@ class InOrder(Streamed):
                 sample = next(self.rest)
                 self.at += 1
             except StopIteration:
-                raise SampleLostError(f"Sample {number} no longer exists: there are {self.at} now.") from None
+                raise SampleLostError(
+                    f"Sample {number} no longer exists: there are {self.at} now."
+                ) from None
             if not self.has_its_label(number, sample):
                 raise SampleLostError(
                     f"Sample {number} has another label than on the first pass: the dataset returns its samples in "
@@ -148,21 +177,36 @@ class InOrder(Streamed):
     def has_its_label(self, number: int, sample: Any) -> bool:
         """Return whether a sample has the label that was read before, after conversion; NaN equals NaN."""
         numbers, labels = self.known
-        place = int(torch.searchsorted(numbers, number))  # bad samples are not among them
+        place = int(
+            torch.searchsorted(numbers, number)
+        )  # bad samples are not among them
         try:
             own = parts_of(sample)[1]
-            own = own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
+            own = (
+                own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
+            )
             for name, label in labels.items():
                 kept = label[place]
                 now = own[name].to(kept).reshape(kept.shape)
-                if not (torch.equal(now, kept) or torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True)):
+                if not (
+                    torch.equal(now, kept)
+                    or torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True)
+                ):
                     return False
-        except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # not convertible to such a label
+        except (
+            ValueError,
+            TypeError,
+            IndexError,
+            KeyError,
+            RuntimeError,
+        ):  # not convertible to such a label
             return False
         return True
 
 
-def stream_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> tuple[Streamed, Tensor]:
+def stream_noise(
+    shape: tuple[int, ...], classes: int, count: int, seed: int
+) -> tuple[Streamed, Tensor]:
     """Generate random samples (N, *shape) and class ids (N,), each drawn again from the generator's state before it.
 
     The samples are those that are drawn at once, bit for bit. Torch draws normal numbers in groups of 16, so a state is
@@ -179,10 +223,16 @@ def stream_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) ->
 
     def read(number: int) -> Tensor:
         place, own = number // block, torch.Generator()
-        own.set_state(states[place].clone())  # torch crashes with a view of a larger tensor
-        return torch.randn(min(block, count - place * block), *shape, generator=own)[number % block]
+        own.set_state(
+            states[place].clone()
+        )  # torch crashes with a view of a larger tensor
+        return torch.randn(min(block, count - place * block), *shape, generator=own)[
+            number % block
+        ]
 
-    return Streamed(read, torch.arange(count), 0, 0.0, False), torch.arange(count) % classes
+    return Streamed(read, torch.arange(count), 0, 0.0, False), torch.arange(
+        count
+    ) % classes
 
 
 def stream_pictures(
@@ -199,17 +249,25 @@ def stream_pictures(
 ) -> tuple[Streamed, Tensor, list[str]]:
     """Stream a folder of images per class like `read_pictures`; that each can be decoded is checked in advance."""
     files, ids, bad = [], [], []
-    found = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
+    found = [
+        (file, number)
+        for number, name in enumerate(classes)
+        for file in picture_files(path / name)
+    ]
     for done, (file, number) in enumerate(found):
         if watch is not None:
             watch(done, len(found), file.name)
         try:
             with open_picture(file) as opened:
-                opened.draft("L", (1, 1))  # JPEG: the whole file, at an eighth of the size
+                opened.draft(
+                    "L", (1, 1)
+                )  # JPEG: the whole file, at an eighth of the size
                 opened.load()
             files.append(file)
             ids.append(number)
-        except Exception as error:  # decoders raise any error for damaged or too large files
+        except (
+            Exception
+        ) as error:  # decoders raise any error for damaged or too large files
             bad.append(f"{name_of(file)}: {error}")
 
     def read(number: int) -> Tensor:
@@ -222,7 +280,11 @@ def stream_pictures(
             ) from error
 
     numbers = torch.arange(len(files))
-    return Streamed(read, numbers, workers, timeout, pin), torch.tensor(ids, dtype=torch.int64), bad
+    return (
+        Streamed(read, numbers, workers, timeout, pin),
+        torch.tensor(ids, dtype=torch.int64),
+        bad,
+    )
 
 
 def stream_dataset(
@@ -238,7 +300,9 @@ def stream_dataset(
     All are read once, by `workers` processes; afterwards a sample is read in the requesting thread, so that random
     numbers are drawn in the order of the batches.
     """
-    numbers, labels, bad = read_dataset(dataset, workers, timeout, watch, guard, keep=False)
+    numbers, labels, bad = read_dataset(
+        dataset, workers, timeout, watch, guard, keep=False
+    )
     turn = threading.Lock()
 
     def read(number: int) -> Tensor:

@@ -13,7 +13,9 @@ from app.data.spec import CLASSES, TOKENS, VALUES, DataError, FieldInfo, TargetI
 DTYPES = ("float32", "int64", "bool")
 MOST = 2**31  # a larger bound is no vocabulary
 MOST_CLASSES = 100_000
-_FIELD = re.compile(r"(?P<name>[^\W\d]\w*) *\((?P<sizes>[\d, ]*)\) *(?P<dtype>[a-z]+\d*)?(?: *< *(?P<bound>\d+))?")
+_FIELD = re.compile(
+    r"(?P<name>[^\W\d]\w*) *\((?P<sizes>[\d, ]*)\) *(?P<dtype>[a-z]+\d*)?(?: *< *(?P<bound>\d+))?"
+)
 _TARGET = re.compile(
     r"(?:(?P<name>[^\W\d]\w*) +)??(?P<task>[a-z]+)(?: *\((?P<sizes>[\d, ]*)\))?(?: *(?P<classes>\d+))?"
 )
@@ -55,8 +57,14 @@ def parse_fields(text: str) -> tuple[SyntheticField, ...]:
             )
         bound = int(match["bound"] or 2)
         if not 0 < bound <= MOST:
-            raise DataError(f"fields: the bound of “{part}” must be between 1 and {MOST:,}.")
-        fields.append(SyntheticField(FieldInfo(match["name"], _sizes(match["sizes"], part), dtype), bound))
+            raise DataError(
+                f"fields: the bound of “{part}” must be between 1 and {MOST:,}."
+            )
+        fields.append(
+            SyntheticField(
+                FieldInfo(match["name"], _sizes(match["sizes"], part), dtype), bound
+            )
+        )
     _check_names([field.info.name for field in fields], "fields")
     return tuple(fields)
 
@@ -84,7 +92,9 @@ def parse_targets(text: str) -> tuple[TargetInfo, ...]:
     names = [target.name for target in targets]
     if len(targets) > 1:
         if "" in names:
-            raise DataError("targets: several targets need a name each, as “kind classes 3; box values (4,)”.")
+            raise DataError(
+                "targets: several targets need a name each, as “kind classes 3; box values (4,)”."
+            )
         _check_names(names, "targets")
     return tuple(targets)
 
@@ -107,16 +117,30 @@ def target_text(target: TargetInfo) -> str:
 
 def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `readers.make_fields` for the options of a source. Raises DataError."""
-    fields = {field.info.name: field.arguments for field in parse_fields(options["fields"])}
-    targets = {one.name: (one.task, one.label_shape, len(one.classes)) for one in parse_targets(options["targets"])}
-    return {"fields": fields, "targets": targets, "count": options["count"], "seed": options["seed"]}
+    fields = {
+        field.info.name: field.arguments for field in parse_fields(options["fields"])
+    }
+    targets = {
+        one.name: (one.task, one.label_shape, len(one.classes))
+        for one in parse_targets(options["targets"])
+    }
+    return {
+        "fields": fields,
+        "targets": targets,
+        "count": options["count"],
+        "seed": options["seed"],
+    }
 
 
 def _fits(match: re.Match[str]) -> bool:
     """Return whether a target has what its task needs, and nothing else."""
-    wanted = {CLASSES: (False, True), VALUES: (True, False), TOKENS: (True, True)}.get(match["task"])
+    wanted = {CLASSES: (False, True), VALUES: (True, False), TOKENS: (True, True)}.get(
+        match["task"]
+    )
     has = match["sizes"] is not None, match["classes"] is not None
-    return wanted == has and (match["classes"] is None or 0 < int(match["classes"]) <= MOST_CLASSES)
+    return wanted == has and (
+        match["classes"] is None or 0 < int(match["classes"]) <= MOST_CLASSES
+    )
 
 
 def _parts(text: str) -> list[str]:
@@ -132,4 +156,6 @@ def _sizes(text: str, part: str) -> tuple[int, ...]:
 
 def _check_names(names: list[str], option: str) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
-        raise DataError(f"{option}: “{min(twice)}” is named twice. Give each a unique name.")
+        raise DataError(
+            f"{option}: “{min(twice)}” is named twice. Give each a unique name."
+        )

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def first(given: Any) -> Tensor:
     """Return the first of several inputs or targets, or the only one."""
-    only: Tensor = next(iter(given.parts.values())) if isinstance(given, Fields) else given
+    only: Tensor = (
+        next(iter(given.parts.values())) if isinstance(given, Fields) else given
+    )
     return only
 
 
@@ -67,7 +69,10 @@ def with_targets(inputs: Any, labels: Any, names: Iterable[str], only: str) -> F
     """Add targets to the inputs of a batch, see `WithTargets`."""
     given = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
     for name in names:
-        given = given.with_(name, labels[name] if isinstance(labels, Fields) and name != only else labels)
+        given = given.with_(
+            name,
+            labels[name] if isinstance(labels, Fields) and name != only else labels,
+        )
     return given
 
 
@@ -77,5 +82,9 @@ Make = Callable[[TargetInfo], Tensor]
 def synthetic_targets(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
     """Create synthetic labels, each target by `make`; the inputs are added under `name`, "" for none."""
     known = info.known_targets
-    labels: Any = Fields({one.name: make(one) for one in known}) if len(known) > 1 else make(known[0])
+    labels: Any = (
+        Fields({one.name: make(one) for one in known})
+        if len(known) > 1
+        else make(known[0])
+    )
     return with_input(labels, name, inputs) if name else labels

@@ -53,14 +53,18 @@ _LARGE = 1e6
 
 
 def _range(name: str, default: tuple[float, float], minimum: float, doc: str) -> Option:
-    return Option(name, "literal", default, count=2, minimum=minimum, rising=True, doc=doc)
+    return Option(
+        name, "literal", default, count=2, minimum=minimum, rising=True, doc=doc
+    )
 
 
 def _chance(default: float = 0.5) -> Option:
     return _share("p", default, "Probability, from 0 to 1.")
 
 
-def _positive(name: str, default: float, doc: str, maximum: float | None = None) -> Option:
+def _positive(
+    name: str, default: float, doc: str, maximum: float | None = None
+) -> Option:
     return Option(name, "float", default, minimum=0, maximum=maximum, doc=doc)
 
 
@@ -70,63 +74,221 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
     {
         kind.name: kind
         for kind in (
-            Kind("Normalize", False, "Subtract mean and divide by standard deviation, per channel.",
-                 (Option("mean", "literal", (0.5,), minimum=-_LARGE, maximum=_LARGE,
-                         doc="Per channel, or one for all."),
-                  Option("std", "literal", (0.5,), minimum=_TINY, doc="Per channel, or one for all."))),
-            Kind("Resize", False, "Resize to another height and width.", (_SIZE,), _sized),
-            Kind("CenterCrop", False, "Crop the centre of the image.", (_SIZE,), _sized),
-            Kind("Pad", False, "Add a border of zeros.",
-                 (Option("padding", "int", 2, minimum=0, maximum=1000, doc="Width of the border."),), _padded),
-            Kind("Grayscale", False, "Convert to greyscale.",
-                 (Option("num_output_channels", "choice", 1, choices=(1, 3),
-                         doc="Number of output channels."),), _grey),
-            Kind("RandomHorizontalFlip", True, "Flip horizontally at random.", (_chance(),)),
-            Kind("RandomVerticalFlip", True, "Flip vertically at random.", (_chance(),)),
-            Kind("RandomCrop", True, "Crop at a random position.",
-                 (_SIZE, Option("padding", "int", 4, minimum=0, maximum=1000,
-                                doc="Border of zeros added first.")), _sized),
-            Kind("RandomResizedCrop", True, "Crop of random size, resized.",
-                 (_SIZE, _range("scale", (0.08, 1.0), 0, "Smallest and largest fraction of the area.")), _sized),
-            Kind("RandomRotation", True, "Random rotation.",
-                 (_positive("degrees", 10.0, "Maximum, in either direction.", 360),)),
-            Kind("RandomAffine", True, "Random rotation, translation and scaling.",
-                 (_positive("degrees", 10.0, "Maximum, in either direction.", 360),
-                  Option("translate", "literal", (0.1, 0.1), count=2, minimum=0, maximum=1,
-                         doc="Maximum, as fractions of width and height."),
-                  _range("scale", (0.9, 1.1), _TINY, "Smallest and largest factor."))),
-            Kind("ColorJitter", True, "Random change of brightness, contrast, saturation and hue.",
-                 (_positive("brightness", 0.2, "Maximum, in either direction.", _LARGE),
-                  _positive("contrast", 0.2, "Maximum.", _LARGE), _positive("saturation", 0.2, "Maximum.", _LARGE),
-                  _positive("hue", 0.0, "Maximum.", 0.5))),
-            Kind("RandomGrayscale", True, "Convert to greyscale at random.", (_chance(0.1),)),
+            Kind(
+                "Normalize",
+                False,
+                "Subtract mean and divide by standard deviation, per channel.",
+                (
+                    Option(
+                        "mean",
+                        "literal",
+                        (0.5,),
+                        minimum=-_LARGE,
+                        maximum=_LARGE,
+                        doc="Per channel, or one for all.",
+                    ),
+                    Option(
+                        "std",
+                        "literal",
+                        (0.5,),
+                        minimum=_TINY,
+                        doc="Per channel, or one for all.",
+                    ),
+                ),
+            ),
+            Kind(
+                "Resize", False, "Resize to another height and width.", (_SIZE,), _sized
+            ),
+            Kind(
+                "CenterCrop", False, "Crop the centre of the image.", (_SIZE,), _sized
+            ),
+            Kind(
+                "Pad",
+                False,
+                "Add a border of zeros.",
+                (
+                    Option(
+                        "padding",
+                        "int",
+                        2,
+                        minimum=0,
+                        maximum=1000,
+                        doc="Width of the border.",
+                    ),
+                ),
+                _padded,
+            ),
+            Kind(
+                "Grayscale",
+                False,
+                "Convert to greyscale.",
+                (
+                    Option(
+                        "num_output_channels",
+                        "choice",
+                        1,
+                        choices=(1, 3),
+                        doc="Number of output channels.",
+                    ),
+                ),
+                _grey,
+            ),
+            Kind(
+                "RandomHorizontalFlip",
+                True,
+                "Flip horizontally at random.",
+                (_chance(),),
+            ),
+            Kind(
+                "RandomVerticalFlip", True, "Flip vertically at random.", (_chance(),)
+            ),
+            Kind(
+                "RandomCrop",
+                True,
+                "Crop at a random position.",
+                (
+                    _SIZE,
+                    Option(
+                        "padding",
+                        "int",
+                        4,
+                        minimum=0,
+                        maximum=1000,
+                        doc="Border of zeros added first.",
+                    ),
+                ),
+                _sized,
+            ),
+            Kind(
+                "RandomResizedCrop",
+                True,
+                "Crop of random size, resized.",
+                (
+                    _SIZE,
+                    _range(
+                        "scale",
+                        (0.08, 1.0),
+                        0,
+                        "Smallest and largest fraction of the area.",
+                    ),
+                ),
+                _sized,
+            ),
+            Kind(
+                "RandomRotation",
+                True,
+                "Random rotation.",
+                (_positive("degrees", 10.0, "Maximum, in either direction.", 360),),
+            ),
+            Kind(
+                "RandomAffine",
+                True,
+                "Random rotation, translation and scaling.",
+                (
+                    _positive("degrees", 10.0, "Maximum, in either direction.", 360),
+                    Option(
+                        "translate",
+                        "literal",
+                        (0.1, 0.1),
+                        count=2,
+                        minimum=0,
+                        maximum=1,
+                        doc="Maximum, as fractions of width and height.",
+                    ),
+                    _range("scale", (0.9, 1.1), _TINY, "Smallest and largest factor."),
+                ),
+            ),
+            Kind(
+                "ColorJitter",
+                True,
+                "Random change of brightness, contrast, saturation and hue.",
+                (
+                    _positive(
+                        "brightness", 0.2, "Maximum, in either direction.", _LARGE
+                    ),
+                    _positive("contrast", 0.2, "Maximum.", _LARGE),
+                    _positive("saturation", 0.2, "Maximum.", _LARGE),
+                    _positive("hue", 0.0, "Maximum.", 0.5),
+                ),
+            ),
+            Kind(
+                "RandomGrayscale",
+                True,
+                "Convert to greyscale at random.",
+                (_chance(0.1),),
+            ),
             Kind("RandomErasing", True, "Erase a random rectangle.", (_chance(),)),
-            Kind("GaussianNoise", True, "Add Gaussian noise to every value.",
-                 (Option("mean", "float", 0.0, doc="Mean of the noise."),
-                  _positive("sigma", 0.1, "Standard deviation of the noise."))),
-            Kind("GaussianBlur", True, "Gaussian blur.",
-                 (Option("kernel_size", "choice", 3, choices=(3, 5, 7, 9), doc="Kernel size."),
-                  _range("sigma", (0.1, 2.0), _TINY, "Smallest and largest standard deviation."))),
-            Kind("RandAugment", True, "Several random operations of one magnitude.",
-                 (Option("num_ops", "int", 2, minimum=1, maximum=10, doc="Number of operations."),
-                  Option("magnitude", "int", 9, minimum=0, maximum=30, doc="Magnitude."))),
-            Kind("TrivialAugmentWide", True, "One random operation of random magnitude."),
+            Kind(
+                "GaussianNoise",
+                True,
+                "Add Gaussian noise to every value.",
+                (
+                    Option("mean", "float", 0.0, doc="Mean of the noise."),
+                    _positive("sigma", 0.1, "Standard deviation of the noise."),
+                ),
+            ),
+            Kind(
+                "GaussianBlur",
+                True,
+                "Gaussian blur.",
+                (
+                    Option(
+                        "kernel_size",
+                        "choice",
+                        3,
+                        choices=(3, 5, 7, 9),
+                        doc="Kernel size.",
+                    ),
+                    _range(
+                        "sigma",
+                        (0.1, 2.0),
+                        _TINY,
+                        "Smallest and largest standard deviation.",
+                    ),
+                ),
+            ),
+            Kind(
+                "RandAugment",
+                True,
+                "Several random operations of one magnitude.",
+                (
+                    Option(
+                        "num_ops",
+                        "int",
+                        2,
+                        minimum=1,
+                        maximum=10,
+                        doc="Number of operations.",
+                    ),
+                    Option(
+                        "magnitude", "int", 9, minimum=0, maximum=30, doc="Magnitude."
+                    ),
+                ),
+            ),
+            Kind(
+                "TrivialAugmentWide", True, "One random operation of random magnitude."
+            ),
         )
     }
-)  # fmt: skip
+)
 
 
 def params_of(transform: Transform) -> dict[str, Any]:
     """Return the parameters with defaults, validated, so that their `repr` is Python. Raises DataError."""
     if transform.name not in KINDS:
-        raise DataError(f"There is no transform “{transform.name}”. Choose one of: {', '.join(KINDS)}.")
+        raise DataError(
+            f"There is no transform “{transform.name}”. Choose one of: {', '.join(KINDS)}."
+        )
     options = {option.name: option for option in KINDS[transform.name].options}
     for name, value in transform.params.items():
         if name not in options:
             raise DataError(f"{transform.name} has no parameter “{name}”.")
         if refusal := options[name].refusal(value):
             raise DataError(f"{transform.name}: {name} is {value!r}; {refusal}.")
-    return {name: transform.params.get(name, option.default) for name, option in options.items()}
+    return {
+        name: transform.params.get(name, option.default)
+        for name, option in options.items()
+    }
 
 
 def is_random(transforms: Sequence[Transform]) -> bool:
@@ -140,7 +302,13 @@ TOGETHER = ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomCrop", "Gaussia
 
 def alone(transforms: Sequence[Transform]) -> tuple[str, ...]:
     """Return the random transforms that must be applied image by image."""
-    return tuple(dict.fromkeys(one.name for one in transforms if KINDS[one.name].random and one.name not in TOGETHER))
+    return tuple(
+        dict.fromkeys(
+            one.name
+            for one in transforms
+            if KINDS[one.name].random and one.name not in TOGETHER
+        )
+    )
 
 
 def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
@@ -148,14 +316,23 @@ def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
     for transform in transforms:
         params = params_of(transform)
         if len(shape) != 3 or shape[0] not in (1, 3):
-            raise DataError(f"{transform.name} needs images with 1 or 3 channels, and the data are {shape}.")
+            raise DataError(
+                f"{transform.name} needs images with 1 or 3 channels, and the data are {shape}."
+            )
         crop = transform.name in ("CenterCrop", "RandomCrop")
         room = 2 * params.get("padding", 0)
-        if crop and any(side + room < wanted for side, wanted in zip(shape[1:], params["size"], strict=True)):
+        if crop and any(
+            side + room < wanted
+            for side, wanted in zip(shape[1:], params["size"], strict=True)
+        ):
             sizes = f"{params['size']} of images of {shape[1:]}"
             raise DataError(f"{transform.name} takes {sizes}: reduce its size.")
-        if transform.name == "Normalize" and any(len(params[name]) not in (1, shape[0]) for name in ("mean", "std")):
-            raise DataError(f"Normalize needs one mean and std, or {shape[0]} of each: one per channel.")
+        if transform.name == "Normalize" and any(
+            len(params[name]) not in (1, shape[0]) for name in ("mean", "std")
+        ):
+            raise DataError(
+                f"Normalize needs one mean and std, or {shape[0]} of each: one per channel."
+            )
         shape = KINDS[transform.name].shape(shape, params)
     return shape
 
@@ -165,5 +342,7 @@ def calls(transforms: Sequence[Transform]) -> list[str]:
     found = []
     for transform in transforms:
         params = params_of(transform)
-        found.append(f"v2.{transform.name}({', '.join(f'{name}={value!r}' for name, value in params.items())})")
+        found.append(
+            f"v2.{transform.name}({', '.join(f'{name}={value!r}' for name, value in params.items())})"
+        )
     return found

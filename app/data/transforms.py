@@ -25,14 +25,30 @@ def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
             samples = torch.stack([step(sample) for sample in samples])
         elif kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
             chosen = (torch.rand(count) < step.p).to(samples.device).view(-1, 1, 1, 1)
-            samples = torch.where(chosen, samples.flip(-1 if kind == "RandomHorizontalFlip" else -2), samples)
+            samples = torch.where(
+                chosen,
+                samples.flip(-1 if kind == "RandomHorizontalFlip" else -2),
+                samples,
+            )
         elif kind == "RandomCrop":
             samples = torch.nn.functional.pad(samples, step.padding or (0, 0, 0, 0))
             height, width = step.size
-            rows = torch.randint(samples.shape[2] - height + 1, (count, 1)) + torch.arange(height)
-            columns = torch.randint(samples.shape[3] - width + 1, (count, 1)) + torch.arange(width)
-            places, channels = torch.arange(count).view(-1, 1, 1, 1), torch.arange(samples.shape[1]).view(1, -1, 1, 1)
-            at = (places, channels, rows.view(count, 1, -1, 1), columns.view(count, 1, 1, -1))
+            rows = torch.randint(
+                samples.shape[2] - height + 1, (count, 1)
+            ) + torch.arange(height)
+            columns = torch.randint(
+                samples.shape[3] - width + 1, (count, 1)
+            ) + torch.arange(width)
+            places, channels = (
+                torch.arange(count).view(-1, 1, 1, 1),
+                torch.arange(samples.shape[1]).view(1, -1, 1, 1),
+            )
+            at = (
+                places,
+                channels,
+                rows.view(count, 1, -1, 1),
+                columns.view(count, 1, 1, -1),
+            )
             samples = samples[tuple(each.to(samples.device) for each in at)]
         else:
             samples = step(samples)
@@ -44,10 +60,17 @@ def composed(transforms: Sequence[Transform]) -> Any:
     from app.util.torchvision_import import import_torchvision
 
     v2 = import_torchvision("transforms.v2")
-    return v2.Compose([getattr(v2, transform.name)(**params_of(transform)) for transform in transforms])
+    return v2.Compose(
+        [
+            getattr(v2, transform.name)(**params_of(transform))
+            for transform in transforms
+        ]
+    )
 
 
-def readying(transforms: Sequence[Transform], as_bytes: bool) -> Callable[[Tensor], Tensor] | None:
+def readying(
+    transforms: Sequence[Transform], as_bytes: bool
+) -> Callable[[Tensor], Tensor] | None:
     """Return the preprocessing from stored samples to network inputs; None if there is none."""
     if not transforms:
         return as_floats if as_bytes else None

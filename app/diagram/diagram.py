@@ -105,15 +105,23 @@ class Drawing(Struct, frozen=True):
         boxes = {box.id for box in self.boxes}
         groups = {group.id for group in self.groups}
         if len(boxes) < len(self.boxes) or len(groups) < len(self.groups):
-            raise DrawingError("two boxes or two groups of the drawing have the same id")
+            raise DrawingError(
+                "two boxes or two groups of the drawing have the same id"
+            )
         for box in self.boxes:
             if box.group is not None and box.group not in groups:
-                raise DrawingError(f"the box {box.id} is in the group {box.group}, which does not exist")
+                raise DrawingError(
+                    f"the box {box.id} is in the group {box.group}, which does not exist"
+                )
             if box.under is not None and box.under not in boxes:
-                raise DrawingError(f"the box {box.id} is a child of {box.under}, which does not exist")
+                raise DrawingError(
+                    f"the box {box.id} is a child of {box.under}, which does not exist"
+                )
         for arrow in self.arrows:
             if arrow.source not in boxes or arrow.target not in boxes:
-                raise DrawingError(f"the arrow {arrow.source} -> {arrow.target} leads to a box that does not exist")
+                raise DrawingError(
+                    f"the arrow {arrow.source} -> {arrow.target} leads to a box that does not exist"
+                )
         _check_nesting(self.groups)
 
 
@@ -123,7 +131,9 @@ def _check_nesting(groups: tuple[Group, ...]) -> None:
         seen, above = {group.id}, group.parent
         while above is not None:
             if above not in parents:
-                raise DrawingError(f"the group {group.id} is in {above}, which does not exist")
+                raise DrawingError(
+                    f"the group {group.id} is in {above}, which does not exist"
+                )
             if above in seen:
                 raise DrawingError(f"the group {group.id} contains itself")
             seen.add(above)

@@ -28,7 +28,13 @@ class Channel(Generic[M]):
     messages of `longest` bytes at most.
     """
 
-    def __init__(self, reads: IO[bytes], writes: IO[bytes], incoming: type[M], longest: int = LONGEST) -> None:
+    def __init__(
+        self,
+        reads: IO[bytes],
+        writes: IO[bytes],
+        incoming: type[M],
+        longest: int = LONGEST,
+    ) -> None:
         self._reads, self._writes, self._longest = reads, writes, longest
         self._decoder = msgspec.msgpack.Decoder(incoming)
         self._sending = threading.Lock()

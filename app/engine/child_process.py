@@ -27,7 +27,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def start(
-    arguments: list[str], extra: Mapping[str, str], cwd: Path | None = None, *, quiet: bool = False
+    arguments: list[str],
+    extra: Mapping[str, str],
+    cwd: Path | None = None,
+    *,
+    quiet: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start `python <arguments>` with pipes, in its own session, so that Ctrl+C in a terminal does not reach it.
 
@@ -36,9 +40,15 @@ def start(
     pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     talk = subprocess.DEVNULL if quiet else pipe
     return subprocess.Popen(
-        [sys.executable, *arguments], stdin=talk, stdout=talk, stderr=pipe, env=environment(extra), cwd=cwd,
-        start_new_session=os.name == "posix", creationflags=window,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        stdin=talk,
+        stdout=talk,
+        stderr=pipe,
+        env=environment(extra),
+        cwd=cwd,
+        start_new_session=os.name == "posix",
+        creationflags=window,
+    )
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -72,7 +82,9 @@ def leave_signals_to_parent() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _go_on)
-            os.register_at_fork(after_in_child=partial(signal.signal, number, signal.SIG_DFL))
+            os.register_at_fork(
+                after_in_child=partial(signal.signal, number, signal.SIG_DFL)
+            )
 
 
 def _go_on(_number: int, _frame: FrameType | None) -> None:
@@ -82,14 +94,20 @@ def _go_on(_number: int, _frame: FrameType | None) -> None:
 class StderrReader:
     """Reads a process's stderr, forwards the lines that `passes` accepts, and keeps its end."""
 
-    def __init__(self, stream: IO[bytes], passes: Callable[[str], bool] = lambda _line: True) -> None:
+    def __init__(
+        self, stream: IO[bytes], passes: Callable[[str], bool] = lambda _line: True
+    ) -> None:
         self._passes = passes
         self._lines: deque[str] = deque(maxlen=KEPT)
-        self._thread = threading.Thread(target=self._read, args=(stream,), name="stderr of a run", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, args=(stream,), name="stderr of a run", daemon=True
+        )
         self._thread.start()
 
     def _read(self, stream: IO[bytes]) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it was closed while something held its other end
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # it was closed while something held its other end
             for line in stream:
                 text = line.decode("utf-8", "replace")
                 self._lines.append(text)
@@ -114,7 +132,9 @@ def work_of(pid: int) -> float | None:
 def memory_of(pid: int) -> int | None:
     """Return the resident memory of a process in bytes, None if it cannot be read."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(
+            Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
+        ) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return None
 
@@ -131,7 +151,9 @@ def memory_kills() -> int | None:
         lines = Path("/proc/vmstat").read_text("ascii").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+    return next(
+        (int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None
+    )
 
 
 def describe_exit(code: int, kills_before: int | None) -> str:
@@ -147,7 +169,12 @@ def describe_exit(code: int, kills_before: int | None) -> str:
     except ValueError:
         name = f"signal {-code}"
     now = memory_kills()
-    if name == "SIGKILL" and now is not None and kills_before is not None and now > kills_before:
+    if (
+        name == "SIGKILL"
+        and now is not None
+        and kills_before is not None
+        and now > kills_before
+    ):
         return "was ended by the kernel, which had run out of memory (SIGKILL)"
     words = {
         "SIGABRT": "aborted in native code (SIGABRT)",

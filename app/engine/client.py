@@ -21,7 +21,13 @@ from typing import IO, Any, TypeVar, cast
 from app.builder.catalog import custom
 from app.engine import child_process, pool, protocol
 from app.engine.channel import LONGEST, Channel, ChannelError
-from app.engine.protocol import EngineDiedError, FromEngine, Handle, HandleLostError, Request
+from app.engine.protocol import (
+    EngineDiedError,
+    FromEngine,
+    Handle,
+    HandleLostError,
+    Request,
+)
 from app.engine.values import Codec, NotAValueError, RemoteError
 from app.source import layer_files
 
@@ -36,7 +42,12 @@ CHECK_INTERVAL = 5.0  # seconds between two checks of a busy engine
 class Question(Future[A]):
     """A pending answer. `progress` is called with what the handler reports before it."""
 
-    def __init__(self, request: Request[A], progress: Callable[[Any], None] | None, say: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        request: Request[A],
+        progress: Callable[[Any], None] | None,
+        say: Callable[[Any], None],
+    ) -> None:
         super().__init__()
         self.request, self.progress = request, progress
         self._say = say
@@ -66,21 +77,32 @@ class _Process:
     """One process of an engine, with everything sent to it."""
 
     def __init__(
-        self, generation: int, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.StderrReader,
+        self,
+        generation: int,
+        start: Callable[[], Any],
+        hear: Callable[[IO[bytes]], Any] = child_process.StderrReader,
         longest: int = LONGEST,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.generation = generation
         self.kills = child_process.memory_kills()
         self.child = start()
-        assert self.child.stdin is not None and self.child.stdout is not None and self.child.stderr is not None
+        assert (
+            self.child.stdin is not None
+            and self.child.stdout is not None
+            and self.child.stderr is not None
+        )
         self.stderr = hear(self.child.stderr)
         incoming = cast("type[Any]", FromEngine)
-        self.channel: Channel[Any] = Channel(self.child.stdout, self.child.stdin, incoming, longest)
+        self.channel: Channel[Any] = Channel(
+            self.child.stdout, self.child.stdin, incoming, longest
+        )
         self.codec = Codec(0)
         self.open: dict[int, Question[Any]] = {}
         self.handles = 0
         self.first_memory: int | None = None
-        self.trusted: tuple[frozenset[str], frozenset[str], dict[str, str]] | None = None
+        self.trusted: tuple[frozenset[str], frozenset[str], dict[str, str]] | None = (
+            None
+        )
         self.reason = ""
         self.renewing = False  # both ends are to clear their tables of sent values
         self.retired = False  # gets no further requests
@@ -105,7 +127,9 @@ class Engine:
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._closed = False
-        self._writer = threading.Thread(target=self._write, name="questions", daemon=True)
+        self._writer = threading.Thread(
+            target=self._write, name="questions", daemon=True
+        )
         self._writer.start()
 
     # -- from any thread
@@ -114,7 +138,9 @@ class Engine:
         """Start the process now, so that torch is loaded before the first request."""
         self._outbox.put("warm")
 
-    def ask(self, request: Request[A], progress: Callable[[Any], None] | None = None) -> Question[A]:
+    def ask(
+        self, request: Request[A], progress: Callable[[Any], None] | None = None
+    ) -> Question[A]:
         """Send a request; the future has its answer, or the exception that the handler raised, EngineDiedError if the
         process ended, or HandleLostError if it names a handle of an engine that has ended."""
         question = Question(request, progress, self._outbox.put)
@@ -148,7 +174,11 @@ class Engine:
     def pid(self) -> int | None:
         """The process that answers at the moment."""
         process = self._process
-        return process.child.pid if process is not None and process.child.poll() is None else None
+        return (
+            process.child.pid
+            if process is not None and process.child.poll() is None
+            else None
+        )
 
     def close(self) -> None:
         """End the process; open questions are cancelled."""
@@ -167,8 +197,15 @@ class Engine:
                 self._do(said)
             except OSError as error:
                 if isinstance(said, Question):
-                    _fail(said, EngineDiedError(f"The engine process could not be started: {error}"))
-            except Exception as error:  # the request cannot be encoded; others are unaffected
+                    _fail(
+                        said,
+                        EngineDiedError(
+                            f"The engine process could not be started: {error}"
+                        ),
+                    )
+            except (
+                Exception
+            ) as error:  # the request cannot be encoded; others are unaffected
                 question = said[0] if isinstance(said, tuple) else said
                 if isinstance(question, Question):
                     _fail(question, error)
@@ -195,30 +232,57 @@ class Engine:
             process = self._process
             if process is None:
                 return
-            if value is None:  # also if it was answered meanwhile: its handles would leak
+            if (
+                value is None
+            ):  # also if it was answered meanwhile: its handles would leak
                 process.open.pop(question.number, None)
                 self._send(process, protocol.Cancel(question.number))
             elif process.open.get(question.number) is question:
                 with process.codec.lock:
-                    self._send(process, protocol.Send(question.number, *process.codec.encode(value)))
+                    self._send(
+                        process,
+                        protocol.Send(question.number, *process.codec.encode(value)),
+                    )
 
     def _ask(self, question: Question[Any]) -> None:
-        lost = next((handle for handle in _handles(question.request) if not self._alive(handle)), None)
+        lost = next(
+            (
+                handle
+                for handle in _handles(question.request)
+                if not self._alive(handle)
+            ),
+            None,
+        )
         if lost is not None:
-            _fail(question, HandleLostError("The requested object is gone: the process that kept it has ended."))
+            _fail(
+                question,
+                HandleLostError(
+                    "The requested object is gone: the process that kept it has ended."
+                ),
+            )
             return
         process = self._current()
         trusted = (*self._trusted(), custom.reasons())
         if process.trusted != trusted:
             process.trusted = trusted
-            self._send(process, protocol.Trust(tuple(trusted[0]), tuple(trusted[1]), trusted[2]))
+            self._send(
+                process,
+                protocol.Trust(tuple(trusted[0]), tuple(trusted[1]), trusted[2]),
+            )
         process.open[question.number] = question
         try:
-            with process.codec.lock:  # values must be sent in the order in which they were encoded
+            with (
+                process.codec.lock
+            ):  # values must be sent in the order in which they were encoded
                 data = process.codec.encode(question.request)
-                self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
+                self._send(
+                    process,
+                    protocol.Ask(question.number, type(question.request).lane, *data),
+                )
             question.note_sent()
-            if process.retired:  # it ended just now, and the thread that read has gone already
+            if (
+                process.retired
+            ):  # it ended just now, and the thread that read has gone already
                 process.fail_all(process.reason)
         except (NotAValueError, ChannelError) as error:
             process.codec.take_back()
@@ -231,7 +295,11 @@ class Engine:
 
     def _alive(self, handle: Handle) -> bool:
         process = self._process
-        return process is not None and process.generation == handle.engine and process.child.poll() is None
+        return (
+            process is not None
+            and process.generation == handle.engine
+            and process.child.poll() is None
+        )
 
     def _send(self, process: _Process, message: protocol.Message) -> None:
         try:
@@ -249,12 +317,16 @@ class Engine:
             self._end(process)
         process = self._process = _Process(next(self._generations), self._start)
         self._begin(process)
-        threading.Thread(target=self._watch, args=(process,), name="stopped engines", daemon=True).start()
+        threading.Thread(
+            target=self._watch, args=(process,), name="stopped engines", daemon=True
+        ).start()
         return process
 
     def _begin(self, process: _Process) -> None:
         self._send(process, protocol.Begin(protocol.VERSION, process.generation))
-        threading.Thread(target=self._read, args=(process,), name="answers", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(process,), name="answers", daemon=True
+        ).start()
 
     def _grown(self, process: _Process) -> bool:
         if process.open or process.handles:
@@ -316,12 +388,16 @@ class Engine:
     def _receive(self, process: _Process, message: Any) -> None:
         if isinstance(message, protocol.Hello):
             if message.version != protocol.VERSION:
-                raise ChannelError(f"it speaks version {message.version}, this program version {protocol.VERSION}")
+                raise ChannelError(
+                    f"it speaks version {message.version}, this program version {protocol.VERSION}"
+                )
             process.first_memory = child_process.memory_of(process.child.pid)
             for listener in tuple(self._start_listeners):
                 listener()
             return
-        value = process.codec.decode(message.generation, message.body)  # even if stale: it may define what follows
+        value = process.codec.decode(
+            message.generation, message.body
+        )  # even if stale: it may define what follows
         if process.codec.full and not process.renewing:
             process.renewing = True
             self._outbox.put(process)
@@ -336,7 +412,9 @@ class Engine:
             return
         if isinstance(message, protocol.Failure):
             value.__traceback_text__ = message.traceback
-            if isinstance(value, RemoteError):  # unexpected, so that its own traceback is printed with ours
+            if isinstance(
+                value, RemoteError
+            ):  # unexpected, so that its own traceback is printed with ours
                 value.add_note(message.traceback)
             _fail(question, value)
         else:
@@ -374,6 +452,8 @@ def _handles(request: Request[Any]) -> list[Handle]:
 
 def _is_stopped(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] in ("T", "t")
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[
+            0
+        ] in ("T", "t")
     except (OSError, IndexError):
         return False

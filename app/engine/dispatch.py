@@ -37,6 +37,10 @@ def train(
         assert place.watched is not None
         return follow(place.watched, control)
     if isinstance(control, LineControl):
-        return train_on_several(job, control, place=place, threads=threads, folder=folder, resume=resume)
+        return train_on_several(
+            job, control, place=place, threads=threads, folder=folder, resume=resume
+        )
     assert isinstance(control, ChildControl)
-    return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
+    return train_in_child(
+        job, control, threads=threads, folder=folder, resume=resume, place=place
+    )

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FOLDER = "processes"  # beside the checkpoints of a run: model.py, train.py and the weights
+FOLDER = (
+    "processes"  # beside the checkpoints of a run: model.py, train.py and the weights
+)
 
 
 class LineControl(RemoteControl):
@@ -56,7 +58,11 @@ class LineControl(RemoteControl):
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Return a future with RemoteRunError: an exported script takes no requests."""
         future: Future[T] = Future()
-        future.set_exception(RemoteRunError("This run is a script on several processes, which does not support this."))
+        future.set_exception(
+            RemoteRunError(
+                "This run is a script on several processes, which does not support this."
+            )
+        )
         return future
 
     def connect(self, say: Callable[[str], None]) -> None:
@@ -66,7 +72,9 @@ class LineControl(RemoteControl):
             for hand in self._queued:
                 self._send(hand)
             self._queued.clear()
-            say("ready")  # the script waits for it, so that earlier commands are in time
+            say(
+                "ready"
+            )  # the script waits for it, so that earlier commands are in time
 
 
 def train(
@@ -103,18 +111,26 @@ class _Rank:
     """One of the processes, with its stderr; `ended` is called when it has ended."""
 
     def __init__(
-        self, number: int, arguments: list[str], extra: dict[str, str], ended: Callable[[_Rank], None]
+        self,
+        number: int,
+        arguments: list[str],
+        extra: dict[str, str],
+        ended: Callable[[_Rank], None],
     ) -> None:
         own = {"RANK": str(number), "LOCAL_RANK": str(number)}
         self._kills = child_process.memory_kills()
-        self.child = child = pool.start("rank", {**extra, **own}, quiet=number > 0, arguments=arguments)
+        self.child = child = pool.start(
+            "rank", {**extra, **own}, quiet=number > 0, arguments=arguments
+        )
         assert child.stderr is not None
         # All ranks print the same warnings, so only the first one's are forwarded; errors are reported later.
         self.stderr = child_process.StderrReader(
             child.stderr, lambda line: number == 0 and not line.startswith("[rank")
         )
         self._ended = ended
-        threading.Thread(target=self._wait, name=f"end of rank {number}", daemon=True).start()
+        threading.Thread(
+            target=self._wait, name=f"end of rank {number}", daemon=True
+        ).start()
 
     def _wait(self) -> None:
         self.child.wait()
@@ -132,7 +148,11 @@ class _Rank:
     def reason(self) -> str:
         """Return a sentence on why it ended."""
         code = self.child.wait()
-        return f"it {child_process.describe_exit(code, self._kills)}." if code < 0 else reason(self.stderr.text())
+        return (
+            f"it {child_process.describe_exit(code, self._kills)}."
+            if code < 0
+            else reason(self.stderr.text())
+        )
 
 
 class _Group:
@@ -163,14 +183,17 @@ class _Group:
     def events(self, place: RunPlacement, threads: int | None) -> Iterator[Event]:
         self._count = place.processes
         reader = Reader(
-            self._clock, f"On {place.processes} processes, each with its part of every batch.",
+            self._clock,
+            f"On {place.processes} processes, each with its part of every batch.",
             lambda count: batch_count(self.job, count),
-        )  # fmt: skip
+        )
         try:
             self._start(self._prepared(place, threads), place, threads)
         except (OSError, ValueError, EngineDiedError, RemoteError) as error:
             kind = "job" if isinstance(error, JobError) else "process"
-            yield Failed(kind, f"The processes cannot be started: {error}", "", "", None, 0, 0)
+            yield Failed(
+                kind, f"The processes cannot be started: {error}", "", "", None, 0, 0
+            )
             return
         ending: Finished | None = None
         for line in self._read_lines():
@@ -198,24 +221,38 @@ class _Group:
         EngineDiedError."""
         each = _threads(place, threads)
         done = once(
-            PrepareProcesses(self.job, self._home, self._folder, self._resume, each, place.processes, self._hash_share)
+            PrepareProcesses(
+                self.job,
+                self._home,
+                self._folder,
+                self._resume,
+                each,
+                place.processes,
+                self._hash_share,
+            )
         )
         self._changed, self._clock.before = done.changed, done.before
         return list(done.arguments)
 
-    def _start(self, arguments: list[str], place: RunPlacement, threads: int | None) -> None:
+    def _start(
+        self, arguments: list[str], place: RunPlacement, threads: int | None
+    ) -> None:
         self._store = TemporaryFolder()  # mode 0700
         extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), **on_loopback()}
         extra["WORLD_SIZE"] = str(place.processes)
         if self.job.source.own is not None:
-            extra[child_process.OWN_MODEL] = msgspec.json.encode(self.job.source.own).decode()
+            extra[child_process.OWN_MODEL] = msgspec.json.encode(
+                self.job.source.own
+            ).decode()
         if place.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
         arguments = [*arguments, "--store", str(Path(self._store.name) / "store")]
         for number in range(place.processes):
             self._ranks.append(_Rank(number, arguments, extra, self._lines.put))
         stdout = self._ranks[0].child.stdout
-        threading.Thread(target=self._read, args=(stdout,), name="lines of a run", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(stdout,), name="lines of a run", daemon=True
+        ).start()
         self.control.connect(self._write_command)
 
     def _write_command(self, word: str) -> None:
@@ -265,15 +302,29 @@ class _Group:
         if self._late:
             how = f"had not stopped {self._grace:.0f} seconds after the stop request, and were ended"
             message = f"The {self._count} processes {how}."
-            return Failed("process", message, self._cure, "", None, reader.epoch, reader.step)
+            return Failed(
+                "process", message, self._cure, "", None, reader.epoch, reader.step
+            )
         culprit = self._culprit()
         message = f"One of the {self._count} processes failed after step {reader.step:,}: {culprit.reason()}"
-        return Failed("process", message, self._cure, culprit.stderr.text(), None, reader.epoch, reader.step)
+        return Failed(
+            "process",
+            message,
+            self._cure,
+            culprit.stderr.text(),
+            None,
+            reader.epoch,
+            reader.step,
+        )
 
     def _culprit(self) -> _Rank:
         """Return the rank that failed first; the others fail on the lost connection to it."""
         failed = [rank for rank in self._ended if rank.failed] or self._ended
-        own = (rank for rank in failed if rank.killed or not _LOST_OTHER.search(rank.reason()))
+        own = (
+            rank
+            for rank in failed
+            if rank.killed or not _LOST_OTHER.search(rank.reason())
+        )
         return next(own, failed[0])
 
     @property
@@ -301,7 +352,10 @@ class _Group:
 
 
 OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
-_LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting", re.I)
+_LOST_OTHER = re.compile(
+    r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting",
+    re.I,
+)
 
 
 def _threads(place: RunPlacement, threads: int | None) -> int:
@@ -316,5 +370,7 @@ def reason(told: str) -> str:
     'ValueError: 3'
     """
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["no output"])[-1]
+    chosen = (
+        [line for line in lines if line.startswith("[rank")] or lines or ["no output"]
+    )[-1]
     return chosen.partition("]: ")[2] if chosen.startswith("[rank") else chosen

@@ -32,14 +32,20 @@ def begin(entry: str) -> NoReturn:
         with user_frames.at_users_lines():
             import_module(ENTRIES[entry]).main()
     except SystemExit as ending:
-        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        status = (
+            ending.code
+            if isinstance(ending.code, int)
+            else int(ending.code is not None)
+        )
         if isinstance(ending.code, str):
             print(ending.code, file=sys.stderr)
     except BaseException:
         status = 1
         traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # it may have been put away or closed
+        with contextlib.suppress(
+            AttributeError, OSError, ValueError
+        ):  # it may have been put away or closed
             stream.flush()
     os._exit(status)
 

@@ -60,7 +60,9 @@ def main() -> None:
     control.set_inheritable(False)
     _load()
     if reason := _unfit():
-        raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch themselves.")
+        raise SystemExit(
+            f"The fork server {reason} and cannot be forked; new processes load torch themselves."
+        )
     gc.collect()
     gc_pause.freeze_new_modules()  # keep loaded modules out of garbage collection, so that their pages stay shared
     control.sendall(READY)
@@ -74,7 +76,9 @@ def _unfit() -> str:
         return f"has {threads} threads"
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # that of the listing itself
-            if (file := os.readlink(f"/proc/self/fd/{number}")).startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):
+            if (file := os.readlink(f"/proc/self/fd/{number}")).startswith(
+                ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+            ):
                 return f"has {file} open"
     return ""
 
@@ -88,13 +92,19 @@ def _load() -> None:
     try:
         import_module("torch")
     except Exception:
-        raise SystemExit(1) from None  # without a word: a process that loads it itself reports why it cannot
+        raise SystemExit(
+            1
+        ) from None  # without a word: a process that loads it itself reports why it cannot
     for name in MODULES.split():
-        with contextlib.suppress(ImportError):  # the process that needs it reports that it is missing
+        with contextlib.suppress(
+            ImportError
+        ):  # the process that needs it reports that it is missing
             import_module(name)
     with contextlib.suppress(ImportError, RuntimeError):
         import_torchvision("models")
-    with contextlib.suppress(TorchUnreadableError):  # the process that needs it reports that, too
+    with contextlib.suppress(
+        TorchUnreadableError
+    ):  # the process that needs it reports that, too
         catalog()
     _libraries()
 
@@ -134,7 +144,10 @@ def _received(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None
 
 
 def _forked(
-    request: dict[str, Any], files: list[int], control: socket.socket, others: Mapping[int, _Forked]
+    request: dict[str, Any],
+    files: list[int],
+    control: socket.socket,
+    others: Mapping[int, _Forked],
 ) -> _Forked | None:
     """Fork, and answer with the process's id and a handle of it; with the negative errno where that cannot be."""
     server, pid = os.getpid(), 0
@@ -191,7 +204,9 @@ def _run_entry(request: dict[str, Any], streams: list[int], server: int) -> NoRe
         os.chdir(request["cwd"])
     sys.argv[:] = [entries.__file__, *request["arguments"]]
     if environment.get("PYTHONUNBUFFERED"):
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), write_through=True)
+        sys.stdout = io.TextIOWrapper(
+            io.FileIO(1, "wb", closefd=False), write_through=True
+        )
     _seed()
     _set_threads(environment)
     entries.begin(request["entry"])
@@ -216,10 +231,18 @@ def _set_threads(environment: Mapping[str, str]) -> None:
 
     count = thread_count("OMP_NUM_THREADS")
     of_mkl = thread_count("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
-    loaded_for = torch.get_num_threads()  # asks OpenMP, which is set below: MKL, linked into torch, is not by that
+    loaded_for = (
+        torch.get_num_threads()
+    )  # asks OpenMP, which is set below: MKL, linked into torch, is not by that
     for library in _libraries():
-        if library.internal_api == "openblas":  # it had to do with one, so as not to start any here
-            library.set_num_threads(thread_count("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
+        if (
+            library.internal_api == "openblas"
+        ):  # it had to do with one, so as not to start any here
+            library.set_num_threads(
+                thread_count("OPENBLAS_NUM_THREADS")
+                or count
+                or len(os.sched_getaffinity(0))
+            )
         elif count and library.num_threads != count:
             library.set_num_threads(count)
     if (count := of_mkl or count) and count != loaded_for:

@@ -43,7 +43,9 @@ from app.util.leftovers import TemporaryFolder
 PATIENCE = 120.0  # seconds for a file of the user
 CHECKED = 300.0  # seconds more, from when the drawing is compared with the model
 POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
-_STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
+_STACK = re.compile(
+    r'^  File "(.+)", line (\d+) in (\S+)', re.M
+)  # of faulthandler, the innermost first
 _quiet_stderr = partial(child_process.StderrReader, passes=lambda _line: False)
 
 
@@ -54,12 +56,17 @@ class ImportProcess:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
         self._asked, self._end, self._checked = "", 0.0, False
-        self._moved: dict[str, str] = {}  # files of the project that are already in its folder
+        self._moved: dict[
+            str, str
+        ] = {}  # files of the project that are already in its folder
         self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._question: Question[Project] | None = None
         self.comparing = False  # the last drawing that was returned is not compared with its model yet
         fresh = bool(file) and shadows_packages(Path(file).parent)
-        self._engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh), _quiet_stderr)
+        self._engine = OwnEngine(
+            partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh),
+            _quiet_stderr,
+        )
 
     @property
     def pid(self) -> int:
@@ -67,31 +74,43 @@ class ImportProcess:
         return pid
 
     def read(
-        self, request: ImportModel, folder: Path, patience: float = PATIENCE,
-        cancelled: Callable[[], bool] = lambda: False, tell: Callable[[str], None] = lambda _words: None,
-    ) -> Project:  # fmt: skip
+        self,
+        request: ImportModel,
+        folder: Path,
+        patience: float = PATIENCE,
+        cancelled: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Project:
         """Return the project of a model, within `patience` seconds; its files are put into `folder`, `tell` is called
         with progress messages. If it is `comparing` afterwards, `rest` returns the answer. Raises ModelImportError,
         OSError."""
         source = request.source
         file = str(Path(source.file).resolve()) if source.file else ""
-        whole = replace(request, source=replace(source, file=file), folder=str(self._path))
+        whole = replace(
+            request, source=replace(source, file=file), folder=str(self._path)
+        )
         self._asked, self._end = str(source), time.monotonic() + patience
         self._question = question = self._engine.ask(whole, self._said.put)
         return self._next(question, folder, patience, cancelled, tell)
 
     def rest(
-        self, folder: Path, cancelled: Callable[[], bool] = lambda: False,
+        self,
+        folder: Path,
+        cancelled: Callable[[], bool] = lambda: False,
         tell: Callable[[str], None] = lambda _words: None,
-    ) -> Project:  # fmt: skip
+    ) -> Project:
         """Return the project after the comparison with its model. Raises ModelImportError, OSError."""
         assert self._question is not None
         return self._next(self._question, folder, PATIENCE, cancelled, tell)
 
     def _next(
-        self, question: Question[Project], folder: Path, patience: float, cancelled: Callable[[], bool],
+        self,
+        question: Question[Project],
+        folder: Path,
+        patience: float,
+        cancelled: Callable[[], bool],
         tell: Callable[[str], None],
-    ) -> Project:  # fmt: skip
+    ) -> Project:
         """Return the preliminary drawing if it arrives before the answer, else the answer."""
         self.comparing = False
         while not question.done():
@@ -114,7 +133,12 @@ class ImportProcess:
                 tell(said.words)
         return None
 
-    def _stop_late(self, question: Question[Project], patience: float, cancelled: Callable[[], bool]) -> None:
+    def _stop_late(
+        self,
+        question: Question[Project],
+        patience: float,
+        cancelled: Callable[[], bool],
+    ) -> None:
         late = time.monotonic() > self._end
         if not late and not cancelled():
             return
@@ -122,9 +146,13 @@ class ImportProcess:
         if not late:
             raise ModelImportError("cancelled", "cancelled")
         if self._checked:
-            words = f"comparing the drawing with the model took more than {CHECKED:.0f} s"
+            words = (
+                f"comparing the drawing with the model took more than {CHECKED:.0f} s"
+            )
             raise ModelImportError(f"{self._asked}: {words}", "comparison_timeout")
-        raise ImportTimeoutError(f"{self._asked} did not finish within {patience:.0f} s and was stopped")
+        raise ImportTimeoutError(
+            f"{self._asked} did not finish within {patience:.0f} s and was stopped"
+        )
 
     def _answer(self, question: Question[Project]) -> Project:
         try:
@@ -133,8 +161,14 @@ class ImportProcess:
             words = f"{self._asked} ended the process that it ran in{self._exit_description()}"
             raise ModelImportError(words, "process_died") from error
 
-    def _project(self, project: Project, folder: Path, cancelled: Callable[[], bool]) -> Project:
-        return project if cancelled() else _move_files(project, self._path, folder, self._moved)
+    def _project(
+        self, project: Project, folder: Path, cancelled: Callable[[], bool]
+    ) -> Project:
+        return (
+            project
+            if cancelled()
+            else _move_files(project, self._path, folder, self._moved)
+        )
 
     def _exit_description(self) -> str:
         """Describe the exit status and last line of stderr of a process that reported no error."""
@@ -147,10 +181,23 @@ class ImportProcess:
     def _crash_location(self) -> str:
         """Return the line of the model's own code at which a process crashed, from the stack on its stderr."""
         root, torch = str(Path(__file__).resolve().parents[1]), f"{os.sep}torch{os.sep}"
-        stack = self._engine.stderr.text().rpartition("Current thread")[2].partition("\nThread ")[0]
+        stack = (
+            self._engine.stderr.text()
+            .rpartition("Current thread")[2]
+            .partition("\nThread ")[0]
+        )
         lines = _STACK.findall(stack)
-        found = next((one for one in lines if not one[0].startswith((root, "<")) and torch not in one[0]), None)
-        return f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
+        found = next(
+            (
+                one
+                for one in lines
+                if not one[0].startswith((root, "<")) and torch not in one[0]
+            ),
+            None,
+        )
+        return (
+            f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
+        )
 
     def _last_stderr_line(self) -> str:
         lines = self._engine.stderr.text().strip().splitlines()
@@ -163,7 +210,9 @@ class ImportProcess:
         self._folder.cleanup()
 
 
-def _move_files(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
+def _move_files(
+    project: Project, left: Path, folder: Path, moved: dict[str, str]
+) -> Project:
     """Move a project's files from the process's folder to another one; `moved` lists those already there. Raises
     OSError."""
 
@@ -175,18 +224,27 @@ def _move_files(project: Project, left: Path, folder: Path, moved: dict[str, str
     project = custom_layers.adopted(project, left, folder)
     start, origin = project.training.start, project.origin
     if start is not None:
-        project = project_file.with_start(project, replace(start, path=there(start.path, start.sha256)))
+        project = project_file.with_start(
+            project, replace(start, path=there(start.path, start.sha256))
+        )
     if origin is not None:
-        weights, reference = (file and replace(file, path=there(file.path, file.sha256))
-                              for file in (origin.weights, origin.reference))  # fmt: skip
-        project = replace(project, origin=replace(origin, weights=weights, reference=reference))
+        weights, reference = (
+            file and replace(file, path=there(file.path, file.sha256))
+            for file in (origin.weights, origin.reference)
+        )
+        project = replace(
+            project, origin=replace(origin, weights=weights, reference=reference)
+        )
     return project
 
 
 def import_file(
-    request: ImportModel, folder: Path, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    request: ImportModel,
+    folder: Path,
+    patience: float = PATIENCE,
+    cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
-) -> Project:  # fmt: skip
+) -> Project:
     """Return the project of a model in a user's own file, which runs in a child process of at most `patience` seconds.
 
     The caller has obtained the user's consent. Raises ModelImportError, OSError.
@@ -207,19 +265,31 @@ def shadows_packages(folder: Path) -> bool:
     path, and joins folders of one name.
     """
     try:
-        found = (path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
+        found = (
+            path
+            for path in folder.iterdir()
+            if path.suffix == ".py" or (path / "__init__.py").is_file()
+        )
         names = {path.stem for path in found}
         folder = folder.resolve()
-        elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]  # it may be there too
+        elsewhere = [
+            entry for entry in sys.path if Path(entry or ".").resolve() != folder
+        ]  # it may be there too
     except OSError:
         return False
-    return any(PathFinder.find_spec(name, elsewhere) is not None for name in names if name.isidentifier())
+    return any(
+        PathFinder.find_spec(name, elsewhere) is not None
+        for name in names
+        if name.isidentifier()
+    )
 
 
 def listed_models() -> tuple[KnownModel, ...]:
     """List torchvision's models in a separate engine. Raises ModelImportError without torchvision, EngineDiedError,
     OSError."""
-    engine = OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT), _quiet_stderr)
+    engine = OwnEngine(
+        partial(pool.start, "engine", cwd=child_process.ROOT), _quiet_stderr
+    )
     try:
         return engine.ask(ListModels()).result()
     finally:
@@ -231,6 +301,8 @@ def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
     if source.spec is not None:
         return
     if not inputs:
-        raise ImportRequestError(f"describe the inputs of {source}, for instance --input 1x3x32x32")
+        raise ImportRequestError(
+            f"describe the inputs of {source}, for instance --input 1x3x32x32"
+        )
     if not Path(source.file).is_file():
         raise ImportRequestError(f"there is no file {source.file}")

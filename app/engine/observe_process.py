@@ -30,7 +30,9 @@ class ObserveTimeoutError(ModelRaisedError):
 
 def engine_of(model: Observe) -> OwnEngine:
     """Start an engine for the code of a model. Raises OSError if none can be started."""
-    folder = model.folder or (str(Path(model.source.where).parent) if model.source.kind == "file" else "")
+    folder = model.folder or (
+        str(Path(model.source.where).parent) if model.source.kind == "file" else ""
+    )
     fresh = bool(folder) and shadows_packages(Path(folder))
     return OwnEngine(partial(pool.start, "engine", cwd=child_process.ROOT, fresh=fresh))
 
@@ -42,21 +44,28 @@ def timeout_words(model: Observe, patience: float) -> str:
 
 def death_words(model: Observe, engine: OwnEngine) -> str:
     """Say that a model ended its process; waits for its end."""
-    return f"{model.source} ended the process that it ran in: it {engine.how_it_ended()}"
+    return (
+        f"{model.source} ended the process that it ran in: it {engine.how_it_ended()}"
+    )
 
 
 def observe(
-    request: Observe, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    request: Observe,
+    patience: float = PATIENCE,
+    cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
-) -> Observation:  # fmt: skip
+) -> Observation:
     """Observe a model as `answer` does."""
     return answer(request, request, patience, cancelled, tell)
 
 
 def answer(
-    request: Request[A], model: Observe, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    request: Request[A],
+    model: Observe,
+    patience: float = PATIENCE,
+    cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
-) -> A:  # fmt: skip
+) -> A:
     """Answer a request about a model in a process that is killed after `patience` seconds; the caller has asked
     whether it may run.
 
@@ -73,9 +82,12 @@ def answer(
 
 
 def answer_in(
-    engine: OwnEngine, request: Request[A], patience: float = math.inf, cancelled: Callable[[], bool] = lambda: False,
+    engine: OwnEngine,
+    request: Request[A],
+    patience: float = math.inf,
+    cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
-) -> A:  # fmt: skip
+) -> A:
     """Answer a request in a new process, and end it. Raises SourceError once it is cancelled,
     TimeoutError after `patience` seconds, EngineDiedError, and what the handler raises."""
     try:

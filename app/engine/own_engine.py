@@ -38,7 +38,9 @@ class OwnEngine(Engine):
 
     def how_it_ended(self) -> str:
         """Return how it ended, as the second half of a sentence; waits for its end."""
-        return self._how or child_process.describe_exit(self.child.wait(), self._own.kills)
+        return self._how or child_process.describe_exit(
+            self.child.wait(), self._own.kills
+        )
 
     def kill(self) -> None:
         """End it now, whatever it does."""

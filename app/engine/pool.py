@@ -32,7 +32,18 @@ LOADS = 120.0  # seconds in which the fork server has torch loaded
 ANSWERS = 20.0  # seconds in which it has forked
 TRIES = 3  # retries: fork servers that may die before they have forked once, until no more are started
 # Variables that libraries read when they are loaded: a process with other values cannot be forked.
-AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
+AT_LOADING = (
+    "PYTHON",
+    "LD_",
+    "OMP_",
+    "MKL_",
+    "GOMP_",
+    "MALLOC_",
+    "GLIBC_",
+    "TORCH_",
+    "PYTORCH_",
+    "ATEN_",
+)
 LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # exceptions, which are read later
 THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}  # and for these, which can be set
 
@@ -76,7 +87,11 @@ def start(
     if entry not in ENTRIES:
         raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
     extra, words = dict(extra_environment or {}), tuple(arguments)
-    return _starter().submit(lambda: _started(entry, extra, cwd, quiet, words, fresh)).result()
+    return (
+        _starter()
+        .submit(lambda: _started(entry, extra, cwd, quiet, words, fresh))
+        .result()
+    )
 
 
 def prepare(*, later: bool = False) -> None:
@@ -104,7 +119,9 @@ class _Starter(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="processes", daemon=True)
-        self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = (
+            queue.SimpleQueue()
+        )
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -129,7 +146,11 @@ def _starter() -> _Starter:
 
 @cache
 def _can_fork() -> bool:
-    return sys.platform == "linux" and hasattr(os, "pidfd_open") and Path("/proc/self/task").exists()
+    return (
+        sys.platform == "linux"
+        and hasattr(os, "pidfd_open")
+        and Path("/proc/self/task").exists()
+    )
 
 
 class _State:
@@ -164,7 +185,9 @@ def _started(
         else:
             _state.failures = 0
             return forked
-    return child_process.start(["-P", "-m", "app.engine.entries", entry, *arguments], extra, cwd, quiet=quiet)
+    return child_process.start(
+        ["-P", "-m", "app.engine.entries", entry, *arguments], extra, cwd, quiet=quiet
+    )
 
 
 def _server() -> _Server | None:
@@ -190,7 +213,9 @@ def _forget() -> None:
         _state.server = None
 
 
-def _same_load_environment(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
+def _same_load_environment(
+    wanted: Mapping[str, str], loaded: Mapping[str, str]
+) -> bool:
     """Return whether the variables that libraries read when they are loaded are equal.
 
     >>> _same_load_environment({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"})
@@ -199,8 +224,11 @@ def _same_load_environment(wanted: Mapping[str, str], loaded: Mapping[str, str])
     False
     """
     later = LATER | {name for name in THREADS if name in wanted}
-    return all(wanted.get(name) == loaded.get(name) for name in {*wanted, *loaded} - later
-               if name.startswith(AT_LOADING))  # fmt: skip
+    return all(
+        wanted.get(name) == loaded.get(name)
+        for name in {*wanted, *loaded} - later
+        if name.startswith(AT_LOADING)
+    )
 
 
 class _ForkError(Exception):
@@ -217,9 +245,13 @@ class _Server:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "app.engine.fork_server", str(number)], pass_fds=[number],
-                env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-P", "-m", "app.engine.fork_server", str(number)],
+                pass_fds=[number],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def ready(self) -> bool:
         """Return whether it runs; blocks while it loads."""
@@ -230,14 +262,28 @@ class _Server:
         return self._loaded and self._process.poll() is None
 
     def fork(
-        self, entry: str, environment: Mapping[str, str], cwd: Path | None, quiet: bool, arguments: Sequence[str]
+        self,
+        entry: str,
+        environment: Mapping[str, str],
+        cwd: Path | None,
+        quiet: bool,
+        arguments: Sequence[str],
     ) -> _Forked:
         """Fork a process. Raises _ForkError."""
         folder = str(cwd or "")
         with contextlib.suppress(OSError):  # that of this process may be gone
             folder = folder or os.getcwd()
-        left = {name: value for name, value in environment.items() if name != child_process.PARENT}
-        request = {"entry": entry, "environment": left, "cwd": folder, "arguments": list(arguments)}
+        left = {
+            name: value
+            for name, value in environment.items()
+            if name != child_process.PARENT
+        }
+        request = {
+            "entry": entry,
+            "environment": left,
+            "cwd": folder,
+            "arguments": list(arguments),
+        }
         pipes = _Pipes(quiet)
         try:
             pid, handle = self._ask(json.dumps(request).encode(), pipes.theirs)
@@ -281,10 +327,17 @@ class _Pipes:
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
         if quiet:
-            self.theirs = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)]
+            self.theirs = [
+                os.open(os.devnull, os.O_RDONLY),
+                os.open(os.devnull, os.O_WRONLY),
+            ]
         else:
             (reads, ours), (told, writes) = os.pipe(), os.pipe()
-            self.stdin, self.stdout, self.theirs = open(ours, "wb"), open(told, "rb"), [reads, writes]
+            self.stdin, self.stdout, self.theirs = (
+                open(ours, "wb"),
+                open(told, "rb"),
+                [reads, writes],
+            )
         (errors, writes), (status, says) = os.pipe(), os.pipe()
         self.stderr, self.status = open(errors, "rb"), open(status, "rb", buffering=0)
         self.theirs += [writes, says]
@@ -304,7 +357,9 @@ class _Forked:
         self.pid = pid
         self.stdin, self.stdout, self._status = pipes.stdin, pipes.stdout, pipes.status
         self.stderr: IO[bytes] | None = pipes.stderr
-        self._handle = open(handle, "rb", buffering=0)  # of the process: its id may be another's once it has ended
+        self._handle = open(
+            handle, "rb", buffering=0
+        )  # of the process: its id may be another's once it has ended
         self._lock = threading.Lock()
         self.returncode: int | None = None
 

@@ -30,7 +30,9 @@ class Request(Struct, Generic[A], frozen=True):
     lane: ClassVar[str] = "work"
     left_alone: ClassVar[float] = 0.0
     prompt: ClassVar[bool] = False
-    overtaken: ClassVar[bool] = False  # once it is cancelled, the next of its lane need not wait for its end
+    overtaken: ClassVar[bool] = (
+        False  # once it is cancelled, the next of its lane need not wait for its end
+    )
 
 
 class Handle(Struct, frozen=True):

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 class RemoteRunError(RunEndedError):
     """The callable cannot be serialised for a run in another process."""
 
-    def __init__(self, words: str = "This run is in a separate process, where this is not available.") -> None:
+    def __init__(
+        self,
+        words: str = "This run is in a separate process, where this is not available.",
+    ) -> None:
         super().__init__(words)
 
 

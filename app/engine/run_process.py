@@ -85,7 +85,11 @@ class ChildControl(RemoteControl):
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
         """Write the weights as any control does; the run's process writes them, so that nothing is loaded here."""
-        if self._result is None and self._folder is not None and self._written(path, timeout):
+        if (
+            self._result is None
+            and self._folder is not None
+            and self._written(path, timeout)
+        ):
             return
         super().write_weights(path, timeout)
 
@@ -104,7 +108,11 @@ class ChildControl(RemoteControl):
         future: Future[Any] = Future()
         with self._condition:
             if self._result is not None:
-                future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
+                future.set_exception(
+                    RunEndedError(
+                        "The run has ended; its weights are in `Control.result`."
+                    )
+                )
                 return future
             order = Order(next(self._numbers), what)
             self._send_or_queue(order)
@@ -119,7 +127,11 @@ class ChildControl(RemoteControl):
     # What follows is for `train` alone.
 
     def begin(
-        self, folder: Path, ask: Callable[[tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]]
+        self,
+        folder: Path,
+        ask: Callable[
+            [tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]
+        ],
     ) -> None:
         """Start the run with `ask` and the queued commands; files that it writes on request go to `folder`."""
         with self._condition:
@@ -135,7 +147,9 @@ class ChildControl(RemoteControl):
             return
         error = answer.error
         if error is not None:
-            future.set_exception(error if isinstance(error, RunEndedError) else RuntimeError(str(error)))
+            future.set_exception(
+                error if isinstance(error, RunEndedError) else RuntimeError(str(error))
+            )
         else:
             future.set_result(answer.value)
 
@@ -178,7 +192,9 @@ def train(
 class _Child:
     """One process. `step` and `epoch` are its last reported ones."""
 
-    def __init__(self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float) -> None:
+    def __init__(
+        self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float
+    ) -> None:
         self.job, self.control = job, control
         self._scratch, self._hang, self._grace = scratch, hang, grace
         self._engine: OwnEngine | None = None
@@ -188,18 +204,35 @@ class _Child:
         self.started = self.paused = False
 
     def events(
-        self, threads: int | None, folder: Path | None, resume: Path | None, place: RunPlacement
+        self,
+        threads: int | None,
+        folder: Path | None,
+        resume: Path | None,
+        place: RunPlacement,
     ) -> Iterator[Event]:
         self._folder, self._resume = folder, resume
         extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None
         try:
             self._engine = engine = OwnEngine(lambda: pool.start("engine", extra))
         except OSError as error:
-            yield Failed("process", f"The process of the run cannot be started: {error}.", "", "", None, 0, 0)
+            yield Failed(
+                "process",
+                f"The process of the run cannot be started: {error}.",
+                "",
+                "",
+                None,
+                0,
+                0,
+            )
             return
 
-        def ask(said: tuple[RunCommand | SetWatchPoints | Order, ...]) -> Question[Trained]:
-            question = engine.ask(Train(self.job, self._scratch, threads, folder, resume, said), self._receive)
+        def ask(
+            said: tuple[RunCommand | SetWatchPoints | Order, ...],
+        ) -> Question[Trained]:
+            question = engine.ask(
+                Train(self.job, self._scratch, threads, folder, resume, said),
+                self._receive,
+            )
             question.add_done_callback(self._end)
             return question
 
@@ -211,7 +244,11 @@ class _Child:
                 ending = event  # yielded after the process has handed over the weights
             else:
                 yield event
-        yield ending if ending is not None and self.control.result is not None else self._died(engine)
+        yield (
+            ending
+            if ending is not None and self.control.result is not None
+            else self._died(engine)
+        )
 
     # On the reading thread: a caller that waits for an answer may be the one that consumes events.
 
@@ -242,10 +279,17 @@ class _Child:
             except queue.Empty:
                 now, done = monotonic(), child_process.work_of(pid)
                 spent = now - quiet_since
-                if self.paused or done is None or work is None or done - work > LITTLE * max(spent, 1.0):
+                if (
+                    self.paused
+                    or done is None
+                    or work is None
+                    or done - work > LITTLE * max(spent, 1.0)
+                ):
                     quiet_since, work = now, done
                 elif spent > self._hang:
-                    self._silence = f"has done nothing for {spent:.0f} seconds and was ended"
+                    self._silence = (
+                        f"has done nothing for {spent:.0f} seconds and was ended"
+                    )
                 self._check_stop()
                 continue
             if events is None:
@@ -273,16 +317,23 @@ class _Child:
         if isinstance(error, EngineDiedError):
             how = engine.how_it_ended()
         elif error is not None:  # such as a full disk when its weights are written
-            how, why = "failed", f": {getattr(error, 'kind', type(error).__name__)}: {error}"
+            how, why = (
+                "failed",
+                f": {getattr(error, 'kind', type(error).__name__)}: {error}",
+            )
         engine.kill()
         told = engine.stderr.text() + (traceback_of(error) if error is not None else "")
         # Its last events may be lost with it; the progress mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
-        began = self.started or self.epoch > 0  # after a quick death there may be nothing but the mark
+        began = (
+            self.started or self.epoch > 0
+        )  # after a quick death there may be nothing but the mark
         where = f"in step {self.step + 1:,}" if began else "before its first step"
         message = f"The process of the run {how} {where}{why}"
         node = crashed_node(told, self.job.source)
-        return Failed("process", message, self._resume_hint(), told, node, self.epoch, self.step)
+        return Failed(
+            "process", message, self._resume_hint(), told, node, self.epoch, self.step
+        )
 
     def _marked(self) -> tuple[int, int]:
         try:
@@ -309,7 +360,11 @@ def resume_hint(folder: Path | None, resume: Path | None) -> str:
     try:
         return once(ResumeHint(folder, resume))
     except (OSError, EngineDiedError):
-        return f"Its checkpoints are in {folder}, and cannot be read now." if folder is not None else ""
+        return (
+            f"Its checkpoints are in {folder}, and cannot be read now."
+            if folder is not None
+            else ""
+        )
 
 
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')

@@ -27,7 +27,9 @@ R = TypeVar("R", bound=Request[Any])
 _HANDLERS: dict[type, Callable[[Any, Context], Any]] = {}
 
 
-def handles(kind: type[R]) -> Callable[[Callable[[R, Context], Any]], Callable[[R, Context], Any]]:
+def handles(
+    kind: type[R],
+) -> Callable[[Callable[[R, Context], Any]], Callable[[R, Context], Any]]:
     """Decorate the function of `app.engine.tasks` that answers requests of a class."""
 
     def register(function: Callable[[R, Context], Any]) -> Callable[[R, Context], Any]:
@@ -44,7 +46,10 @@ class Context:
         self._server, self._number, self.left_alone = server, number, left_alone
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled = threading.Event()
-        self.overtakes, self.overtaken = "", False  # the lane that may continue without it, and whether it did
+        self.overtakes, self.overtaken = (
+            "",
+            False,
+        )  # the lane that may continue without it, and whether it did
 
     def progress(self, value: Any) -> None:
         """Report progress before the answer; from any thread."""
@@ -110,7 +115,9 @@ class Server:
         left = tuple(self._open.values())
         for context in left:
             context.cancel()
-        self._client_gone(max((context.left_alone for context in left), default=0.0), status)
+        self._client_gone(
+            max((context.left_alone for context in left), default=0.0), status
+        )
 
     def _complain(self, error: Exception) -> None:
         """Report a message that cannot be read."""
@@ -131,7 +138,9 @@ class Server:
             finally:
                 if request is None or not request.prompt:
                     gc_pause.end()
-            context = self._open[message.number] = Context(self, message.number, request.left_alone)
+            context = self._open[message.number] = Context(
+                self, message.number, request.left_alone
+            )
             self._lane(message.lane).put((message.number, request, context))
         elif isinstance(message, protocol.Send):
             value = self._codec.decode(message.generation, message.body)
@@ -161,7 +170,9 @@ class Server:
         return self._lanes[name]
 
     def _begin(self, lane: str) -> None:
-        threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True).start()
+        threading.Thread(
+            target=self._work, args=(self._lanes[lane],), name=lane, daemon=True
+        ).start()
 
     def _overtake(self, number: int, context: Context) -> None:
         """Let another thread take over a lane whose thread is busy with a cancelled request."""
@@ -212,10 +223,16 @@ class Server:
         except BaseException as error:  # raised in the client
             if self._is_on_main(request) and not isinstance(error, Exception):
                 raise  # user code has ended this process; the client sees the status
-            trace = traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8")
+            trace = (
+                traceback.format_exc()
+                .encode("utf-8", "backslashreplace")
+                .decode("utf-8")
+            )
             self.send(protocol.Failure, number, error, trace, len(self._things))
 
-    def send(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
+    def send(
+        self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any
+    ) -> None:
         with self._codec.lock:
             generation, body = self._codec.encode(value)
             try:
@@ -253,7 +270,9 @@ class Server:
         try:
             return self._things[handle.number]
         except KeyError:
-            raise protocol.HandleLostError("The requested object was released.") from None
+            raise protocol.HandleLostError(
+                "The requested object was released."
+            ) from None
 
 
 def _handler(kind: type) -> Callable[[Any, Context], Any]:

@@ -30,7 +30,11 @@ MOST = 64 << 20  # bytes of an answer
 HALF = 100_000  # bytes of output that are kept of its beginning, and as many of its end
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
 THREADS = "2"
-SURROUNDINGS = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
+SURROUNDINGS = {
+    "OMP_NUM_THREADS": THREADS,
+    "MKL_NUM_THREADS": THREADS,
+    "PYTHONUNBUFFERED": "1",
+}
 
 
 def run(
@@ -46,7 +50,9 @@ def run(
     alone. Raises OSError if no process can be started.
     """
     with TemporaryFolder() as folder:
-        engine = OwnEngine(partial(pool.start, "engine", SURROUNDINGS, Path(folder)), _Printed, MOST)
+        engine = OwnEngine(
+            partial(pool.start, "engine", SURROUNDINGS, Path(folder)), _Printed, MOST
+        )
         try:
             answer = _Attempt(engine, snippet, limits).watch(cancelled, tell)
         finally:
@@ -62,19 +68,34 @@ class _Attempt:
         self._engine, self._limits = engine, limits
         self._working = threading.Event()
         self._began, self._base = time.monotonic(), 0
-        self._question: Question[SnippetAnswer] = engine.ask(RunSnippet(snippet, limits), lambda _: self._working.set())
+        self._question: Question[SnippetAnswer] = engine.ask(
+            RunSnippet(snippet, limits), lambda _: self._working.set()
+        )
 
-    def watch(self, cancelled: Callable[[], bool], tell: Callable[[str], None]) -> SnippetAnswer:
+    def watch(
+        self, cancelled: Callable[[], bool], tell: Callable[[str], None]
+    ) -> SnippetAnswer:
         """Wait for its end, or enforce its limits."""
         printed, told, working = self._engine.stderr, 0, False
         while not self._question.done():
             if not working and self._working.is_set():
-                working, self._began, self._base = True, time.monotonic(), self._memory()
+                working, self._began, self._base = (
+                    True,
+                    time.monotonic(),
+                    self._memory(),
+                )
             if cancelled():
                 return self._end("stopped", "Stopped.")
             if self._took > (self._limits.seconds if working else START):
-                reason = f"its limit of {self._limits.seconds:g} s" if working else f"{START:.0f} s for loading torch"
-                return self._end("time", f"The snippet did not finish within {reason} and was stopped.")
+                reason = (
+                    f"its limit of {self._limits.seconds:g} s"
+                    if working
+                    else f"{START:.0f} s for loading torch"
+                )
+                return self._end(
+                    "time",
+                    f"The snippet did not finish within {reason} and was stopped.",
+                )
             if working and self._memory() - self._base > self._limits.memory:
                 return self._end("memory", self._memory_text())
             if printed.count != told:
@@ -87,10 +108,16 @@ class _Attempt:
         try:
             answer = self._question.result()
         except EngineDiedError:
-            return self._died(f"The process of the snippet {self._engine.how_it_ended()}.")
+            return self._died(
+                f"The process of the snippet {self._engine.how_it_ended()}."
+            )
         except Exception as error:  # of its process, not of the text
             return self._died(f"The snippet could not be run: {error}.")
-        return replace(answer, words=self._memory_text()) if answer.ended == "memory" else answer
+        return (
+            replace(answer, words=self._memory_text())
+            if answer.ended == "memory"
+            else answer
+        )
 
     @property
     def _took(self) -> float:
@@ -119,11 +146,15 @@ class _Printed:
     def __init__(self, stream: IO[bytes]) -> None:
         self._begin, self._end = bytearray(), bytearray()
         self.count = 0
-        self._thread = threading.Thread(target=self._read, args=(stream,), name="output of a snippet", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, args=(stream,), name="output of a snippet", daemon=True
+        )
         self._thread.start()
 
     def _read(self, stream: IO[bytes]) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it was closed while something held its other end
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # it was closed while something held its other end
             while data := os.read(stream.fileno(), 1 << 16):
                 room = HALF - len(self._begin)
                 self._begin += data[:room]

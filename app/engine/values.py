@@ -90,12 +90,18 @@ def _class(name: str) -> type:
     """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
     if not module.startswith(REQUESTS) and module not in MODULES.split():
-        raise NotAValueError(f"{name!r} is not a message class: its module is neither below {REQUESTS} nor in MODULES")
+        raise NotAValueError(
+            f"{name!r} is not a message class: its module is neither below {REQUESTS} nor in MODULES"
+        )
     try:
         found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
     except ImportError as error:
         raise NotAValueError(f"{name!r} is not a message class: {error}") from error
-    if not isinstance(found, type) or found.__module__ != f"{PROGRAM}.{module}" or not _travels(found):
+    if (
+        not isinstance(found, type)
+        or found.__module__ != f"{PROGRAM}.{module}"
+        or not _travels(found)
+    ):
         raise NotAValueError(f"{name!r} is not a message class")
     return found
 
@@ -145,7 +151,9 @@ class _Table:
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
         self.objects: dict[int, Any] = {}
-        self.newest: dict[tuple[Any, ...], int] = {}  # of the long containers that were sent, by their likeness
+        self.newest: dict[
+            tuple[Any, ...], int
+        ] = {}  # of the long containers that were sent, by their likeness
         self.weight = 0
 
     def put(self, number: int, value: Any) -> None:
@@ -162,12 +170,18 @@ def _weight(value: Any) -> int:
     if type(value) not in _LONG_KINDS:
         return 1
     struct = type(value) is tuple and bool(value) and _is_in_bulk(type(value[0]))
-    return max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
+    return (
+        max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
+    )
 
 
 def _is_sent_once(value: Any) -> bool:
     """Return whether a container is never sent again: events of a run."""
-    return type(value) is tuple and isinstance(value[0], msgspec.Struct) and value[0].__module__ == EVENTS
+    return (
+        type(value) is tuple
+        and isinstance(value[0], msgspec.Struct)
+        and value[0].__module__ == EVENTS
+    )
 
 
 def _text(value: str) -> Any:
@@ -192,8 +206,12 @@ class Codec:
         self.generation = 0
         self._analysis: Analysis | None = None  # the newest that was received
         self._fresh: list[int] = []
-        self.lock = threading.RLock()  # of the sender: from encoding until the data is sent
-        self._guard = threading.RLock()  # of the tables; never held while waiting for a pipe
+        self.lock = (
+            threading.RLock()
+        )  # of the sender: from encoding until the data is sent
+        self._guard = (
+            threading.RLock()
+        )  # of the tables; never held while waiting for a pipe
 
     # -- sending
 
@@ -245,7 +263,9 @@ class Codec:
             return ["ref", number]
         encode = _ENCODE.get(kind)
         if encode is not None:
-            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG and not _is_sent_once(value))
+            shared = kind is Catalog or (
+                kind in _LONG_KINDS and len(value) >= LONG and not _is_sent_once(value)
+            )
             likeness = _likeness(kind, value) if shared else None
             data = self._differences(likeness, value) if likeness is not None else None
             if data is None:
@@ -283,7 +303,11 @@ class Codec:
             return None
         parts: Iterator[tuple[Any, ...]]
         if kind is tuple:
-            parts = ((place, new) for place, (old, new) in enumerate(zip(base, value, strict=True)) if old is not new)
+            parts = (
+                (place, new)
+                for place, (old, new) in enumerate(zip(base, value, strict=True))
+                if old is not new
+            )
         elif kind is frozenset:
             parts = ((each,) for each in base ^ value)
         elif list(base) == list(value):
@@ -296,16 +320,28 @@ class Codec:
             return None
         if not changed and kind is not dict:  # a dict may be changed at the other end
             return ["ref", number]
-        return ["like", number, *[self._plain(each) for part in changed for each in part]]
+        return [
+            "like",
+            number,
+            *[self._plain(each) for part in changed for each in part],
+        ]
 
     def _object(self, kind: Any, value: Any) -> Any:
         if kind is OpSpec and value.key in catalog() and catalog()[value.key] is value:
             return ["op", value.key]
         if kind is OpSpec and (known := custom.registered(value)) is not None:
-            return ["custom", *map(self._plain, known), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
+            return [
+                "custom",
+                *map(self._plain, known),
+                *[self._plain(getattr(value, name)) for name in _fields(kind)],
+            ]
         if kind is Analysis:
             return ["analysis", *(self._plain(getattr(value, name)) for name in _SENT)]
-        return ["is", _name(kind), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
+        return [
+            "is",
+            _name(kind),
+            *[self._plain(getattr(value, name)) for name in _fields(kind)],
+        ]
 
     def _error(self, error: BaseException) -> Any:
         """Return an exception of ours with its attributes; of any other, its class name and its text."""
@@ -320,17 +356,31 @@ class Codec:
                 state[key] = self._plain(value)
             except NotAValueError:
                 state[key] = None
-        args = [self._plain(each if type(each) in _PLAIN else str(each)) for each in error.args]
+        args = [
+            self._plain(each if type(each) in _PLAIN else str(each))
+            for each in error.args
+        ]
         return ["error", name, args, state]
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
         kind: Any = type(value[0]) if value else None
         family = _family(kind)
-        if family and len(value) >= (LONG if len(family) == 1 else 1) and family.issuperset(map(type, value)):
-            parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
-            with contextlib.suppress(UnicodeEncodeError):  # text with a lone surrogate is encoded below
+        if (
+            family
+            and len(value) >= (LONG if len(family) == 1 else 1)
+            and family.issuperset(map(type, value))
+        ):
+            parts = (
+                value[start : start + BULK] for start in range(0, len(value), BULK)
+            )
+            with contextlib.suppress(
+                UnicodeEncodeError
+            ):  # text with a lone surrogate is encoded below
                 return ["bulk", _name(kind), *map(packed, parts)]
-        return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
+        return [
+            "tuple" if type(value) is tuple else "list",
+            *[self._plain(each) for each in value],
+        ]
 
     def _mapping(self, value: Mapping[Any, Any]) -> Any:
         data: list[Any] = ["map" if type(value) is FrozenMap else "dict"]
@@ -341,13 +391,21 @@ class Codec:
 
     def _array(self, value: np.ndarray) -> Any:
         if value.dtype.kind not in _KINDS:
-            raise NotAValueError(f"an array of {value.dtype} cannot be sent to another process")
+            raise NotAValueError(
+                f"an array of {value.dtype} cannot be sent to another process"
+            )
         return ["array", value.dtype.str, list(value.shape), value.tobytes()]
 
     def _catalog(self, value: Catalog) -> Any:
         base = catalog()
-        return ["catalog", value.torch_version,
-                [key if base.get(key) is spec else self._plain(spec) for key, spec in value.items()]]  # fmt: skip
+        return [
+            "catalog",
+            value.torch_version,
+            [
+                key if base.get(key) is spec else self._plain(spec)
+                for key, spec in value.items()
+            ],
+        ]
 
     # -- receiving
 
@@ -360,7 +418,14 @@ class Codec:
                 return self._value(data, table)
         except NotAValueError:
             raise
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, msgspec.DecodeError) as error:
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            msgspec.DecodeError,
+        ) as error:
             raise NotAValueError(f"{type(error).__name__}: {error}") from error
 
     def _value(self, data: Any, table: _Table) -> Any:
@@ -375,13 +440,17 @@ class Codec:
                 table.put(data[1], value)
             return value
         if tag == "is":
-            return _value_class(data[1])(*[self._value(each, table) for each in data[2:]])
+            return _value_class(data[1])(
+                *[self._value(each, table) for each in data[2:]]
+            )
         if tag == "map":
             return FrozenMap(_pairs([self._value(each, table) for each in data[1:]]))
         if tag == "dict":
             return dict(_pairs([self._value(each, table) for each in data[1:]]))
         if tag == "like":
-            return _changed(table.objects[data[1]], [self._value(each, table) for each in data[2:]])
+            return _changed(
+                table.objects[data[1]], [self._value(each, table) for each in data[2:]]
+            )
         make = _CONTAINERS.get(tag)
         if make is not None:
             return make([self._value(each, table) for each in data[1:]])
@@ -396,11 +465,16 @@ class Codec:
             custom.register(spec, file, layer)
             return spec
         if tag == "analysis":
-            self._analysis = _analysis(self._analysis, *(self._value(each, table) for each in data[1:]))
+            self._analysis = _analysis(
+                self._analysis, *(self._value(each, table) for each in data[1:])
+            )
             return self._analysis
         if tag == "catalog":
             base = catalog()
-            specs = (base[each] if type(each) is str else self._value(each, table) for each in data[2])
+            specs = (
+                base[each] if type(each) is str else self._value(each, table)
+                for each in data[2]
+            )
             return Catalog(tuple(specs), data[1])
         if tag == "bulk":
             return tuple(_bulk(_class(data[1]), data[2:]))
@@ -425,7 +499,9 @@ class Codec:
             args = tuple(self._value(each, table) for each in data[2])
             error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *args)
             error.args = args
-            error.__dict__.update({key: self._value(each, table) for key, each in data[3].items()})
+            error.__dict__.update(
+                {key: self._value(each, table) for key, each in data[3].items()}
+            )
             return error
         if tag == "raised":
             return RemoteError(data[1], self._value(data[2], table))
@@ -442,17 +518,39 @@ class RemoteError(CodedError):
 
 # Of an analysis what cannot be worked out from the rest; see `results.known`.
 _SENT = (
-    "graph", "source", "walk", "results", "problems", "live", "assumed", "milliseconds", "partial", "path", "inside",
-    "quiet", "cost",
-)  # fmt: skip
+    "graph",
+    "source",
+    "walk",
+    "results",
+    "problems",
+    "live",
+    "assumed",
+    "milliseconds",
+    "partial",
+    "path",
+    "inside",
+    "quiet",
+    "cost",
+)
 
 
 def _analysis(
-    before: Analysis | None, graph: Any, source: Any, walk: Any, results: Any, *rest: Any
-) -> Analysis:  # fmt: skip
-    bare = known_values(graph, walk, results, before) if walk is not None else Analysis(graph, source)
+    before: Analysis | None,
+    graph: Any,
+    source: Any,
+    walk: Any,
+    results: Any,
+    *rest: Any,
+) -> Analysis:
+    bare = (
+        known_values(graph, walk, results, before)
+        if walk is not None
+        else Analysis(graph, source)
+    )
     values = dict(zip(_SENT, (graph, source, walk, results, *rest), strict=True))
-    return Analysis(values=bare.values, resolved=bare.resolved, parameters=bare.parameters, **values)
+    return Analysis(
+        values=bare.values, resolved=bare.resolved, parameters=bare.parameters, **values
+    )
 
 
 def _likeness(kind: Any, value: Any) -> tuple[Any, ...] | None:
@@ -461,7 +559,9 @@ def _likeness(kind: Any, value: Any) -> tuple[Any, ...] | None:
     if kind is Catalog or kind is frozenset:
         return (kind,) if kind is frozenset else None
     first = value[0] if kind is tuple else next(iter(value.values()))
-    return None if _is_in_bulk(type(first)) else (kind, len(value), type(first))  # structs go in bulk
+    return (
+        None if _is_in_bulk(type(first)) else (kind, len(value), type(first))
+    )  # structs go in bulk
 
 
 def _changed(base: Any, parts: list[Any]) -> Any:
@@ -485,9 +585,18 @@ def _family(kind: Any) -> frozenset[type]:
         return frozenset()
     if kind.__struct_config__.tag is None:
         return frozenset((kind,))
-    found = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
-    return frozenset(each for each in found if issubclass(each, msgspec.Struct) and each.__struct_config__.tag
-                     and each.__module__ == kind.__module__)  # fmt: skip
+    found = (
+        value
+        for value in vars(sys.modules[kind.__module__]).values()
+        if isinstance(value, type)
+    )
+    return frozenset(
+        each
+        for each in found
+        if issubclass(each, msgspec.Struct)
+        and each.__struct_config__.tag
+        and each.__module__ == kind.__module__
+    )
 
 
 @cache
@@ -535,8 +644,12 @@ def _frozen(value: Any) -> Any:
 
 _LONG_KINDS = (tuple, FrozenMap, dict, frozenset)
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
-    "tuple": tuple, "list": list, "frozenset": frozenset, "set": set, "complex": lambda parts: complex(*parts),
-}  # fmt: skip
+    "tuple": tuple,
+    "list": list,
+    "frozenset": frozenset,
+    "set": set,
+    "complex": lambda parts: complex(*parts),
+}
 _ENCODE: dict[type, Callable[[Codec, Any], Any]] = {
     tuple: Codec._sequence,
     list: Codec._sequence,

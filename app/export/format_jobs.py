@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from app.export.certify import measure
 else:
     # By its path: no folder of the program's is on the path of a clean process.
-    _loader = SourceFileLoader("measure", str(Path(__file__).parent / "certify" / "measure.py"))
+    _loader = SourceFileLoader(
+        "measure", str(Path(__file__).parent / "certify" / "measure.py")
+    )
     measure = module_from_spec(spec_from_loader("measure", _loader))
     _loader.exec_module(measure)
 
@@ -45,7 +47,11 @@ def write(ask: measure.Record, job: str) -> measure.Record:
     else:
         shapes = _shapes(inputs, axes, dynamic) if dynamic or axes else None
         written = torch.onnx.export(
-            program, dynamo=True, verbose=False, input_names=list(inputs), dynamic_shapes=shapes
+            program,
+            dynamo=True,
+            verbose=False,
+            input_names=list(inputs),
+            dynamic_shapes=shapes,
         )
         assert written is not None
         written.save(ask["file"])
@@ -57,17 +63,34 @@ def _shapes(inputs: Inputs, axes: Axes, any_batch: bool) -> tuple[dict[int, Any]
     """Make the first dimension of every input the same dynamic batch size if `any_batch`, and `axes` dynamic."""
     batch = {0: torch.export.Dim("batch")} if any_batch else {}
     dynamic = torch.export.Dim.DYNAMIC
-    return tuple({**batch, **{axis: dynamic for of, axis in sorted(axes) if of == name}} for name in inputs)
+    return tuple(
+        {**batch, **{axis: dynamic for of, axis in sorted(axes) if of == name}}
+        for name in inputs
+    )
 
 
-def _exported(net: torch.nn.Module, inputs: Inputs, axes: Axes) -> tuple[Any, bool, str]:
+def _exported(
+    net: torch.nn.Module, inputs: Inputs, axes: Axes
+) -> tuple[Any, bool, str]:
     try:
-        return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs, axes, True)), True, ""
+        return (
+            torch.export.export(
+                net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs, axes, True)
+            ),
+            True,
+            "",
+        )
     except Exception as error:  # without support for dynamic sizes, export a batch of one and keep the reason
         why = measure.error_text(error)
     single = tuple(value[:1] for value in inputs.values())
     if axes:
-        return torch.export.export(net, single, dynamic_shapes=_shapes(inputs, axes, False)), False, why
+        return (
+            torch.export.export(
+                net, single, dynamic_shapes=_shapes(inputs, axes, False)
+            ),
+            False,
+            why,
+        )
     return torch.export.export(net, single), False, why
 
 
@@ -84,8 +107,12 @@ def run(ask: measure.Record, job: str) -> measure.Record:
         measure.seed_everything(ask["seed"])
         values = give(inputs)
         if len(values) != len(expected):
-            raise ValueError(f"the file gives {len(values)} tensors, the net {len(expected)}")
-        found.append(measure.compare(dict(zip(expected, values, strict=True)), expected))
+            raise ValueError(
+                f"the file gives {len(values)} tensors, the net {len(expected)}"
+            )
+        found.append(
+            measure.compare(dict(zip(expected, values, strict=True)), expected)
+        )
     return {"found": found}
 
 
@@ -95,7 +122,9 @@ def _pt2(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
     def give(inputs: Inputs) -> list[torch.Tensor]:
         with torch.inference_mode():
             value = net(*(value.clone() for value in inputs.values()))
-        return [leaf for _, leaf in measure.leaves(value) if isinstance(leaf, torch.Tensor)]
+        return [
+            leaf for _, leaf in measure.leaves(value) if isinstance(leaf, torch.Tensor)
+        ]
 
     return give
 
@@ -107,7 +136,12 @@ def _onnx(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
     wanted = [one.name for one in session.get_inputs()]
 
     def give(inputs: Inputs) -> list[torch.Tensor]:
-        return [torch.from_numpy(value) for value in session.run(None, {name: inputs[name].numpy() for name in wanted})]
+        return [
+            torch.from_numpy(value)
+            for value in session.run(
+                None, {name: inputs[name].numpy() for name in wanted}
+            )
+        ]
 
     return give
 

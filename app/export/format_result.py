@@ -34,7 +34,9 @@ def parse_axis(text: str) -> OpenAxis:
     """
     name, _, axis = text.rpartition(".")
     if not name or not axis.isdecimal() or not int(axis):
-        raise FormatError(f"{text!r} does not name an axis; write NAME.AXIS, such as tokens.1; axis 0 is the batch")
+        raise FormatError(
+            f"{text!r} does not name an axis; write NAME.AXIS, such as tokens.1; axis 0 is the batch"
+        )
     return OpenAxis(name, int(axis))
 
 
@@ -62,6 +64,8 @@ class WrittenFormat(Struct, frozen=True):
     @property
     def message(self) -> str:
         """A sentence for the user."""
-        batch = "batches of any size" if self.any_batch else f"batches of one ({self.why})"
+        batch = (
+            "batches of any size" if self.any_batch else f"batches of one ({self.why})"
+        )
         batch += f" with {', '.join(self.fixed)}" if self.fixed else ""
         return f"{self.path.name} takes {batch}; {self.by} {self.finding}."

@@ -64,7 +64,9 @@ def write_format(
             compare, random = live.eval_outputs((2, OTHER_BATCH, 1))
             resized = _resized(live, source, open_axes)
         except NetworkFailsError as error:
-            raise FormatError(f"The network itself returns no outputs: {error}") from error
+            raise FormatError(
+                f"The network itself returns no outputs: {error}"
+            ) from error
         limit = max(patience, SLOWER * (perf_counter() - begun))
         exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)
         try:
@@ -73,7 +75,15 @@ def write_format(
             found = exporting.run(path, compare, resized, written["dynamic"])
         except clean_process.CleanProcessError as error:
             raise FormatError(f"{path.name} cannot be created: {error}") from error
-    return _judged(path, kind, written, found, random, perf_counter() - begun, _fixed(source, open_axes))
+    return _judged(
+        path,
+        kind,
+        written,
+        found,
+        random,
+        perf_counter() - begun,
+        _fixed(source, open_axes),
+    )
 
 
 def _check_axes(source: Source, open_axes: Sequence[OpenAxis]) -> None:
@@ -81,8 +91,14 @@ def _check_axes(source: Source, open_axes: Sequence[OpenAxis]) -> None:
     axes = {spec.name: len(spec.sizes(1)) for spec in source.inputs}
     for one in open_axes:
         if one.axis >= axes.get(one.name, 0):
-            there = ", ".join(f"{name}.1 to {name}.{count - 1}" for name, count in axes.items() if count > 1)
-            raise FormatError(f"the network has no axis {one}; its axes beside the batch are {there or 'none'}")
+            there = ", ".join(
+                f"{name}.1 to {name}.{count - 1}"
+                for name, count in axes.items()
+                if count > 1
+            )
+            raise FormatError(
+                f"the network has no axis {one}; its axes beside the batch are {there or 'none'}"
+            )
 
 
 def _fixed(source: Source, open_axes: Sequence[OpenAxis]) -> tuple[str, ...]:
@@ -95,13 +111,19 @@ def _fixed(source: Source, open_axes: Sequence[OpenAxis]) -> tuple[str, ...]:
     )
 
 
-def _resized(live: Measurement, source: Source, open_axes: Sequence[OpenAxis]) -> dict[int, dict[str, str]]:
+def _resized(
+    live: Measurement, source: Source, open_axes: Sequence[OpenAxis]
+) -> dict[int, dict[str, str]]:
     """Write inputs of other sizes of the open axes, and their outputs, by the batch; the first sizes that the network
     takes. Raises FormatError if it takes none."""
     if not open_axes:
         return {}
     reason = ""
-    for other in (lambda size: max(2, size // 2), lambda size: size + 1, lambda size: size * 2):
+    for other in (
+        lambda size: max(2, size // 2),
+        lambda size: size + 1,
+        lambda size: size * 2,
+    ):
         inputs = tuple(_with_sizes(spec, open_axes, other) for spec in source.inputs)
         try:
             return live.eval_outputs((2, 1), replace(source, inputs=inputs), "other")[0]
@@ -111,9 +133,13 @@ def _resized(live: Measurement, source: Source, open_axes: Sequence[OpenAxis]) -
     raise FormatError(f"the network itself takes no other size of {names}: {reason}")
 
 
-def _with_sizes(spec: InputSpec, open_axes: Sequence[OpenAxis], other: Callable[[int], int]) -> InputSpec:
+def _with_sizes(
+    spec: InputSpec, open_axes: Sequence[OpenAxis], other: Callable[[int], int]
+) -> InputSpec:
     axes = {one.axis for one in open_axes if one.name == spec.name}
-    sizes = [other(size) if axis in axes else size for axis, size in enumerate(spec.sizes(1))]
+    sizes = [
+        other(size) if axis in axes else size for axis, size in enumerate(spec.sizes(1))
+    ]
     if spec.batch is not None:
         del sizes[spec.batch]
     return replace(spec, shape=tuple(sizes))
@@ -122,8 +148,16 @@ def _with_sizes(spec: InputSpec, open_axes: Sequence[OpenAxis], other: Callable[
 class _Exporting:
     """The two processes: one that writes, one that runs."""
 
-    def __init__(self, source: Source, kind: Kind, seed: int, folder: Path, tell: Tell, cancelled: Cancelled,
-                 limit: float) -> None:  # fmt: skip
+    def __init__(
+        self,
+        source: Source,
+        kind: Kind,
+        seed: int,
+        folder: Path,
+        tell: Tell,
+        cancelled: Cancelled,
+        limit: float,
+    ) -> None:
         self._source, self._kind, self._seed, self._folder = source, kind, seed, folder
         self._tell, self._cancelled, self._limit = tell, cancelled, limit
         self._texts = [source.text, *(file.text for file in source.files)]
@@ -141,10 +175,14 @@ class _Exporting:
         out = self._folder / "out"
         out.mkdir()
         question = {
-            "model": str(model), "class": self._source.class_name, "layers": [str(path) for path in layers],
-            "weights": str(self._folder / "weights.pt"), "inputs": compare[2 if 2 in compare else 1]["inputs"],
-            "file": str(out / name), "open": [[one.name, one.axis] for one in open_axes],
-        }  # fmt: skip
+            "model": str(model),
+            "class": self._source.class_name,
+            "layers": [str(path) for path in layers],
+            "weights": str(self._folder / "weights.pt"),
+            "inputs": compare[2 if 2 in compare else 1]["inputs"],
+            "file": str(out / name),
+            "open": [[one.name, one.axis] for one in open_axes],
+        }
         return {**self._run_job("write", question), "file": question["file"]}
 
     def run(
@@ -154,21 +192,42 @@ class _Exporting:
         resized: Mapping[int, Mapping[str, str]],
         any_batch: bool,
     ) -> dict[str, Any]:
-        wanted = [one for batch, one in (*compare.items(), *resized.items()) if any_batch or batch == 1]
-        packages = [name for name in clean_process.top_packages(self._texts) if name == "torchvision"]
-        return self._run_job("run", {"file": str(path.resolve()), "compare": wanted, "packages": packages})
+        wanted = [
+            one
+            for batch, one in (*compare.items(), *resized.items())
+            if any_batch or batch == 1
+        ]
+        packages = [
+            name
+            for name in clean_process.top_packages(self._texts)
+            if name == "torchvision"
+        ]
+        return self._run_job(
+            "run",
+            {"file": str(path.resolve()), "compare": wanted, "packages": packages},
+        )
 
     def _run_job(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
         barred = clean_process.barred_for(self._texts)
-        whole = {**question, "job": job, "kind": self._kind, "seed": self._seed, "barred": barred}
-        return clean_process.run_script(JOBS, whole, self._folder, self._tell, self._cancelled, self._limit)
+        whole = {
+            **question,
+            "job": job,
+            "kind": self._kind,
+            "seed": self._seed,
+            "barred": barred,
+        }
+        return clean_process.run_script(
+            JOBS, whole, self._folder, self._tell, self._cancelled, self._limit
+        )
 
 
 def _move_result(file: Path, path: Path) -> None:
     """Move the written file to its path, with the external data of a large one next to it."""
     data = file.with_name(f"{file.name}.data")
     if data.exists():
-        write_atomically(path.with_name(data.name), lambda temporary: _move(data, temporary))
+        write_atomically(
+            path.with_name(data.name), lambda temporary: _move(data, temporary)
+        )
     write_atomically(path, lambda temporary: _move(file, temporary))
 
 
@@ -187,11 +246,17 @@ def _judged(
     fixed: tuple[str, ...],
 ) -> WrittenFormat:
     found = answer["found"]
-    largest = None if any(one["largest"] is None for one in found) else max(one["largest"] for one in found)
+    largest = (
+        None
+        if any(one["largest"] is None for one in found)
+        else max(one["largest"] for one in found)
+    )
     worst = next((one for one in found if one["largest"] == largest), found[0])
     equal = all(one["equal"] for one in found)
     odd = next((one["odd"] for one in found if "NaN" in one["odd"]), "")
-    passed = not odd and (equal or random or (largest is not None and largest <= ALLOWED[kind]))
+    passed = not odd and (
+        equal or random or (largest is not None and largest <= ALLOWED[kind])
+    )
     if odd:
         finding = f"runs it, which proves nothing, since {odd}"
     elif equal:
@@ -202,7 +267,11 @@ def _judged(
         finding = f"produces different outputs: {worst['worst']} {worst['words']}"
     else:
         finding = f"produces outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
-    by = f"onnxruntime {answer['onnxruntime']}" if kind == "ONNX" else f"a clean process with torch {answer['torch']}"
+    by = (
+        f"onnxruntime {answer['onnxruntime']}"
+        if kind == "ONNX"
+        else f"a clean process with torch {answer['torch']}"
+    )
     return WrittenFormat(
         path,
         kind,

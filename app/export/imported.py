@@ -26,7 +26,11 @@ class ImportedNet(Struct, frozen=True):
 
     @property
     def _files(self) -> tuple[KeptFile, ...]:
-        return tuple(file for file in (self.origin.reference, self.origin.weights) if file is not None)
+        return tuple(
+            file
+            for file in (self.origin.reference, self.origin.weights)
+            if file is not None
+        )
 
     def _missing(self) -> str:
         """Return why it cannot be compared, "" if it can."""
@@ -34,7 +38,14 @@ class ImportedNet(Struct, frozen=True):
             return "its drawing was edited since the import"
         if self.origin.reference is None:
             return "no reference was recorded at the import"
-        return next((f"{file.path} does not exist" for file in self._files if not Path(file.path).is_file()), "")
+        return next(
+            (
+                f"{file.path} does not exist"
+                for file in self._files
+                if not Path(file.path).is_file()
+            ),
+            "",
+        )
 
     def changed(self) -> str:
         """Return which recorded file was modified, "" if none. An edited net needs none."""
@@ -52,17 +63,30 @@ class ImportedNet(Struct, frozen=True):
         origin = self.origin
         assert origin.reference is not None
         weights = str(Path(origin.weights.path).resolve()) if origin.weights else ""
-        return {"reference": str(Path(origin.reference.path).resolve()), "weights": weights}
+        return {
+            "reference": str(Path(origin.reference.path).resolve()),
+            "weights": weights,
+        }
 
     def comparison_text(self, checks: Sequence[CertificateCheck]) -> str:
         """Describe the comparison with the source model, as the end of a sentence; all checks have passed."""
         if missing := self._missing():
             return f"it was not compared with {self.origin.model}, since {missing}"
-        *most, last = dict.fromkeys(one.what for one in checks if one.mode and one.count > one.empty) or ["outputs"]
+        *most, last = dict.fromkeys(
+            one.what for one in checks if one.mode and one.count > one.empty
+        ) or ["outputs"]
         kinds = f"{', '.join(most)} and {last}" if most else last
-        modes = " and ".join(dict.fromkeys(check.mode for check in checks if check.mode))
-        odd = next((check.odd for check in checks if check.odd and check.what != "buffers"), "")
-        words = f", of which {odd}, as in the model itself at the import; those are not verified" if odd else ""
+        modes = " and ".join(
+            dict.fromkeys(check.mode for check in checks if check.mode)
+        )
+        odd = next(
+            (check.odd for check in checks if check.odd and check.what != "buffers"), ""
+        )
+        words = (
+            f", of which {odd}, as in the model itself at the import; those are not verified"
+            if odd
+            else ""
+        )
         return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{words}"
 
 
@@ -71,12 +95,24 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
     checks: list[CertificateCheck] = []
     if "values" in answer:
         other = answer["other"]
-        words = f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model" if other else ""
+        words = (
+            f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model"
+            if other
+            else ""
+        )
         worst, same = other[0] if other else "", not other
         checks.append(
             CertificateCheck(
-                "values", "", "", same, same, worst=worst, words=words, count=answer["values"], source=True
-            )  # fmt: skip
+                "values",
+                "",
+                "",
+                same,
+                same,
+                worst=worst,
+                words=words,
+                count=answer["values"],
+                source=True,
+            )
         )
     for case in answer["cases"]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
@@ -84,16 +120,39 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
         if "stops" in case:
             words = f"not available: {case['stops']}"
             checks.append(
-                CertificateCheck("outputs", mode, dtype, False, False, None, allowed, "they", words, source=True)
+                CertificateCheck(
+                    "outputs",
+                    mode,
+                    dtype,
+                    False,
+                    False,
+                    None,
+                    allowed,
+                    "they",
+                    words,
+                    source=True,
+                )
             )
             continue
         for what in ("outputs", "gradients", "buffers"):
             found = case[what]
             if found["count"]:
                 close = found["largest"] is not None and found["largest"] <= allowed
-                checks.append(CertificateCheck(
-                    what, mode, dtype, found["equal"] or close, found["equal"], found["largest"], allowed,
-                    found["worst"], found["words"], count=found["count"], empty=found["empty"], odd=found["odd"],
-                    source=True,
-                ))  # fmt: skip
+                checks.append(
+                    CertificateCheck(
+                        what,
+                        mode,
+                        dtype,
+                        found["equal"] or close,
+                        found["equal"],
+                        found["largest"],
+                        allowed,
+                        found["worst"],
+                        found["words"],
+                        count=found["count"],
+                        empty=found["empty"],
+                        odd=found["odd"],
+                        source=True,
+                    )
+                )
     return tuple(checks)

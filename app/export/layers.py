@@ -16,7 +16,11 @@ def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list
     `others` are further files of this export. A user's file is not rewritten in its own folder. Raises FileExistsError
     for a conflicting name, OSError.
     """
-    files = list(_files(source, path.parent, {other.name.casefold() for other in (path, *others)}))
+    files = list(
+        _files(
+            source, path.parent, {other.name.casefold() for other in (path, *others)}
+        )
+    )
     write_text(path, source.text)
     for target, text in files:
         if text is not None:
@@ -27,7 +31,9 @@ def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list
 def write_models(job: Job, path: Path, others: Iterable[Path] = ()) -> list[Path]:
     """Write the class of the net of every stage as `write_model` does: that of the last one at `path`, earlier ones
     beside it."""
-    files = [(path.with_name(f"{name}.py"), net) for name, net in nets_of(job, path.stem)]
+    files = [
+        (path.with_name(f"{name}.py"), net) for name, net in nets_of(job, path.stem)
+    ]
     beside = {*others, *(file for file, _ in files)}
     found = [write_model(net, file, beside - {file}) for file, net in files]
     return list(dict.fromkeys(one for written in reversed(found) for one in written))
@@ -35,12 +41,17 @@ def write_models(job: Job, path: Path, others: Iterable[Path] = ()) -> list[Path
 
 def nets_of(job: Job, module: str) -> list[tuple[str, Source]]:
     """Return the module that each stage's net is exported as, and the net; `module` is that of the last one."""
-    names = [*(f"{module}_{number}" for number in range(1, len(job.stages) + 1)), module]
+    names = [
+        *(f"{module}_{number}" for number in range(1, len(job.stages) + 1)),
+        module,
+    ]
     nets = (job.source, *(stage.surgery.source for stage in job.stages))
     return list(zip(names, nets, strict=True))
 
 
-def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path, str | None]]:
+def _files(
+    source: Source, folder: Path, taken: set[str]
+) -> Iterator[tuple[Path, str | None]]:
     """Yield each file's target and its text, None if it is there already."""
     for file in source.files:
         target = folder / file.name
@@ -49,7 +60,14 @@ def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path
                 f"{target} would be both the network and the file that it imports; choose another name"
             )
         home = Path(file.path) if file.path else None
-        at_home = home is not None and home.exists() and target.exists() and target.samefile(home)
+        at_home = (
+            home is not None
+            and home.exists()
+            and target.exists()
+            and target.samefile(home)
+        )
         if at_home and target.read_text("utf-8-sig") != file.text:
-            raise FileExistsError(f"{target} was edited since the run; export into another folder")
+            raise FileExistsError(
+                f"{target} was edited since the run; export into another folder"
+            )
         yield target, None if at_home else file.text

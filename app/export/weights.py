@@ -19,12 +19,17 @@ def save_safetensors(state_dict: StateDict, path: str | Path) -> None:
     from safetensors.torch import save_file
 
     alone = _each_alone(state_dict)
-    write_atomically(path, lambda temporary: save_file(alone, temporary, metadata={"format": "pt"}))
+    write_atomically(
+        path, lambda temporary: save_file(alone, temporary, metadata={"format": "pt"})
+    )
 
 
 def save_pt(state_dict: StateDict, path: str | Path) -> None:
     """Write a `.pt` file that `torch.load(path, weights_only=True)` reads."""
-    plain = {name: value.detach().to("cpu").contiguous() for name, value in state_dict.items()}
+    plain = {
+        name: value.detach().to("cpu").contiguous()
+        for name, value in state_dict.items()
+    }
     write_atomically(path, lambda temporary: _save(plain, temporary))
 
 

@@ -36,7 +36,9 @@ def weights_to_export(
     found = trained() if trained is not None else None
     if found is not None:
         return found
-    return ExportWeights(initial_weights(source, seed, start), untrained_text(seed, start))
+    return ExportWeights(
+        initial_weights(source, seed, start), untrained_text(seed, start)
+    )
 
 
 def untrained_text(seed: int, start: StartWeights | None) -> str:

@@ -31,7 +31,15 @@ CHUNK = 1 << 26  # bytes of weights that are computed at a time
 OPEN = 4  # results of softmax that wait for their matmul
 _SOFTMAX = ("_softmax", "_safe_softmax")
 _MATMULS = ("bmm", "mm", "baddbmm", "addmm", "matmul")
-_OTHERS = ("convolution", "linear", "addmv", "mv", "dot", "_scaled_mm", "embedding")  # nothing is followed through
+_OTHERS = (
+    "convolution",
+    "linear",
+    "addmv",
+    "mv",
+    "dot",
+    "_scaled_mm",
+    "embedding",
+)  # nothing is followed through
 _FUSED = "_scaled_dot_product_"
 
 
@@ -77,11 +85,17 @@ class AttentionFinder:
         self._calls = Counter[str]()
         self._pictures: dict[tuple[int, int], None] = {}
         self.busy = False  # inside a call whose parts are not recorded
-        self._scores: Any = WeakTensorKeyDictionary()  # what comes of a matmul of two activations
-        self._weights: Any = WeakTensorKeyDictionary()  # what comes of their softmax: its number
+        self._scores: Any = (
+            WeakTensorKeyDictionary()
+        )  # what comes of a matmul of two activations
+        self._weights: Any = (
+            WeakTensorKeyDictionary()
+        )  # what comes of their softmax: its number
         self._softmax: dict[int, Tensor] = {}
         self._number = 0
-        self._parameters = {_storage(one) for one in module_tree.parameters(model) if _storage(one)}
+        self._parameters = {
+            _storage(one) for one in module_tree.parameters(model) if _storage(one)
+        }
 
     @contextlib.contextmanager
     def watching(self, kernels: bool = True) -> Iterator[None]:
@@ -90,7 +104,9 @@ class AttentionFinder:
         try:
             for path, module in module_tree.named_modules(self._model):
                 hooks.append(module_tree.before_call(module, self._entering(path)))
-                hooks.append(module_tree.on_call(module, self._leaving, always_call=True))
+                hooks.append(
+                    module_tree.on_call(module, self._leaving, always_call=True)
+                )
             with contextlib.ExitStack() as stack:
                 stack.enter_context(torch.no_grad())
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -123,13 +139,19 @@ class AttentionFinder:
         try:
             place = user_frames.location(frame, generated=True)
             pictures = tuple(reversed(self._pictures))
-            self._found(Attention(path, self._calls[path], kind, place, pictures=pictures, **rest))
+            self._found(
+                Attention(
+                    path, self._calls[path], kind, place, pictures=pictures, **rest
+                )
+            )
         finally:
             self.busy = False
 
     # --- Fused
 
-    def fused(self, kind: str, frame: FrameType | None, given: dict[str, Any], output: Tensor) -> None:
+    def fused(
+        self, kind: str, frame: FrameType | None, given: dict[str, Any], output: Tensor
+    ) -> None:
         """Take a call of `F.scaled_dot_product_attention` or of a kernel of it, with its arguments by name."""
         query, key, value = given["query"], given["key"], given["value"]
         if query.is_nested or query.device.type == "meta":
@@ -148,38 +170,80 @@ class AttentionFinder:
             scores = part @ key.double().transpose(-2, -1) * scale
             top = float(scores.abs().amax()) if scores.numel() else 0.0
             if mask is not None:
-                some = mask[..., begin:end, :] if mask.ndim > 1 and mask.shape[-2] > 1 else mask
-                scores = scores.masked_fill(~some, -math.inf) if some.dtype == torch.bool else scores + some
+                some = (
+                    mask[..., begin:end, :]
+                    if mask.ndim > 1 and mask.shape[-2] > 1
+                    else mask
+                )
+                scores = (
+                    scores.masked_fill(~some, -math.inf)
+                    if some.dtype == torch.bool
+                    else scores + some
+                )
             if causal:  # aligned to the upper left, as torch documents it
-                later = torch.arange(keys, device=query.device) > torch.arange(begin, end, device=query.device)[:, None]
+                later = (
+                    torch.arange(keys, device=query.device)
+                    > torch.arange(begin, end, device=query.device)[:, None]
+                )
                 scores = scores.masked_fill(later, -math.inf)
-            none = (scores == -math.inf).all(-1, keepdim=True)  # every key is masked: zeros
+            none = (scores == -math.inf).all(
+                -1, keepdim=True
+            )  # every key is masked: zeros
             return scores.softmax(-1).masked_fill(none, 0.0), top
 
         lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         self._tell(
-            kind, frame, values=value, output=output, queries=query.shape[-2], keys=keys, lead=tuple(lead), rows=rows,
+            kind,
+            frame,
+            values=value,
+            output=output,
+            queries=query.shape[-2],
+            keys=keys,
+            lead=tuple(lead),
+            rows=rows,
             dropout=float(given.get("dropout_p") or 0.0),
-        )  # fmt: skip
+        )
 
     # --- Written out
 
-    def kernel(self, func: Any, args: Any, kwargs: dict[str, Any], output: Any, frame: FrameType | None) -> None:
+    def kernel(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        output: Any,
+        frame: FrameType | None,
+    ) -> None:
         """Follow one kernel that was called outside the fused ones."""
         name = func.__name__.partition(".")[0]
         if name.startswith(_FUSED) and "backward" not in name and "math" not in name:
-            given = {one.name: value for one, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+            given = {
+                one.name: value
+                for one, value in zip(func._schema.arguments, args, strict=False)
+            } | kwargs
             given.setdefault("attn_mask", given.get("attn_bias"))
-            self.fused(name, frame, given, output[0] if isinstance(output, tuple | list) else output)
+            self.fused(
+                name,
+                frame,
+                given,
+                output[0] if isinstance(output, tuple | list) else output,
+            )
             return
-        made = [one for one in tree_leaves(output) if isinstance(one, Tensor) and one.is_floating_point()]
+        made = [
+            one
+            for one in tree_leaves(output)
+            if isinstance(one, Tensor) and one.is_floating_point()
+        ]
         if not made or name in _OTHERS:
             return
         taken = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
         if name in _MATMULS:
             self._matmul(taken[-2:], made[0], frame)
         elif name in _SOFTMAX:
-            if taken[0] in self._scores and args[1] % taken[0].ndim == taken[0].ndim - 1:
+            if (
+                taken[0] in self._scores
+                and args[1] % taken[0].ndim == taken[0].ndim - 1
+            ):
                 self._number += 1
                 self._softmax[self._number] = made[0]
                 self._weights[made[0]] = self._number
@@ -198,9 +262,14 @@ class AttentionFinder:
                         if 2 * result.numel() >= one.numel():
                             known[result] = mark
 
-    def _matmul(self, operands: list[Tensor], output: Tensor, frame: FrameType | None) -> None:
+    def _matmul(
+        self, operands: list[Tensor], output: Tensor, frame: FrameType | None
+    ) -> None:
         left, right = operands
-        for weights, number in ((left, self._weights.get(left)), (right, self._weights.get(right))):
+        for weights, number in (
+            (left, self._weights.get(left)),
+            (right, self._weights.get(right)),
+        ):
             softmax = self._softmax.pop(number, None) if number is not None else None
             if softmax is not None:
                 self._written_out(softmax, weights is right, left, right, output, frame)
@@ -209,29 +278,52 @@ class AttentionFinder:
             self._scores[output] = 1
 
     def _written_out(
-        self, softmax: Tensor, transposed: bool, left: Tensor, right: Tensor, output: Tensor, frame: FrameType | None
+        self,
+        softmax: Tensor,
+        transposed: bool,
+        left: Tensor,
+        right: Tensor,
+        output: Tensor,
+        frame: FrameType | None,
     ) -> None:
         """Take softmax(scores) @ values, or values^T @ softmax(scores)^T if `transposed`."""
         weights, values, made = left, right, output
         if transposed:
-            weights, values, made = (one.transpose(-2, -1) for one in (right, left, output))
+            weights, values, made = (
+                one.transpose(-2, -1) for one in (right, left, output)
+            )
         queries, keys = weights.shape[-2:]
         lead = softmax.shape[:-2]
         if math.prod(lead) * queries != weights.numel() // max(keys, 1):
             lead = weights.shape[:-2]
-        weights, values, made = (one.reshape(*lead, *one.shape[-2:]) for one in (weights, values, made))
+        weights, values, made = (
+            one.reshape(*lead, *one.shape[-2:]) for one in (weights, values, made)
+        )
         if _storage(made) != _storage(output):
             return  # a copy, which an intervention could not write to
-        same = weights.numel() == softmax.numel() and torch.equal(weights, softmax.reshape(weights.shape).to(weights))
-        remark = "" if same else "the weights as they multiply the values, which differ from the softmax's result"
+        same = weights.numel() == softmax.numel() and torch.equal(
+            weights, softmax.reshape(weights.shape).to(weights)
+        )
+        remark = (
+            ""
+            if same
+            else "the weights as they multiply the values, which differ from the softmax's result"
+        )
 
         def rows(begin: int, end: int) -> tuple[Tensor, float]:
             return weights[..., begin:end, :].double(), 0.0
 
         self._tell(
-            "softmax", frame, values=values, output=made, queries=queries, keys=keys, lead=tuple(lead), rows=rows,
+            "softmax",
+            frame,
+            values=values,
+            output=made,
+            queries=queries,
+            keys=keys,
+            lead=tuple(lead),
+            rows=rows,
             remark=remark,
-        )  # fmt: skip
+        )
 
 
 def _storage(tensor: Tensor) -> int:
@@ -248,7 +340,9 @@ class _Functions(TorchFunctionMode):
         super().__init__()
         self._finder = finder
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         finder, kwargs = self._finder, kwargs or {}
         if func is not F.scaled_dot_product_attention or finder.busy:
             return func(*args, **kwargs)
@@ -258,8 +352,12 @@ class _Functions(TorchFunctionMode):
         finally:
             finder.busy = False
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-        finder.fused("scaled_dot_product_attention", sys._getframe(1), dict(zip(names, args, strict=False)) | kwargs,
-                     output)  # fmt: skip
+        finder.fused(
+            "scaled_dot_product_attention",
+            sys._getframe(1),
+            dict(zip(names, args, strict=False)) | kwargs,
+            output,
+        )
         return output
 
 
@@ -268,7 +366,9 @@ class _Kernels(TorchDispatchMode):
         super().__init__()
         self._finder = finder
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         output = func(*args, **(kwargs or {}))
         if not self._finder.busy:
             self._finder.kernel(func, args, kwargs or {}, output, sys._getframe(1))

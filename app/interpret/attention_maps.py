@@ -18,8 +18,12 @@ LARGEST = 1 << 26  # bytes of the maps of one attention; larger ones are pooled
 
 
 def attentions(
-    model: nn.Module, call: Callable[[], Any], batch: int = 1, sample: int = 0, keep: Collection[str] | None = None,
-) -> tuple[tuple[AttentionReading, ...], tuple[str, ...]]:  # fmt: skip
+    model: nn.Module,
+    call: Callable[[], Any],
+    batch: int = 1,
+    sample: int = 0,
+    keep: Collection[str] | None = None,
+) -> tuple[tuple[AttentionReading, ...], tuple[str, ...]]:
     """Run `call()`, a forward pass of `model` on `batch` samples, and return every attention in it, for one sample.
 
     Maps are kept for the modules at the paths `keep`, for all with None. Also returns what could not be followed.
@@ -37,8 +41,10 @@ def attentions(
         except NotImplementedError:  # tensors that have no kernels of torch's own
             if not kernels:
                 raise
-            remarks = ("Only calls of scaled_dot_product_attention are seen: the model does not run under torch's "
-                       "dispatch mode.",)  # fmt: skip
+            remarks = (
+                "Only calls of scaled_dot_product_attention are seen: the model does not run under torch's "
+                "dispatch mode.",
+            )
             continue
         return tuple(found), remarks
     raise AssertionError
@@ -56,7 +62,9 @@ def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReadin
         made = one.output[..., begin:end, :].double()
         difference = max(difference, _largest(weights @ one.values.double() - made))
         largest = max(largest, _largest(made))
-        own = weights.reshape(-1, groups, heads, end - begin, one.keys)[sample if one.lead else 0]
+        own = weights.reshape(-1, groups, heads, end - begin, one.keys)[
+            sample if one.lead else 0
+        ]
         entropy += torch.special.entr(own).sum((0, 2, 3))
         if keep:
             parts.append(_pool(own, pooled))
@@ -65,13 +73,27 @@ def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReadin
     remark = one.remark
     if not fair:
         why = f", since dropout of {one.dropout:g} is applied" if one.dropout else ""
-        remark = f"{remark}; " * bool(remark) + f"these weights do not reproduce the output of the call{why}"
+        remark = (
+            f"{remark}; " * bool(remark)
+            + f"these weights do not reproduce the output of the call{why}"
+        )
     return AttentionReading(
-        one.path, one.call, one.kind, _format_line(one.place), groups, heads, one.queries, one.keys, error, fair,
-        tuple((entropy / max(groups * one.queries, 1)).tolist()), pooled,
+        one.path,
+        one.call,
+        one.kind,
+        _format_line(one.place),
+        groups,
+        heads,
+        one.queries,
+        one.keys,
+        error,
+        fair,
+        tuple((entropy / max(groups * one.queries, 1)).tolist()),
+        pooled,
         grid_of(one.keys, one.pictures) if groups == pooled == 1 else None,
-        torch.cat(parts, 2).numpy() if parts else None, remark,
-    )  # fmt: skip
+        torch.cat(parts, 2).numpy() if parts else None,
+        remark,
+    )
 
 
 def dims(lead: tuple[int, ...], batch: int) -> tuple[int, int]:
@@ -90,7 +112,9 @@ def dims(lead: tuple[int, ...], batch: int) -> tuple[int, int]:
     return rest // batch if rest % batch == 0 else rest, lead[-1]
 
 
-def grid_of(keys: int, pictures: Iterable[tuple[int, int]]) -> tuple[int, int, int] | None:
+def grid_of(
+    keys: int, pictures: Iterable[tuple[int, int]]
+) -> tuple[int, int, int] | None:
     """Return how many keys come before those of patches, and rows and columns of patches; None without any.
 
     Before patches may be a class token, a distillation token, and registers.
@@ -133,4 +157,10 @@ def _pool(weights: Tensor, factor: int) -> Tensor:
 
 def _format_line(place: tuple[str, int]) -> str:
     file, line = place
-    return f"{PurePath(file).name}:{line}" if line and not file.startswith("<") else f"line {line}" if line else ""
+    return (
+        f"{PurePath(file).name}:{line}"
+        if line and not file.startswith("<")
+        else f"line {line}"
+        if line
+        else ""
+    )

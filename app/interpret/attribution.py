@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from app.interpret.captum_extra import captum_missing
 from app.interpret.interventions import find_module
-from app.interpret.results import COMPLETE, GRAD_CAM, SALIENCY, Attribution, InterpretError, SampleLook
+from app.interpret.results import (
+    COMPLETE,
+    GRAD_CAM,
+    SALIENCY,
+    Attribution,
+    InterpretError,
+    SampleLook,
+)
 from app.interpret.subject import Subject, class_axis
 from app.util import module_tree
 
@@ -22,7 +29,12 @@ TOGETHER = 16  # steps that are computed at a time
 
 
 def attribute(
-    subject: Subject, sample: SampleLook, method: str, target: int | None = None, layer: str = "", argument: int = 0
+    subject: Subject,
+    sample: SampleLook,
+    method: str,
+    target: int | None = None,
+    layer: str = "",
+    argument: int = 0,
 ) -> Attribution:
     """Attribute the score of a class, the predicted one without `target`, to the input tensor number `argument`.
 
@@ -33,7 +45,9 @@ def attribute(
     if missing := captum_missing():
         raise InterpretError(missing)
     with subject.quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # captum says that it sets requires_grad, and PIL what matplotlib does
+        warnings.simplefilter(
+            "ignore"
+        )  # captum says that it sets requires_grad, and PIL what matplotlib does
         value, base, hook = _start(subject, argument)
         others = list(subject.tensors)
         with torch.no_grad(), hook(None):
@@ -59,25 +73,42 @@ def attribute(
     values, rest = found
     if value is not others[argument]:  # over the embedding
         values = values.abs().sum(-1) if method == SALIENCY else values.sum(-1)
-    return Attribution(sample, method, words, before, values.float().cpu().numpy(), **rest)
+    return Attribution(
+        sample, method, words, before, values.float().cpu().numpy(), **rest
+    )
 
 
-def _start(subject: Subject, argument: int) -> tuple[Tensor, tuple[Tensor, str], Callable[[Tensor | None], Any]]:
+def _start(
+    subject: Subject, argument: int
+) -> tuple[Tensor, tuple[Tensor, str], Callable[[Tensor | None], Any]]:
     """Return the tensor that is attributed to, its baseline with a name, and a context in which the model uses another
     in its place."""
     if not 0 <= argument < len(subject.tensors):
-        raise InterpretError(f"the model takes {len(subject.tensors)} tensors, counted from 0; there is no {argument}")
+        raise InterpretError(
+            f"the model takes {len(subject.tensors)} tensors, counted from 0; there is no {argument}"
+        )
     given = subject.tensors[argument]
     if given.is_floating_point():
-        return given, (torch.zeros_like(given), "zeros"), lambda _value: contextlib.nullcontext()
+        return (
+            given,
+            (torch.zeros_like(given), "zeros"),
+            lambda _value: contextlib.nullcontext(),
+        )
     found: list[tuple[nn.Module, Tensor]] = []
 
     def note(module: nn.Module, args: Any, output: Tensor) -> None:
-        if not found and args and isinstance(args[0], Tensor) and args[0].shape == given.shape:
+        if (
+            not found
+            and args
+            and isinstance(args[0], Tensor)
+            and args[0].shape == given.shape
+        ):
             found.append((module, output.detach()))
 
     hooks = [
-        module_tree.on_call(one, note) for one in module_tree.modules(subject.model) if isinstance(one, nn.Embedding)
+        module_tree.on_call(one, note)
+        for one in module_tree.modules(subject.model)
+        if isinstance(one, nn.Embedding)
     ]
     try:
         with torch.no_grad():
@@ -127,13 +158,20 @@ def _copies(one: Tensor, count: int) -> Tensor:
     return one.expand(count, *one.shape[1:]) if one.ndim and len(one) == 1 else one
 
 
-def _target(subject: Subject, scores: Tensor, target: int | None) -> tuple[tuple[int, ...], str]:
+def _target(
+    subject: Subject, scores: Tensor, target: int | None
+) -> tuple[tuple[int, ...], str]:
     """Return the index of the score in one sample's, and its name. Raises InterpretError for a class beyond."""
     axis = class_axis(scores, subject.kind)
     if axis is None:
         count = scores[0].numel() if scores.ndim > 1 else 1
         number = target or 0
-        index = tuple(int(one) for one in torch.unravel_index(torch.tensor(number % max(count, 1)), scores.shape[1:]))
+        index = tuple(
+            int(one)
+            for one in torch.unravel_index(
+                torch.tensor(number % max(count, 1)), scores.shape[1:]
+            )
+        )
         words = f"output {number}" if count > 1 else "the output"
     else:
         count = scores.shape[axis]
@@ -146,7 +184,9 @@ def _target(subject: Subject, scores: Tensor, target: int | None) -> tuple[tuple
             index = (number,)
         words = subject.name_of(number)
     if not 0 <= number < count:
-        raise InterpretError(f"the output has {count} values, counted from 0; there is no {number}")
+        raise InterpretError(
+            f"the output has {count} values, counted from 0; there is no {number}"
+        )
     return index, words
 
 
@@ -157,7 +197,9 @@ def _score(scores: Tensor, index: tuple[int, ...]) -> Tensor:
     return picked.reshape(len(picked), -1).mean(1)  # of a class at every pixel the mean
 
 
-def _saliency(score: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, dict[str, Any]]:
+def _saliency(
+    score: Callable[[Tensor], Tensor], value: Tensor
+) -> tuple[Tensor, dict[str, Any]]:
     from captum.attr import Saliency
 
     return Saliency(score).attribute(value.detach().clone(), abs=True)[0].detach(), {}
@@ -175,17 +217,29 @@ def _integrated_gradients(
     found, total, steps, remark = start, math.nan, 0, ""
     for steps in STEPS:
         method = IntegratedGradients(score)
-        found = method.attribute(value.detach().clone(), start, n_steps=steps, internal_batch_size=TOGETHER).detach()
+        found = method.attribute(
+            value.detach().clone(), start, n_steps=steps, internal_batch_size=TOGETHER
+        ).detach()
         total = float(found.double().sum())
         if abs(total - difference) <= COMPLETE / 2 * abs(difference):
             break
     else:
         remark = f"after {steps:,} steps they do not sum to the difference of the scores to 1 %"
-    return found[0], {"total": total, "baseline": base, "steps": steps, "against": against, "remark": remark}
+    return found[0], {
+        "total": total,
+        "baseline": base,
+        "steps": steps,
+        "against": against,
+        "remark": remark,
+    }
 
 
 def _grad_cam(
-    subject: Subject, score: Callable[[Tensor], Tensor], value: Tensor, layer: str, others: list[Tensor]
+    subject: Subject,
+    score: Callable[[Tensor], Tensor],
+    value: Tensor,
+    layer: str,
+    others: list[Tensor],
 ) -> tuple[Tensor, dict[str, Any]]:
     """Weight the channels of a layer (N, C, H, W) by their mean gradients, and resize the sum to the input's picture.
 
@@ -194,7 +248,9 @@ def _grad_cam(
     from captum.attr import LayerAttribution, LayerGradCam
 
     if value.ndim != 4:
-        raise InterpretError(f"Grad-CAM needs images (N, C, H, W), and the input is {tuple(value.shape)}")
+        raise InterpretError(
+            f"Grad-CAM needs images (N, C, H, W), and the input is {tuple(value.shape)}"
+        )
     shapes = _pictured(subject, others)
     if layer:
         find_module(subject.model, layer)
@@ -206,7 +262,9 @@ def _grad_cam(
             f"pixel; layers that do: {there}"
         )
     module = module_tree.submodule(subject.model, chosen)
-    found = LayerGradCam(score, module).attribute(value.detach().clone(), relu_attributions=True)
+    found = LayerGradCam(score, module).attribute(
+        value.detach().clone(), relu_attributions=True
+    )
     grown = LayerAttribution.interpolate(found, tuple(value.shape[-2:]), "bilinear")
     return grown[0, 0].detach(), {"layer": chosen}
 
@@ -218,7 +276,12 @@ def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ..
     for path, module in module_tree.named_modules(subject.model):
 
         def note(_module: nn.Module, _args: Any, output: Any, path: str = path) -> None:
-            if path and isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
+            if (
+                path
+                and isinstance(output, Tensor)
+                and output.ndim == 4
+                and min(output.shape[2:]) > 1
+            ):
                 found.pop(path, None)
                 found[path] = tuple(output.shape)
 

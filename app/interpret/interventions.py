@@ -19,11 +19,26 @@ from app.interpret.results import InterpretError, Intervention
 from app.util import module_tree
 
 # Modules whose channels come last; those of all others are the second axis, but for outputs (N, tokens, channels).
-_LAST = (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding, nn.MultiheadAttention, nn.RNNBase)
+_LAST = (
+    nn.Linear,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.Embedding,
+    nn.MultiheadAttention,
+    nn.RNNBase,
+)
 _SECOND = (
-    nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.InstanceNorm1d, nn.GroupNorm, nn.MaxPool1d, nn.AvgPool1d,
-)  # fmt: skip
-Recorded = dict[tuple[Intervention, int], Any]  # what parts passed on for the source, by the number of the call
+    nn.Conv1d,
+    nn.ConvTranspose1d,
+    nn.BatchNorm1d,
+    nn.InstanceNorm1d,
+    nn.GroupNorm,
+    nn.MaxPool1d,
+    nn.AvgPool1d,
+)
+Recorded = dict[
+    tuple[Intervention, int], Any
+]  # what parts passed on for the source, by the number of the call
 
 
 class Interventions:
@@ -32,14 +47,18 @@ class Interventions:
     Raises InterpretError for a module or head that is not there, and for a part that a pass did not use.
     """
 
-    def __init__(self, model: nn.Module, changes: Sequence[Intervention], batch: int) -> None:
+    def __init__(
+        self, model: nn.Module, changes: Sequence[Intervention], batch: int
+    ) -> None:
         self._model, self._batch = model, batch
         self.changes = tuple(changes)
         self.remarks: list[str] = []
         for one in changes:
             find_module(model, one.path)
             if one.head is not None and one.channel is not None:
-                raise InterpretError(f"{one.path}: choose a head or a channel, not both")
+                raise InterpretError(
+                    f"{one.path}: choose a head or a channel, not both"
+                )
         self._recorded: Recorded = {}
         self._used: set[Intervention] = set()
         self._heads: dict[str, int] = {}  # of the attentions that were seen, by path
@@ -63,7 +82,11 @@ class Interventions:
             yield
 
     @contextlib.contextmanager
-    def _acting(self, changes: Sequence[Intervention], act: Callable[[Intervention, int, Tensor], Tensor]) -> Any:
+    def _acting(
+        self,
+        changes: Sequence[Intervention],
+        act: Callable[[Intervention, int, Tensor], Tensor],
+    ) -> Any:
         """Call `act(change, number of the call, part)` for each part, and replace the part by its result."""
         self._used, self._heads = set(), {}
         heads = [one for one in changes if one.head is not None]
@@ -73,7 +96,12 @@ class Interventions:
             count = dims(found.lead, self._batch)[1]
             self._heads[found.path] = count
             for one in heads:
-                if one.path == found.path and one.call in (0, found.call) and one.head is not None and one.head < count:
+                if (
+                    one.path == found.path
+                    and one.call in (0, found.call)
+                    and one.head is not None
+                    and one.head < count
+                ):
                     own = _head(found.output, found.lead, one.head, count)
                     own.copy_(act(one, found.call, own))
                     self._used.add(one)
@@ -82,7 +110,11 @@ class Interventions:
             # Without heads a pass runs as ever. With them the one without changes is watched too: it takes no fused
             # inference of nn.TransformerEncoder either, so that both are computed by the same kernels.
             watched = any(one.head is not None for one in self.changes)
-            with AttentionFinder(self._model, change_heads).watching() if watched else torch.no_grad():
+            with (
+                AttentionFinder(self._model, change_heads).watching()
+                if watched
+                else torch.no_grad()
+            ):
                 yield
         finally:
             for hook in hooks:
@@ -91,7 +123,9 @@ class Interventions:
             if one not in self._used:
                 raise InterpretError(self._unused(one))
 
-    def _hook(self, one: Intervention, act: Callable[[Intervention, int, Tensor], Tensor]) -> Any:
+    def _hook(
+        self, one: Intervention, act: Callable[[Intervention, int, Tensor], Tensor]
+    ) -> Any:
         module, count = find_module(self._model, one.path), Counter[str]()
 
         def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
@@ -122,13 +156,19 @@ class Interventions:
         return module_tree.on_call(module, hook)
 
     def _check_channel(self, one: Intervention, part: Tensor, axis: int) -> None:
-        if not -part.ndim <= axis < part.ndim or one.channel is None or one.channel >= part.shape[axis]:
+        if (
+            not -part.ndim <= axis < part.ndim
+            or one.channel is None
+            or one.channel >= part.shape[axis]
+        ):
             count = part.shape[axis] if -part.ndim <= axis < part.ndim else 0
             raise InterpretError(
                 f"{one}: the output of {one.path} is {tuple(part.shape)} with {count} channels along axis {axis}, "
                 "counted from 0; choose one of them, or another axis"
             )
-        words = f"{one.path}: channels are axis {axis} of its output {tuple(part.shape)}"
+        words = (
+            f"{one.path}: channels are axis {axis} of its output {tuple(part.shape)}"
+        )
         if words not in self.remarks:
             self.remarks.append(words)
 
@@ -170,8 +210,13 @@ def find_module(model: nn.Module, path: str) -> nn.Module:
     """Return the module at a path, "" for the model. Raises InterpretError that names near ones."""
     known = dict(module_tree.named_modules(model))
     if path not in known:
-        near = difflib.get_close_matches(path, known, 5, 0.4) or [one for one in known if one][:5]
-        raise InterpretError(f"the model has no module {path}; near it are {', '.join(near)}")
+        near = (
+            difflib.get_close_matches(path, known, 5, 0.4)
+            or [one for one in known if one][:5]
+        )
+        raise InterpretError(
+            f"the model has no module {path}; near it are {', '.join(near)}"
+        )
     return known[path]
 
 

@@ -10,7 +10,11 @@ from msgspec import Struct
 
 from app.util.errors import CodedError
 
-SALIENCY, INTEGRATED_GRADIENTS, GRAD_CAM = "saliency", "integrated-gradients", "grad-cam"
+SALIENCY, INTEGRATED_GRADIENTS, GRAD_CAM = (
+    "saliency",
+    "integrated-gradients",
+    "grad-cam",
+)
 METHODS = (SALIENCY, INTEGRATED_GRADIENTS, GRAD_CAM)
 COMPLETE = 0.01  # of the difference of the scores, by which the sum of integrated gradients may be off
 
@@ -99,7 +103,9 @@ class Attribution(Struct, frozen=True, eq=False):
     @property
     def incompleteness(self) -> float:
         """Return |sum - difference of the scores| / |difference|; NaN for a method that promises nothing."""
-        return abs(self.total - (self.score - self.baseline)) / max(abs(self.score - self.baseline), 1e-12)
+        return abs(self.total - (self.score - self.baseline)) / max(
+            abs(self.score - self.baseline), 1e-12
+        )
 
     @property
     def complete(self) -> bool:
@@ -150,7 +156,9 @@ class Effect(Struct, frozen=True):
         return self.after - self.before
 
 
-_PART = re.compile(r"(?P<path>[^#:=]*)(?:#(?P<call>[1-9]\d*))?(?::(?P<kind>head|channel)=(?P<number>\d+))?")
+_PART = re.compile(
+    r"(?P<path>[^#:=]*)(?:#(?P<call>[1-9]\d*))?(?::(?P<kind>head|channel)=(?P<number>\d+))?"
+)
 
 
 def parse_part(text: str, source: int | None = None) -> Intervention:
@@ -170,6 +178,10 @@ def parse_part(text: str, source: int | None = None) -> Intervention:
         )
     number = int(found["number"]) if found["number"] else None
     return Intervention(
-        found["path"], int(found["call"] or 0), number if found["kind"] == "head" else None,
-        number if found["kind"] == "channel" else None, None, source,
-    )  # fmt: skip
+        found["path"],
+        int(found["call"] or 0),
+        number if found["kind"] == "head" else None,
+        number if found["kind"] == "channel" else None,
+        None,
+        source,
+    )

@@ -20,7 +20,11 @@ from app.util.module_tree import temporary_mode
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 _CHIEF = ("logits", "output", "out", "last_hidden_state", "prediction", "sample")
-LOSS, OWN_PREDICTION, MEAN = "loss", "cross entropy against its own prediction", "mean of the output"
+LOSS, OWN_PREDICTION, MEAN = (
+    "loss",
+    "cross entropy against its own prediction",
+    "mean of the output",
+)
 
 
 class Subject(Struct, frozen=True, eq=False):
@@ -57,9 +61,14 @@ class Subject(Struct, frozen=True, eq=False):
     def of_samples(self, at: Sequence[int]) -> Subject:
         """Return the subject with some samples of its batch alone. Raises InterpretError if there is none such."""
         if any(not 0 <= one < self.batch for one in at):
-            raise InterpretError(f"the input has {self.batch} samples, counted from 0; there is no sample {max(at)}")
+            raise InterpretError(
+                f"the input has {self.batch} samples, counted from 0; there is no sample {max(at)}"
+            )
         batch, index = self.batch, torch.tensor(list(at))
-        tensors = tuple(one[index] if one.ndim and len(one) == batch else one for one in self.tensors)
+        tensors = tuple(
+            one[index] if one.ndim and len(one) == batch else one
+            for one in self.tensors
+        )
         return with_values(self, tensors=tensors)
 
     def name_of(self, number: int) -> str:
@@ -67,7 +76,9 @@ class Subject(Struct, frozen=True, eq=False):
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
 
 
-def of_model(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Subject:
+def of_model(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Subject:
     """Return a model from any source with its example inputs. Its loss is the one it computes itself, if any.
 
     Raises InterpretError for one that takes no tensor.
@@ -118,7 +129,9 @@ def _is_batch(subject: Subject, output: Any) -> bool:
         return False
     if len(scores) != subject.batch or alone.shape[1:] != scores.shape[1:]:
         return False
-    return torch.allclose(scores[:1].double(), alone.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+    return torch.allclose(
+        scores[:1].double(), alone.double(), rtol=1e-3, atol=1e-5, equal_nan=True
+    )
 
 
 def as_one_sample(subject: Subject) -> Subject:
@@ -126,13 +139,19 @@ def as_one_sample(subject: Subject) -> Subject:
 
     def run(*tensors: Tensor) -> Any:
         count = next(len(one) for one in tensors)
-        outputs = [subject.run(*(one[place] for one in tensors)) for place in range(count)]
+        outputs = [
+            subject.run(*(one[place] for one in tensors)) for place in range(count)
+        ]
         leaves = [tree_flatten(one)[0] for one in outputs]
         _, shape = tree_flatten(outputs[0])
-        return tree_unflatten([_stacked(each) for each in zip(*leaves, strict=True)], shape)
+        return tree_unflatten(
+            [_stacked(each) for each in zip(*leaves, strict=True)], shape
+        )
 
     batched = tuple(one[None] for one in subject.tensors)
-    return with_values(subject, tensors=batched, run=run, remarks=(*subject.remarks, WHOLE))
+    return with_values(
+        subject, tensors=batched, run=run, remarks=(*subject.remarks, WHOLE)
+    )
 
 
 def _stacked(values: tuple[Any, ...]) -> Any:
@@ -156,14 +175,20 @@ def chief_of(output: Any) -> Tensor:
                     return chief_of(one)
                 except InterpretError:
                     continue
-    raise InterpretError("the model returns no tensor of floating point numbers that could be read as its prediction")
+    raise InterpretError(
+        "the model returns no tensor of floating point numbers that could be read as its prediction"
+    )
 
 
 def own_loss(output: Any) -> Tensor | None:
     """Return the loss that a model has computed itself: a scalar output, or the output's `loss`."""
     if isinstance(output, Tensor):
         return output if output.ndim == 0 and output.is_floating_point() else None
-    found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    found = (
+        output.get("loss")
+        if isinstance(output, Mapping)
+        else getattr(output, "loss", None)
+    )
     return found if isinstance(found, Tensor) and found.numel() == 1 else None
 
 
@@ -190,15 +215,27 @@ def losses(subject: Subject, output: Any, before: Any) -> tuple[str, Tensor, Ten
         each = now.reshape(len(now), -1).mean(1)
         return MEAN, each.mean(), each
     target = reference.argmax(axis)
-    each = F.cross_entropy(now.movedim(axis, 1), target, reduction="none").reshape(len(now), -1).mean(1)
+    each = (
+        F.cross_entropy(now.movedim(axis, 1), target, reduction="none")
+        .reshape(len(now), -1)
+        .mean(1)
+    )
     return OWN_PREDICTION, each.mean(), each
 
 
 def class_axis(scores: Tensor, kind: str) -> int | None:
     """Return the axis of the classes: the second, of (N, tokens, classes) the last; None for values."""
-    if kind == VALUES or scores.ndim < 2 or scores.shape[-1 if scores.ndim == 3 else 1] < 2:
+    if (
+        kind == VALUES
+        or scores.ndim < 2
+        or scores.shape[-1 if scores.ndim == 3 else 1] < 2
+    ):
         return None
-    return scores.ndim - 1 if kind == TOKENS or (scores.ndim == 3 and kind != CLASSES) else 1
+    return (
+        scores.ndim - 1
+        if kind == TOKENS or (scores.ndim == 3 and kind != CLASSES)
+        else 1
+    )
 
 
 def predictions(subject: Subject, output: Any) -> tuple[str, ...]:
@@ -208,4 +245,6 @@ def predictions(subject: Subject, output: Any) -> tuple[str, ...]:
     if axis is None or scores.ndim > 3:
         return ("",) * len(scores)
     found = scores.argmax(axis)
-    return tuple(map(subject.name_of, (found[:, -1] if found.ndim == 2 else found).tolist()))
+    return tuple(
+        map(subject.name_of, (found[:, -1] if found.ndim == 2 else found).tolist())
+    )

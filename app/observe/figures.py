@@ -30,7 +30,12 @@ class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
         """All figures as names and values."""
         rows = [("Parameters", f"{self.parameters:,}")] if self.parameters else []
         if self.parameters:
-            rows.append(("Gradient norm", "no gradient" if self.gradient is None else figure(self.gradient)))
+            rows.append(
+                (
+                    "Gradient norm",
+                    "no gradient" if self.gradient is None else figure(self.gradient),
+                )
+            )
         rows.append(("Saved for backward", bytes_text(self.saved)))
         if self.shape is not None:
             rows += [
@@ -54,7 +59,10 @@ def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
     """
     count = sum(one.parameters for one in modules)
     norms = sorted(one.gradient for one in modules if one.gradient is not None)
-    saved, broken = sum(one.saved for one in modules), sum(one.nonfinite for one in modules)
+    saved, broken = (
+        sum(one.saved for one in modules),
+        sum(one.nonfinite for one in modules),
+    )
     parts = [f"{broken:,} {NONFINITE}"] if broken else []
     if norms:
         shown = dict.fromkeys((figure(norms[0]), figure(norms[-1])))

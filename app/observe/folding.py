@@ -12,7 +12,9 @@ from app.observe.observation import Call, Observation
 
 MOST = 60  # boxes that are shown at first
 MOST_AROUND = 4  # times as many modules may be open around them
-LONGEST_PERIOD = 6  # calls that repeat together, such as a layer and the addition behind it
+LONGEST_PERIOD = (
+    6  # calls that repeat together, such as a layer and the addition behind it
+)
 
 
 class Part(Struct, frozen=True):
@@ -39,7 +41,11 @@ class Part(Struct, frozen=True):
     @property
     def every(self) -> tuple[int, ...]:
         """All calls that it stands for: of a row also the operations between its modules."""
-        return tuple(one for part in self.parts for one in part.every) if self.repeated > 1 else self.calls
+        return (
+            tuple(one for part in self.parts for one in part.every)
+            if self.repeated > 1
+            else self.calls
+        )
 
 
 class Tree(Struct, frozen=True, eq=False, dict=True):
@@ -50,7 +56,9 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The parts at the top: inputs, the model's own call, outputs."""
-        return tuple(self._part(call) for call in self.observation.children.get(None, ()))
+        return tuple(
+            self._part(call) for call in self.observation.children.get(None, ())
+        )
 
     @cached_property
     def by_key(self) -> dict[str, Part]:
@@ -62,22 +70,45 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
         known: dict[object, int] = {}
         found = [0] * len(self.observation.calls)
         for call in reversed(self.observation.calls):  # children have larger ids
-            inside = tuple(found[child] for child in self.observation.children.get(call.id, ()))
-            sizes = tuple((one.shape, one.dtype) for one in (*call.inputs, *call.outputs))
-            key = (call.kind, call.op, sizes, call.settings, len(call.parameters), call.error, inside)
+            inside = tuple(
+                found[child] for child in self.observation.children.get(call.id, ())
+            )
+            sizes = tuple(
+                (one.shape, one.dtype) for one in (*call.inputs, *call.outputs)
+            )
+            key = (
+                call.kind,
+                call.op,
+                sizes,
+                call.settings,
+                len(call.parameters),
+                call.error,
+                inside,
+            )
             found[call.id] = known.setdefault(key, len(known) + 1)
         return found
 
     def _part(self, id: int) -> Part:
         call = self.observation.calls[id]
-        return Part(str(id), (id,), title_of(call), kind_of(call), self._row(self.observation.children.get(id, ())))
+        return Part(
+            str(id),
+            (id,),
+            title_of(call),
+            kind_of(call),
+            self._row(self.observation.children.get(id, ())),
+        )
 
     def _row(self, ids: tuple[int, ...]) -> tuple[Part, ...]:
         """Return the parts of a call, with consecutive repetitions merged into one."""
         calls, signatures = self.observation.calls, self._signatures
-        if not ids or hides_inside(calls[calls[ids[0]].parent or 0], (calls[one] for one in ids)):
+        if not ids or hides_inside(
+            calls[calls[ids[0]].parent or 0], (calls[one] for one in ids)
+        ):
             return ()
-        signs, modules = [signatures[one] for one in ids], [calls[one].kind == "module" for one in ids]
+        signs, modules = (
+            [signatures[one] for one in ids],
+            [calls[one].kind == "module" for one in ids],
+        )
         parts: list[Part] = []
         at = 0
         while at < len(ids):
@@ -86,17 +117,34 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
                 parts.append(self._part(ids[at]))
                 at += 1
                 continue
-            copies = [ids[at + turn * period : at + (turn + 1) * period] for turn in range(times)]
+            copies = [
+                ids[at + turn * period : at + (turn + 1) * period]
+                for turn in range(times)
+            ]
             parts.append(self._repeated(copies))
             at += period * times
         return tuple(parts)
 
     def _repeated(self, copies: list[tuple[int, ...]]) -> Part:
         inside = tuple(self._part(one) for copy in copies for one in copy)
-        named = [next(one for one in copy if self.observation.calls[one].kind == "module") for copy in copies]
-        first, last = (self.observation.calls[named[0]], self.observation.calls[named[-1]])
-        title = title_of(first) if first.path == last.path else f"{first.path}–{last.name}"
-        return Part(f"{named[0]}*{len(copies)}", tuple(named), title, f"{kind_of(first)} ×{len(copies)}", inside)
+        named = [
+            next(one for one in copy if self.observation.calls[one].kind == "module")
+            for copy in copies
+        ]
+        first, last = (
+            self.observation.calls[named[0]],
+            self.observation.calls[named[-1]],
+        )
+        title = (
+            title_of(first) if first.path == last.path else f"{first.path}–{last.name}"
+        )
+        return Part(
+            f"{named[0]}*{len(copies)}",
+            tuple(named),
+            title,
+            f"{kind_of(first)} ×{len(copies)}",
+            inside,
+        )
 
     def opened(self, most: int = MOST) -> frozenset[str]:
         """Return the keys of the parts that are open at first: level by level, as long as no more boxes, and not many
@@ -119,7 +167,10 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
             part.key
             for part in self.by_key.values()
             if part.parts
-            and any(calls[one].kind == "module" and fnmatchcase(calls[one].path, pattern) for one in part.calls)
+            and any(
+                calls[one].kind == "module" and fnmatchcase(calls[one].path, pattern)
+                for one in part.calls
+            )
         ]
         found = set(named)
         for key in named:
@@ -131,7 +182,11 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
     def depth(self, levels: int) -> frozenset[str]:
         """Return what is open where so many levels below the model are shown, 0 for the model as one box."""
         opened = [keys for keys, _ in self.levels()]
-        return opened[min(levels, len(opened)) - 1] if levels and opened else frozenset(self._above_failed())
+        return (
+            opened[min(levels, len(opened)) - 1]
+            if levels and opened
+            else frozenset(self._above_failed())
+        )
 
     def levels(self) -> Iterator[tuple[frozenset[str], int]]:
         """Yield what is open with one level, two and so on, and how many boxes are shown then; equal layers stay one,
@@ -148,7 +203,9 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def parents(self) -> dict[str, str]:
         """The part around each part that is in one, by their keys."""
-        return {inner.key: part.key for part in self.by_key.values() for inner in part.parts}
+        return {
+            inner.key: part.key for part in self.by_key.values() for inner in part.parts
+        }
 
     def shown_for(self, key: str, opened: frozenset[str]) -> str:
         """Return the part that shows `key` while these are open: itself, or the outermost closed one around it."""
@@ -165,7 +222,9 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
             self._level(part, opened, by, found)
         return frozenset(found)
 
-    def _level(self, part: Part, opened: frozenset[str], by: int, found: set[str]) -> None:
+    def _level(
+        self, part: Part, opened: frozenset[str], by: int, found: set[str]
+    ) -> None:
         if not part.parts or part.key not in opened:
             if part.parts and by > 0:
                 found.add(part.key)
@@ -181,7 +240,10 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
             return
         inside = set(above(self.observation, failed))
         for part in _walk(self.parts):
-            if part.parts and (inside & set(part.calls) or any(inside & set(one.calls) for one in part.parts)):
+            if part.parts and (
+                inside & set(part.calls)
+                or any(inside & set(one.calls) for one in part.parts)
+            ):
                 yield part.key
 
 

@@ -19,7 +19,9 @@ MOST = 200  # tensors that are listed, such as those of a cache
 CHANNELS = (1, 3)  # of a picture: a list of such tensors has one a sample
 
 
-def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Interface:
+def interface_of(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+) -> Interface:
     """Describe `output = model(*args, **kwargs)`."""
     kind = type(model)
     takes = [*_arguments(model, args, kwargs)]
@@ -30,13 +32,18 @@ def interface_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
             break
         returns.append(one)
     return Interface(
-        f"{kind.__module__}.{kind.__qualname__}", _distinct(takes), tuple(returns),
+        f"{kind.__module__}.{kind.__qualname__}",
+        _distinct(takes),
+        tuple(returns),
         tuple(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in named)),
-        sum(one.numel() for _, one in named), quantised=module_tree.quantised(model),
-    )  # fmt: skip
+        sum(one.numel() for _, one in named),
+        quantised=module_tree.quantised(model),
+    )
 
 
-def _arguments(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Argument]:
+def _arguments(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Iterator[Argument]:
     try:
         parameters = [*inspect.signature(model.forward).parameters.values()]
     except (TypeError, ValueError):
@@ -46,20 +53,30 @@ def _arguments(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     for one in parameters:
         if one.kind == one.VAR_POSITIONAL:
             for number, value in enumerate(left):
-                yield from _argument(f"{one.name}{number}", value, True, True, by_sample)
+                yield from _argument(
+                    f"{one.name}{number}", value, True, True, by_sample
+                )
             left = []
         elif one.kind == one.VAR_KEYWORD:
             for name in [*named]:
                 yield from _argument(name, named.pop(name), True, False, by_sample)
         else:
             by_place = one.kind == one.POSITIONAL_ONLY
-            given = left.pop(0) if left and one.kind != one.KEYWORD_ONLY else named.pop(one.name, None)
-            yield from _argument(one.name, given, one.default is one.empty, by_place, by_sample)
+            given = (
+                left.pop(0)
+                if left and one.kind != one.KEYWORD_ONLY
+                else named.pop(one.name, None)
+            )
+            yield from _argument(
+                one.name, given, one.default is one.empty, by_place, by_sample
+            )
     for number, value in enumerate(left):  # of a forward without a signature
         yield from _argument(f"input{number}", value, True, True, by_sample)
 
 
-def _argument(name: str, value: Any, needed: bool, by_place: bool, by_sample: bool) -> Iterator[Argument]:
+def _argument(
+    name: str, value: Any, needed: bool, by_place: bool, by_sample: bool
+) -> Iterator[Argument]:
     """Yield an argument, or the tensors in it if it is made of nothing else; with `by_sample` lists have a part for
     each sample."""
     if isinstance(value, Tensor) or value is None:
@@ -67,12 +84,20 @@ def _argument(name: str, value: Any, needed: bool, by_place: bool, by_sample: bo
         return
     found = [*_within(value, "", by_sample)]
     if not found or by_place or any(tensor is None for _, tensor, _ in found):
-        yield Argument(name, needed=needed, other=type(value).__name__, by_place=by_place)
+        yield Argument(
+            name, needed=needed, other=type(value).__name__, by_place=by_place
+        )
         return
     for way, tensor, samples in found:
         assert tensor is not None
         key = way.rpartition('["')[2].removesuffix('"]') if way.endswith('"]') else ""
-        own = key if key.isidentifier() else name if way == "[*]" else f"{name}{''.join(filter(str.isalnum, way))}"
+        own = (
+            key
+            if key.isidentifier()
+            else name
+            if way == "[*]"
+            else f"{name}{''.join(filter(str.isalnum, way))}"
+        )
         shape = (samples, *tensor.shape) if samples else tuple(tensor.shape)
         dtype = str(tensor.dtype).removeprefix("torch.")
         yield Argument(own, shape, dtype, needed, of=name, way=way)
@@ -81,21 +106,42 @@ def _argument(name: str, value: Any, needed: bool, by_place: bool, by_sample: bo
 def _tensor(name: str, value: Tensor | None, needed: bool, by_place: bool) -> Argument:
     if value is None:
         return Argument(name, needed=needed, by_place=by_place)
-    return Argument(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), needed, "", by_place)
+    return Argument(
+        name,
+        tuple(value.shape),
+        str(value.dtype).removeprefix("torch."),
+        needed,
+        "",
+        by_place,
+    )
 
 
-def _within(value: Any, way: str, by_sample: bool) -> Iterator[tuple[str, Tensor | None, int]]:
+def _within(
+    value: Any, way: str, by_sample: bool
+) -> Iterator[tuple[str, Tensor | None, int]]:
     """Yield the tensors of lists, tuples and dictionaries with the way to each, and for one of each sample how many
     there are; None for what is no tensor."""
     if isinstance(value, Tensor):
         yield way, value, 0
-    elif by_sample and not way and isinstance(value, list | tuple) and value and _same(value):
+    elif (
+        by_sample
+        and not way
+        and isinstance(value, list | tuple)
+        and value
+        and _same(value)
+    ):
         for inner, tensor, _ in _within(value[0], "[*]", by_sample):
             yield inner, tensor, len(value)
     elif type(value) in (list, tuple):
         for number, part in enumerate(value):
-            yield from _within(part, f"{way}[{number}]" if type(value) is list else f"{way}({number})", by_sample)
-    elif type(value) is dict and all(isinstance(key, str) and is_place(f'["{key}"]') for key in value):
+            yield from _within(
+                part,
+                f"{way}[{number}]" if type(value) is list else f"{way}({number})",
+                by_sample,
+            )
+    elif type(value) is dict and all(
+        isinstance(key, str) and is_place(f'["{key}"]') for key in value
+    ):
         for key, part in value.items():
             yield from _within(part, f'{way}["{key}"]', by_sample)
     else:
@@ -106,7 +152,9 @@ def _same(parts: Any) -> bool:
     """Return whether these are dictionaries with the same keys, or tensors."""
     first = parts[0]
     if isinstance(first, dict):
-        return all(isinstance(one, dict) and one.keys() == first.keys() for one in parts)
+        return all(
+            isinstance(one, dict) and one.keys() == first.keys() for one in parts
+        )
     return all(isinstance(one, Tensor) for one in parts)
 
 
@@ -116,14 +164,20 @@ def _is_by_sample(value: Any) -> bool:
         return False
     if isinstance(value[0], dict):
         return _same(value)
-    return all(isinstance(one, Tensor) and one.ndim == 3 and one.shape[0] in CHANNELS for one in value)
+    return all(
+        isinstance(one, Tensor) and one.ndim == 3 and one.shape[0] in CHANNELS
+        for one in value
+    )
 
 
 def _distinct(takes: list[Argument]) -> tuple[Argument, ...]:
     """Name tensors within arguments by their argument, too, where two have the same name."""
     names = [one.name for one in takes]
     return tuple(
-        replace(one, name=f"{one.of}_{one.name}") if one.way and names.count(one.name) > 1 else one for one in takes
+        replace(one, name=f"{one.of}_{one.name}")
+        if one.way and names.count(one.name) > 1
+        else one
+        for one in takes
     )
 
 
@@ -132,7 +186,12 @@ def _returned(value: Any, way: str) -> Iterator[Returned]:
     if isinstance(value, Tensor):
         if is_way(way):
             detached = torch.is_grad_enabled() and not value.requires_grad
-            yield Returned(way, tuple(value.shape), str(value.dtype).removeprefix("torch."), detached)
+            yield Returned(
+                way,
+                tuple(value.shape),
+                str(value.dtype).removeprefix("torch."),
+                detached,
+            )
     elif names := _attributes(value):
         for name in names:
             part = getattr(value, name, None)

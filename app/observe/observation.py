@@ -72,8 +72,12 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
         """
         if self.kind == "module":
             return self.path.rpartition(".")[2]
-        of_a_kernel = self.kernels[:1] == (self.op,)  # "aten.add.Tensor" ends in its overload
-        return (self.op.rpartition(".")[0] if of_a_kernel else self.op).rpartition(".")[2]
+        of_a_kernel = self.kernels[:1] == (
+            self.op,
+        )  # "aten.add.Tensor" ends in its overload
+        return (self.op.rpartition(".")[0] if of_a_kernel else self.op).rpartition(".")[
+            2
+        ]
 
     @property
     def is_layer(self) -> bool:
@@ -124,7 +128,11 @@ class Observation(Struct, frozen=True, dict=True):
         if not self.error or self.failed is None:
             return self.error
         call = self.calls[self.failed]
-        return f"{self.error} (line {call.line} of {Path(call.file).name})" if call.line else self.error
+        return (
+            f"{self.error} (line {call.line} of {Path(call.file).name})"
+            if call.line
+            else self.error
+        )
 
     @property
     def failed_at(self) -> str:

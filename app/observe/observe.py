@@ -23,15 +23,26 @@ from app.util.module_tree import temporary_mode
 # From the most that can be seen to the least; a mode of torch that a model does not run under is left out.
 WAYS = ((True, True), (False, True), (False, False))
 LEFT_OUT = {
-    (False, True): "The kernels are not shown: the model does not run under torch's dispatch mode.",
-    (False, False): "Only modules are shown: the model does not run under torch's function mode.",
+    (
+        False,
+        True,
+    ): "The kernels are not shown: the model does not run under torch's dispatch mode.",
+    (
+        False,
+        False,
+    ): "Only modules are shown: the model does not run under torch's function mode.",
 }
 
 
 def observe(
-    model: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, *, train: bool = False,
-    seed: int = 0, name: str = "",
-) -> Observation:  # fmt: skip
+    model: nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    train: bool = False,
+    seed: int = 0,
+    name: str = "",
+) -> Observation:
     """Run `model(*args, **kwargs)` once and return the recorded calls, up to the exception if it raised one.
 
     Weights, buffers, modes and torch's generators are afterwards as before. A model that raises is run again with less
@@ -44,7 +55,9 @@ def observe(
         found = _run(recorder, model, args, given, train, seed, (kernels, functions))
         if isinstance(found, Interface):
             remark = LEFT_OUT.get((kernels, functions))
-            remarks = tuple(filter(None, (remark, module_tree.unregistered_sentence(model))))
+            remarks = tuple(
+                filter(None, (remark, module_tree.unregistered_sentence(model)))
+            )
             return _observation(recorder, model, None, name, train, remarks, found)
         first = first or _observation(recorder, model, found, name, train, ())
         recorder.release()
@@ -54,53 +67,83 @@ def observe(
 
 
 def _run(
-    recorder: Recorder, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], train: bool, seed: int,
+    recorder: Recorder,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    train: bool,
+    seed: int,
     way: tuple[bool, bool],
-) -> Interface | BaseException:  # fmt: skip
-    for label, value in (*zip(argument_names(model, len(args)), args, strict=True), *kwargs.items()):
+) -> Interface | BaseException:
+    for label, value in (
+        *zip(argument_names(model, len(args)), args, strict=True),
+        *kwargs.items(),
+    ):
         for name, held in _parts(value, label):
             recorder.boundary("input", name, held)
-    with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"):
+    with (
+        rng.borrowed(seed),
+        temporary_mode(model, train),
+        torch.compiler.set_stance("force_eager"),
+    ):
         try:
             with recorder.observing(*way):
                 output = model(*args, **kwargs)
         except (Exception, SystemExit) as error:  # the model's own
             return error
         for name, held in _parts(output, ""):
-            recorder.boundary("output", name if name[:1].isalpha() else f"output{name}", held)
+            recorder.boundary(
+                "output", name if name[:1].isalpha() else f"output{name}", held
+            )
     found = interface_of(model, args, kwargs, output)
     if train and found.own_losses and found.chief is None:
-        return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))
+        return set_fields(
+            found, losses_in_training=not _has_losses(model, args, kwargs, found, seed)
+        )
     return found
 
 
 def interface_in_training(
     model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], seed: int = 0
-) -> Interface | None:  # fmt: skip
+) -> Interface | None:
     """Describe a call in train mode if the model returns losses of its own there; None if it returns none, or
     raises."""
     found = call_interface(model, args, kwargs, True, seed)
     if found is None or not any(one.dtype for one in found.own_losses):
         return None
-    return set_fields(found, losses_in_training=not _has_losses(model, args, kwargs, found, seed))
+    return set_fields(
+        found, losses_in_training=not _has_losses(model, args, kwargs, found, seed)
+    )
 
 
 def _has_losses(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface, seed: int
-) -> bool:  # fmt: skip
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    found: Interface,
+    seed: int,
+) -> bool:
     """Return whether a model returns in eval mode the losses that it returned in train mode."""
     seen = call_interface(model, args, kwargs, False, seed)
-    return seen is not None and {(one.way, one.shape, one.dtype) for one in found.own_losses} <= {
-        (one.way, one.shape, one.dtype) for one in seen.returns
-    }
+    return seen is not None and {
+        (one.way, one.shape, one.dtype) for one in found.own_losses
+    } <= {(one.way, one.shape, one.dtype) for one in seen.returns}
 
 
 def call_interface(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool, seed: int = 0
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    train: bool,
+    seed: int = 0,
 ) -> Interface | None:
     """Describe a call without observing it; None if it raises."""
     try:
-        with rng.borrowed(seed), temporary_mode(model, train), torch.compiler.set_stance("force_eager"):
+        with (
+            rng.borrowed(seed),
+            temporary_mode(model, train),
+            torch.compiler.set_stance("force_eager"),
+        ):
             output = model(*args, **kwargs)
     except (Exception, SystemExit):  # the model's own
         return None
@@ -108,9 +151,14 @@ def call_interface(
 
 
 def _observation(
-    recorder: Recorder, model: nn.Module, error: BaseException | None, name: str, train: bool,
-    remarks: tuple[str, ...], interface: Interface | None = None,
-) -> Observation:  # fmt: skip
+    recorder: Recorder,
+    model: nn.Module,
+    error: BaseException | None,
+    name: str,
+    train: bool,
+    remarks: tuple[str, ...],
+    interface: Interface | None = None,
+) -> Observation:
     calls = list(recorder.calls())
     failed = _failed(recorder, error)
     if failed is not None and error is not None:
@@ -155,7 +203,11 @@ def argument_names(model: nn.Module, count: int) -> list[str]:
         parameters = [*inspect.signature(model.forward).parameters.values()]
     except (TypeError, ValueError):
         parameters = []
-    plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    plain = [
+        one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
     return [plain[at] if at < len(plain) else f"input{at}" for at in range(count)]
 
 
@@ -167,7 +219,9 @@ def _parts(value: Any, label: str) -> Iterator[tuple[str, list[Tensor]]]:
     elif is_dataclass(value):
         parts = ((one.name, getattr(value, one.name, None)) for one in fields(value))
     elif isinstance(value, list | tuple):
-        parts = zip(getattr(value, "_fields", None) or range(len(value)), value, strict=True)
+        parts = zip(
+            getattr(value, "_fields", None) or range(len(value)), value, strict=True
+        )
     else:
         if held := tensors.tensors_in(value, objects=True):
             yield label, held

@@ -19,7 +19,11 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def interface_with_losses(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], targets: Mapping[str, Any], found: Interface
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    targets: Mapping[str, Any],
+    found: Interface,
 ) -> Interface:
     """Return the description of the call that shows the model's own loss; `found`, that of its call in eval mode, if
     that shows it or no other call does.
@@ -37,28 +41,44 @@ def interface_with_losses(
     return found
 
 
-def _of_two_samples(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface) -> Interface:
+def _of_two_samples(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface
+) -> Interface:
     """Return the description of a call with two samples where one has a single one: what it returned may be a value of
     the sample, squeezed, and no loss."""
-    tensors = [one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)]
+    tensors = [
+        one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)
+    ]
     if any(one.name for one in found.own_losses if "loss" in one.name) or not tensors:
         return found
     if any(not one.ndim or one.shape[0] != 1 for one in tensors):
         return found
-    both, named = tree_map_only(Tensor, lambda one: torch.cat((one, one)), (tuple(args), dict(kwargs)))
+    both, named = tree_map_only(
+        Tensor, lambda one: torch.cat((one, one)), (tuple(args), dict(kwargs))
+    )
     seen = call_interface(model, both, named, train=False)
     return seen if seen is not None and seen.own_losses != found.own_losses else found
 
 
 def _targets(
-    model: nn.Module, kwargs: Mapping[str, Any], targets: Mapping[str, Any], found: Interface
+    model: nn.Module,
+    kwargs: Mapping[str, Any],
+    targets: Mapping[str, Any],
+    found: Interface,
 ) -> Iterator[dict[str, Any]]:
     """Yield what a call in train mode may get beside the inputs."""
     if targets or any(one.way.startswith("[*]") for one in found.takes):
         yield dict(targets)
     if _asks_for_mode(model):
         yield {}
-    label = next((one.name for one in found.takes if one.name in LABELS and not (one.dtype or one.other)), None)
+    label = next(
+        (
+            one.name
+            for one in found.takes
+            if one.name in LABELS and not (one.dtype or one.other)
+        ),
+        None,
+    )
     if label is not None and label not in kwargs:
         for guess in target_guesses(found):
             yield {label: guess}
@@ -66,7 +86,11 @@ def _targets(
 
 def _asks_for_mode(model: nn.Module) -> bool:
     """Return whether the code of a module that is not torch's own reads `self.training`."""
-    kinds = {type(module) for module in module_tree.modules(model) if not type(module).__module__.startswith("torch.")}
+    kinds = {
+        type(module)
+        for module in module_tree.modules(model)
+        if not type(module).__module__.startswith("torch.")
+    }
     for kind in kinds:
         try:
             if "self.training" in inspect.getsource(kind.forward):
@@ -79,7 +103,10 @@ def _asks_for_mode(model: nn.Module) -> bool:
 def target_guesses(found: Interface) -> Iterator[Tensor]:
     """Yield targets that the loss of a model may take: class ids, ids of places, values of its output or input."""
     called = [one.shape for one in found.takes if one.dtype and one.shape]
-    ids = next((one.shape for one in found.takes if one.dtype.startswith("int") and one.shape), None)
+    ids = next(
+        (one.shape for one in found.takes if one.dtype.startswith("int") and one.shape),
+        None,
+    )
     output = found.chief.shape if found.chief is not None else ()
     if ids is not None:
         yield torch.zeros(ids, dtype=torch.int64)

@@ -20,27 +20,56 @@ LONGEST = 90  # letters of a message in a box
 
 # By the submodule of torch.nn.modules that defines a layer, and by the last part of a function's name.
 _LAYERS = {
-    "conv": "conv", "linear": "linear", "activation": "act", "batchnorm": "norm", "normalization": "norm",
-    "instancenorm": "norm", "pooling": "shape", "padding": "shape", "upsampling": "shape", "flatten": "shape",
-    "fold": "shape", "pixelshuffle": "shape", "channelshuffle": "shape", "dropout": "drop", "rnn": "seq",
-    "transformer": "seq", "sparse": "seq", "loss": "loss", "container": "block",
-}  # fmt: skip
+    "conv": "conv",
+    "linear": "linear",
+    "activation": "act",
+    "batchnorm": "norm",
+    "normalization": "norm",
+    "instancenorm": "norm",
+    "pooling": "shape",
+    "padding": "shape",
+    "upsampling": "shape",
+    "flatten": "shape",
+    "fold": "shape",
+    "pixelshuffle": "shape",
+    "channelshuffle": "shape",
+    "dropout": "drop",
+    "rnn": "seq",
+    "transformer": "seq",
+    "sparse": "seq",
+    "loss": "loss",
+    "container": "block",
+}
 _FUNCTIONS = (
-    ("conv", r"conv\w*"), ("linear", r"linear|bilinear|addmm|baddbmm|addbmm"), ("drop", r"\w*dropout\w*"),
-    ("norm", r"\w*norm"), ("loss", r"\w*loss|cross_entropy|binary_cross_entropy\w*|kl_div"),
-    ("seq", r"embedding\w*|scaled_dot_product_attention|multi_head_attention_forward|gather|scatter\w*"),
-    ("act", r"relu\w*|gelu|silu|mish|elu|selu|celu|leaky_relu|sigmoid|tanh|softmax|log_softmax|softplus|hard\w+|exp|log"
-            r"|sqrt|rsqrt|pow|sin|cos|abs|clamp\w*|erf|neg|square"),
-    ("merge", r"_*(i|r)?(add|sub|mul|truediv|div|matmul|floordiv|mod|and|or|xor|eq|ne|lt|le|gt|ge)_*|bmm|einsum|cat"
-              r"|concat|stack|where|maximum|minimum|masked_fill_?|outer|dot|mm"),
-)  # fmt: skip
+    ("conv", r"conv\w*"),
+    ("linear", r"linear|bilinear|addmm|baddbmm|addbmm"),
+    ("drop", r"\w*dropout\w*"),
+    ("norm", r"\w*norm"),
+    ("loss", r"\w*loss|cross_entropy|binary_cross_entropy\w*|kl_div"),
+    (
+        "seq",
+        r"embedding\w*|scaled_dot_product_attention|multi_head_attention_forward|gather|scatter\w*",
+    ),
+    (
+        "act",
+        r"relu\w*|gelu|silu|mish|elu|selu|celu|leaky_relu|sigmoid|tanh|softmax|log_softmax|softplus|hard\w+|exp|log"
+        r"|sqrt|rsqrt|pow|sin|cos|abs|clamp\w*|erf|neg|square",
+    ),
+    (
+        "merge",
+        r"_*(i|r)?(add|sub|mul|truediv|div|matmul|floordiv|mod|and|or|xor|eq|ne|lt|le|gt|ge)_*|bmm|einsum|cat"
+        r"|concat|stack|where|maximum|minimum|masked_fill_?|outer|dot|mm",
+    ),
+)
 _PATTERNS = tuple((category, re.compile(pattern)) for category, pattern in _FUNCTIONS)
 
 
 def to_drawing(
-    observation: Observation, opened: frozenset[str] | None = None, tree: Tree | None = None,
+    observation: Observation,
+    opened: frozenset[str] | None = None,
+    tree: Tree | None = None,
     figures: Mapping[str, ModuleFigures] | None = None,
-) -> Drawing:  # fmt: skip
+) -> Drawing:
     """Draw with the parts of these keys open (None: as many levels as fit into a picture), modules with their figures
     by path. `tree` are its parts, if they are known already."""
     tree = tree or Tree(observation)
@@ -56,21 +85,48 @@ def to_drawing(
             if part.parts and part.key in opened:
                 first = observation.calls[part.first]
                 tags = _figures(observation, part, known)
-                groups.append(Group(part.key, part.title, _category(first), group, part.kind, tags=tags))
+                groups.append(
+                    Group(
+                        part.key,
+                        part.title,
+                        _category(first),
+                        group,
+                        part.kind,
+                        tags=tags,
+                    )
+                )
                 add(part.parts, part.key)
                 continue
             ids = {id for call in part.every for id in _inside(observation, call)}
             stands_for.update(dict.fromkeys(ids, part.key))
-            boxes.append(_box(observation, part, group, failed is not None and failed in ids, known))
+            boxes.append(
+                _box(
+                    observation,
+                    part,
+                    group,
+                    failed is not None and failed in ids,
+                    known,
+                )
+            )
 
     add(tree.parts, None)
-    return Drawing(tuple(boxes), tuple(_arrows(observation, stands_for)), tuple(groups), "LR", summary(observation))
+    return Drawing(
+        tuple(boxes),
+        tuple(_arrows(observation, stands_for)),
+        tuple(groups),
+        "LR",
+        summary(observation),
+    )
 
 
 def summary(observation: Observation) -> str:
     """Format the line under a picture: `ResNet · 70 module calls · 69 operations`."""
     words = heading(observation)
-    return words.replace(" read", " read: with the control flow of this forward pass") if observation.reads else words
+    return (
+        words.replace(" read", " read: with the control flow of this forward pass")
+        if observation.reads
+        else words
+    )
 
 
 def heading(observation: Observation) -> str:
@@ -120,24 +176,36 @@ def _arrows(observation: Observation, stands_for: dict[int, str]) -> list[Arrow]
 
 
 def _all_sizes(held: tuple[TensorFacts, ...]) -> str:
-    return " and ".join(map(_sizes, held)) if len(held) <= FEW else f"{len(held)} tensors"
+    return (
+        " and ".join(map(_sizes, held)) if len(held) <= FEW else f"{len(held)} tensors"
+    )
 
 
 def _sizes(facts: TensorFacts) -> str:
     return shape_text(facts.shape, "scalar")
 
 
-def _figures(observation: Observation, part: Part, figures: Mapping[str, ModuleFigures]) -> tuple[str, ...]:
+def _figures(
+    observation: Observation, part: Part, figures: Mapping[str, ModuleFigures]
+) -> tuple[str, ...]:
     """Return texts with the figures of a module, or of the modules that a row stands for."""
     if not figures:
         return ()
     calls = [observation.calls[one] for one in part.calls]
-    found = {call.path: figures[call.path] for call in calls if call.kind == "module" and call.path in figures}
+    found = {
+        call.path: figures[call.path]
+        for call in calls
+        if call.kind == "module" and call.path in figures
+    }
     return of_modules(tuple(found.values()))
 
 
 def _box(
-    observation: Observation, part: Part, group: str | None, failed: bool, figures: Mapping[str, ModuleFigures]
+    observation: Observation,
+    part: Part,
+    group: str | None,
+    failed: bool,
+    figures: Mapping[str, ModuleFigures],
 ) -> Box:
     call = observation.calls[part.first]
     lines = []
@@ -149,16 +217,40 @@ def _box(
         lines.append("in place")
     if failed:
         culprit = observation.calls[observation.failed or 0]
-        where = f"line {culprit.line} of {PurePath(culprit.file).name}" if culprit.line else ""
-        lines += [_all_sizes(culprit.inputs), observation.error.partition("\n")[0], where]
-    shape: Shape = "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
-    tensors = (*call.outputs, *call.inputs) if call.kind in ("input", "output") else call.outputs
+        where = (
+            f"line {culprit.line} of {PurePath(culprit.file).name}"
+            if culprit.line
+            else ""
+        )
+        lines += [
+            _all_sizes(culprit.inputs),
+            observation.error.partition("\n")[0],
+            where,
+        ]
+    shape: Shape = (
+        "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
+    )
+    tensors = (
+        (*call.outputs, *call.inputs)
+        if call.kind in ("input", "output")
+        else call.outputs
+    )
     sizes = _all_sizes(tensors) if call.kind in ("input", "output", "operation") else ""
-    texts = tuple(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines if line)
+    texts = tuple(
+        line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+        for line in lines
+        if line
+    )
     return Box(
-        part.key, part.title, sizes or part.kind, texts, ERROR if failed else _category(call), shape, group,
+        part.key,
+        part.title,
+        sizes or part.kind,
+        texts,
+        ERROR if failed else _category(call),
+        shape,
+        group,
         tags=_figures(observation, part, figures),
-    )  # fmt: skip
+    )
 
 
 def _category(call: Call) -> str:
@@ -171,4 +263,7 @@ def _category(call: Call) -> str:
 
 @lru_cache(maxsize=1024)
 def _category_of(function: str) -> str:
-    return next((category for category, pattern in _PATTERNS if pattern.fullmatch(function)), "shape")
+    return next(
+        (category for category, pattern in _PATTERNS if pattern.fullmatch(function)),
+        "shape",
+    )

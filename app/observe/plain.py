@@ -19,23 +19,37 @@ def to_plain(observation: Observation) -> dict[str, Any]:
     failed = shown[observation.failed] if observation.failed is not None else None
     nodes = [
         {
-            "id": call.id, "path": call.path, "name": call.name, "op": call.op,
-            "inputs": [list(one.shape) for one in call.inputs], "outputs": [list(one.shape) for one in call.outputs],
-            "line": call.line or None, "error": observation.error if call.id == failed else None,
+            "id": call.id,
+            "path": call.path,
+            "name": call.name,
+            "op": call.op,
+            "inputs": [list(one.shape) for one in call.inputs],
+            "outputs": [list(one.shape) for one in call.outputs],
+            "line": call.line or None,
+            "error": observation.error if call.id == failed else None,
         }
-        for call in observation.calls if shown[call.id] == call.id
-    ]  # fmt: skip
-    edges = dict.fromkeys((shown[flow.source], shown[flow.target]) for flow in observation.flows)
-    return {"nodes": nodes, "edges": [[one, other] for one, other in edges if one != other], "failed": failed}
+        for call in observation.calls
+        if shown[call.id] == call.id
+    ]
+    edges = dict.fromkeys(
+        (shown[flow.source], shown[flow.target]) for flow in observation.flows
+    )
+    return {
+        "nodes": nodes,
+        "edges": [[one, other] for one, other in edges if one != other],
+        "failed": failed,
+    }
 
 
 def shown_calls(observation: Observation) -> list[int]:
     """Return for each call the one that stands for it: itself, or the outermost layer of torch's that hides it."""
     calls, children = observation.calls, observation.children
     hiding = {
-        call.id for call in calls
-        if call.is_layer and hides_inside(call, (calls[one] for one in children.get(call.id, ())))
-    }  # fmt: skip
+        call.id
+        for call in calls
+        if call.is_layer
+        and hides_inside(call, (calls[one] for one in children.get(call.id, ())))
+    }
     found: list[int] = []
     for call in calls:
         if call.parent is not None and found[call.parent] != call.parent:

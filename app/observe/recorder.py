@@ -31,22 +31,71 @@ from app.util import module_tree, user_frames
 
 INDEXED = frozenset({"__getitem__", "__setitem__"})
 # Take a Python value out of a tensor: what follows may depend on it.
-READS = frozenset((
-    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero", "equal",
-    "allclose",
-))  # fmt: skip
+READS = frozenset(
+    (
+        "item",
+        "tolist",
+        "numpy",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__complex__",
+        "is_nonzero",
+        "equal",
+        "allclose",
+    )
+)
 # Getters of facts, of which a forward pass has several for each operation. They make no tensor and run no kernel.
 FACTS = frozenset(
-    f"torch.Tensor.{name}" for name in (
-        *(f"{name}.__get__" for name in (
-            "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_meta",
-            "is_mps", "is_xpu", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "itemsize",
-            "nbytes", "names", "_version", "grad_fn",
-        )),
-        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
-        "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj", "is_neg", "get_device", "__len__",
+    f"torch.Tensor.{name}"
+    for name in (
+        *(
+            f"{name}.__get__"
+            for name in (
+                "shape",
+                "dtype",
+                "device",
+                "layout",
+                "ndim",
+                "requires_grad",
+                "is_leaf",
+                "is_cuda",
+                "is_cpu",
+                "is_meta",
+                "is_mps",
+                "is_xpu",
+                "is_sparse",
+                "is_sparse_csr",
+                "is_quantized",
+                "is_nested",
+                "is_mkldnn",
+                "itemsize",
+                "nbytes",
+                "names",
+                "_version",
+                "grad_fn",
+            )
+        ),
+        "size",
+        "stride",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "element_size",
+        "storage_offset",
+        "is_contiguous",
+        "is_floating_point",
+        "is_complex",
+        "is_signed",
+        "is_inference",
+        "is_conj",
+        "is_neg",
+        "get_device",
+        "__len__",
     )
-)  # fmt: skip
+)
 LONGEST = 60  # letters of a value that was read
 _ONE_AT_A_TIME = threading.RLock()  # `nn.Module.__call__` is one for all threads
 
@@ -73,9 +122,23 @@ class Draft(Struct):
 
     def done(self) -> Call:
         return Call(
-            self.id, self.kind, self.path, self.op, self.parent, self.call, self.inputs, self.outputs, self.settings,
-            self.parameters, self.value, *self.place, self.written, self.view, tuple(self.kernels), self.error,
-        )  # fmt: skip
+            self.id,
+            self.kind,
+            self.path,
+            self.op,
+            self.parent,
+            self.call,
+            self.inputs,
+            self.outputs,
+            self.settings,
+            self.parameters,
+            self.value,
+            *self.place,
+            self.written,
+            self.view,
+            tuple(self.kernels),
+            self.error,
+        )
 
 
 class Recorder:
@@ -84,17 +147,26 @@ class Recorder:
     def __init__(self, model: nn.Module) -> None:
         self.drafts: list[Draft] = []
         self.flows: list[Flow] = []
-        self.errors: list[tuple[BaseException, int]] = []  # each exception, at the innermost call that it left
+        self.errors: list[
+            tuple[BaseException, int]
+        ] = []  # each exception, at the innermost call that it left
         self._open: list[Draft] = []
-        self._paths = {id(module): path for path, module in module_tree.named_modules(model)}
+        self._paths = {
+            id(module): path for path, module in module_tree.named_modules(model)
+        }
         self._made = Counter[str]()
         self._thread = threading.get_ident()
         # Where a tensor comes from, by its id: the call and the number of its result.
         self._sources: dict[int, tuple[ref[Tensor], tuple[int, int]]] = {}
-        self._written: dict[int, tuple[int, int]] = {}  # by storage: the last call that wrote to it
+        self._written: dict[
+            int, tuple[int, int]
+        ] = {}  # by storage: the last call that wrote to it
         self._by_grad_fn: Any = {}  # autograd nodes are kept alive, so that their ids stay theirs
         # Parameters and buffers are kept alive, so that their ids stay theirs.
-        self._held = [*module_tree.named_parameters(model), *module_tree.named_buffers(model)]
+        self._held = [
+            *module_tree.named_parameters(model),
+            *module_tree.named_buffers(model),
+        ]
         self._names = {id(tensor): name for name, tensor in self._held}
 
     # -- what runs the pass
@@ -129,7 +201,10 @@ class Recorder:
     @property
     def listening(self) -> bool:
         """False in other threads, and while a backward pass runs."""
-        return threading.get_ident() == self._thread and torch._C._current_graph_task_id() == -1
+        return (
+            threading.get_ident() == self._thread
+            and torch._C._current_graph_task_id() == -1
+        )
 
     @property
     def open(self) -> Draft | None:
@@ -138,16 +213,26 @@ class Recorder:
 
     # -- calls
 
-    def module(self, module: nn.Module, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def module(
+        self,
+        module: nn.Module,
+        call: Callable[..., Any],
+        args: Any,
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         """Call a module, and write it down with the tensors that it took and gave."""
         kind = type(module)
         path = self._path_of(module)
         self._made[path] += 1
-        draft = self._begin("module", path, f"{kind.__module__}.{kind.__qualname__}", sys._getframe(2))
+        draft = self._begin(
+            "module", path, f"{kind.__module__}.{kind.__qualname__}", sys._getframe(2)
+        )
         draft.call = self._made[path]
         with DisableTorchFunction():  # operations here are none of the model's calls
             draft.inputs = tuple(map(tensors.facts, tensors.tensors_in((args, kwargs))))
-            with contextlib.suppress(Exception):  # an extra_repr of the model's own may raise anything
+            with contextlib.suppress(
+                Exception
+            ):  # an extra_repr of the model's own may raise anything
                 draft.settings = (module.extra_repr(),)
         try:
             with self._running(draft):
@@ -160,14 +245,21 @@ class Recorder:
         return result
 
     def function(
-        self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], depth: int = 2,
+        self,
+        name: str,
+        call: Callable[..., Any],
+        args: Any,
+        kwargs: Mapping[str, Any],
+        depth: int = 2,
         kernels: tuple[str, ...] = (),
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Call a public function of torch, and record it if it returns tensors, or a value that was read."""
         last = name.rpartition(".")[2]
         given = tensors.tensors_in((args, kwargs))
         before = [tensors.version_of(tensor) for tensor in given]
-        draft = self._begin("operation", self._path(), _dotted(name), sys._getframe(depth))
+        draft = self._begin(
+            "operation", self._path(), _dotted(name), sys._getframe(depth)
+        )
         draft.kernels.extend(kernels)
         if last != "__get__":  # of which there are many, and few make a tensor
             draft.inputs = tuple(map(tensors.facts, given))
@@ -179,7 +271,11 @@ class Recorder:
             self._take(draft, flows)
             raise
         made = tensors.tensors_in(result)
-        changed = [t for t, version in zip(given, before, strict=True) if tensors.version_of(t) != version]
+        changed = [
+            t
+            for t, version in zip(given, before, strict=True)
+            if tensors.version_of(t) != version
+        ]
         if not made and not changed:
             if last in READS and given:
                 draft.kind, draft.value = "read", _short(result)
@@ -188,14 +284,19 @@ class Recorder:
                 return result
         draft.inputs = draft.inputs or tuple(map(tensors.facts, given))
         if last in INDEXED and len(args) > 1:
-            draft.settings = (tensors.index_text(args[1]), *tensors.settings_of(args[2:], kwargs))
+            draft.settings = (
+                tensors.index_text(args[1]),
+                *tensors.settings_of(args[2:], kwargs),
+            )
         else:
             draft.settings = tensors.settings_of(args, kwargs)
         self._take(draft, flows)
         self._end(draft, given, made, changed)
         return result
 
-    def kernel(self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def kernel(
+        self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
         """Run a kernel: part of the current function, or, without one, a separate operation."""
         running = self.open
         if running is not None and running.kind != "module":
@@ -203,7 +304,9 @@ class Recorder:
             return call(*args, **kwargs)
 
         def run(*given: Any, **named: Any) -> Any:
-            with DisableTorchFunction():  # else the call of the kernel is seen as that of a function, too
+            with (
+                DisableTorchFunction()
+            ):  # else the call of the kernel is seen as that of a function, too
                 return call(*given, **named)
 
         return self.function(name, run, args, kwargs, 3, (name,))
@@ -226,7 +329,9 @@ class Recorder:
 
     def _begin(self, kind: Kind, path: str, op: str, frame: FrameType | None) -> Draft:
         parent = self._open[-1].id if self._open else None
-        draft = Draft(len(self.drafts), kind, path, op, parent, place=user_frames.location(frame))
+        draft = Draft(
+            len(self.drafts), kind, path, op, parent, place=user_frames.location(frame)
+        )
         self.drafts.append(draft)
         return draft
 
@@ -256,23 +361,44 @@ class Recorder:
         with DisableTorchFunction():
             sources = dict.fromkeys(map(self._source_of, tensors.tensors_in(given)))
         used = {flow.source for flow in self.flows if flow.target >= draft.id}
-        self._take(draft, (source for source in sources if source is not None and source[0] not in used))
+        self._take(
+            draft,
+            (
+                source
+                for source in sources
+                if source is not None and source[0] not in used
+            ),
+        )
 
-    def _end(self, draft: Draft, given: list[Tensor], made: list[Tensor], changed: list[Tensor]) -> None:
+    def _end(
+        self,
+        draft: Draft,
+        given: list[Tensor],
+        made: list[Tensor],
+        changed: list[Tensor],
+    ) -> None:
         names = self._names
-        draft.parameters = tuple(dict.fromkeys(names[id(tensor)] for tensor in given if id(tensor) in names))
+        draft.parameters = tuple(
+            dict.fromkeys(names[id(tensor)] for tensor in given if id(tensor) in names)
+        )
         draft.outputs = tuple(map(tensors.facts, made))
         storages = {tensors.storage_of(tensor) for tensor in given} - {None}
         for number, tensor in enumerate(made):
             self._set_source(tensor, draft.id, number)
             if tensor.grad_fn is not None:
-                self._by_grad_fn.setdefault(id(tensor.grad_fn), (tensor.grad_fn, draft.id, number))
+                self._by_grad_fn.setdefault(
+                    id(tensor.grad_fn), (tensor.grad_fn, draft.id, number)
+                )
             if tensors.storage_of(tensor) not in storages:
                 self._note_storage(tensor, draft.id, number)
             elif not any(tensor is one for one in given):
                 draft.view = True
         for tensor in changed:
-            if id(tensor) in names and not tensor.requires_grad and not any(tensor is one for one in made):
+            if (
+                id(tensor) in names
+                and not tensor.requires_grad
+                and not any(tensor is one for one in made)
+            ):
                 continue  # running statistics
             draft.written = True
             self._set_source(tensor, draft.id, 0)
@@ -289,7 +415,11 @@ class Recorder:
     def _source_of(self, tensor: Tensor) -> tuple[int, int] | None:
         """Return the call that a tensor comes from, and the number of its result; None for one from outside."""
         known_source = self._sources.get(id(tensor))
-        found = known_source[1] if known_source is not None and known_source[0]() is tensor else None
+        found = (
+            known_source[1]
+            if known_source is not None and known_source[0]() is tensor
+            else None
+        )
         if found is None and tensor.grad_fn is not None:
             known = self._by_grad_fn.get(id(tensor.grad_fn))
             found = known[1:] if known is not None else None
@@ -297,14 +427,20 @@ class Recorder:
             return None
         storage = tensors.storage_of(tensor)
         written = self._written.get(storage) if storage is not None else None
-        return written if written is not None and (found is None or written[0] > found[0]) else found
+        return (
+            written
+            if written is not None and (found is None or written[0] > found[0])
+            else found
+        )
 
     def _flow(self, source: tuple[int, int] | None, target: int) -> None:
         if source is not None and source[0] != target:
             self.flows.append(Flow(source[0], target, source[1]))
 
     def _path(self) -> str:
-        return next((draft.path for draft in reversed(self._open) if draft.kind == "module"), "")
+        return next(
+            (draft.path for draft in reversed(self._open) if draft.kind == "module"), ""
+        )
 
     def _path_of(self, module: nn.Module) -> str:
         path = self._paths.get(id(module))
@@ -331,12 +467,16 @@ class _Functions(TorchFunctionMode):
         self._recorder = recorder
         self._names: dict[Any, str] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if not self._recorder.listening:
             return func(*args, **(kwargs or {}))
         name = self._name_of(func)
         if name in FACTS:
-            with contextlib.suppress(Exception):  # one that raises is a call, which raises again
+            with contextlib.suppress(
+                Exception
+            ):  # one that raises is a call, which raises again
                 return func(*args, **(kwargs or {}))
         return self._recorder.function(name, func, args, kwargs or {})
 
@@ -355,7 +495,9 @@ class _Kernels(TorchDispatchMode):
         super().__init__()
         self._recorder = recorder
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if not self._recorder.listening:
             return func(*args, **(kwargs or {}))
         return self._recorder.kernel(str(func), func, args, kwargs or {})
@@ -363,7 +505,9 @@ class _Kernels(TorchDispatchMode):
 
 def _name_of(func: Any) -> str:
     """Return the dotted name of a public function, such as torch.nn.functional.relu."""
-    with contextlib.suppress(Exception):  # what names an unknown callable may raise anything
+    with contextlib.suppress(
+        Exception
+    ):  # what names an unknown callable may raise anything
         if (name := resolve_name(func)) is not None:
             return name
     module = getattr(func, "__module__", None) or "torch"

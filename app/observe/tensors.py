@@ -14,7 +14,17 @@ from torch import Tensor
 from app.observe.observation import TensorFacts
 
 DEEPEST = 12  # containers within containers; a cache of caches is less
-PLAIN = (str, bytes, int, float, complex, bool, type, torch.dtype, torch.device)  # hold none
+PLAIN = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    type,
+    torch.dtype,
+    torch.device,
+)  # hold none
 LONGEST = 40  # letters of an argument that is no tensor
 
 
@@ -26,7 +36,9 @@ def tensors_in(value: Any, objects: bool = False) -> list[Tensor]:
     return found
 
 
-def _collect(value: Any, found: list[Tensor], depth: int, seen: set[int], objects: bool) -> None:
+def _collect(
+    value: Any, found: list[Tensor], depth: int, seen: set[int], objects: bool
+) -> None:
     if isinstance(value, Tensor):
         found.append(value)
         return
@@ -42,7 +54,12 @@ def _collect(value: Any, found: list[Tensor], depth: int, seen: set[int], object
         parts = [*value.values()]
     elif is_dataclass(value):
         parts = [getattr(value, one.name, None) for one in fields(value)]
-    elif type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "collections"):
+    elif type(value).__module__.partition(".")[0] in (
+        "builtins",
+        "numpy",
+        "torch",
+        "collections",
+    ):
         return
     elif not objects:
         return
@@ -55,29 +72,51 @@ def _collect(value: Any, found: list[Tensor], depth: int, seen: set[int], object
 def facts(tensor: Tensor) -> TensorFacts:
     """Describe a tensor; what it does not tell (a nested or functorch tensor's sizes) is left empty."""
     with contextlib.suppress(RuntimeError, TypeError):  # nested tensors, symbolic sizes
-        return _facts(tensor.shape, tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad)
+        return _facts(
+            tensor.shape,
+            tensor.dtype,
+            tensor.device,
+            tensor.layout,
+            tensor.requires_grad,
+        )
     return TensorFacts(
-        (), str(tensor.dtype).removeprefix("torch."), str(tensor.device), str(tensor.layout).removeprefix("torch."), 0,
+        (),
+        str(tensor.dtype).removeprefix("torch."),
+        str(tensor.device),
+        str(tensor.layout).removeprefix("torch."),
+        0,
         bool(tensor.requires_grad),
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=4096)
 def _facts(
-    shape: torch.Size, dtype: torch.dtype, device: torch.device, layout: torch.layout, requires_grad: bool
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+    layout: torch.layout,
+    requires_grad: bool,
 ) -> TensorFacts:
     """Return the facts of all tensors of one kind, which are many: layers repeat."""
     return TensorFacts(
-        tuple(map(int, shape)), str(dtype).removeprefix("torch."), str(device), str(layout).removeprefix("torch."),
-        shape.numel() * dtype.itemsize, bool(requires_grad),
-    )  # fmt: skip
+        tuple(map(int, shape)),
+        str(dtype).removeprefix("torch."),
+        str(device),
+        str(layout).removeprefix("torch."),
+        shape.numel() * dtype.itemsize,
+        bool(requires_grad),
+    )
 
 
 def storage_of(tensor: Tensor) -> int | None:
     """Return what tells the memory of a tensor from that of others while both live; None if it has no storage."""
     try:
         return tensor.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError, AttributeError):  # sparse, nested, wrapped by functorch
+    except (
+        RuntimeError,
+        NotImplementedError,
+        AttributeError,
+    ):  # sparse, nested, wrapped by functorch
         return None
 
 
@@ -92,7 +131,10 @@ def version_of(tensor: Tensor) -> int:
 def settings_of(args: Any, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the arguments of an operation that are no tensors, as text: `("1", "keepdim=True")`."""
     plain = [_text(value) for value in args if _plain(value)]
-    return (*plain, *(f"{name}={_text(value)}" for name, value in kwargs.items() if _plain(value)))
+    return (
+        *plain,
+        *(f"{name}={_text(value)}" for name, value in kwargs.items() if _plain(value)),
+    )
 
 
 def index_text(index: Any) -> str:
@@ -108,7 +150,10 @@ def index_text(index: Any) -> str:
 
 def _index_part(part: Any) -> str:
     if isinstance(part, slice):
-        start, stop, step = ("" if end is None else _index_part(end) for end in (part.start, part.stop, part.step))
+        start, stop, step = (
+            "" if end is None else _index_part(end)
+            for end in (part.start, part.stop, part.step)
+        )
         return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
     if part is Ellipsis:
         return "..."
@@ -124,5 +169,9 @@ def _plain(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    text = str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
+    text = (
+        str(value).removeprefix("torch.")
+        if isinstance(value, torch.dtype)
+        else repr(value)
+    )
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

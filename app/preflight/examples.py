@@ -47,19 +47,31 @@ class Facts(Struct, frozen=True):
 
 def paths() -> tuple[Path, ...]:
     """List the example files, sorted by name."""
-    return tuple(sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()))
+    return tuple(
+        sorted(
+            resource_path("examples").glob("*.tape"),
+            key=lambda path: path.stem.casefold(),
+        )
+    )
 
 
 def read(path: Path) -> Example:
     """Read an example project. Raises `ProjectFileError` or OSError."""
     project = file.read(path)
     ops = with_blocks(catalog(), project.blocks)
-    return Example(path, project, _summary(project, ops), layers(project.graph, project.blocks, ops))
+    return Example(
+        path,
+        project,
+        _summary(project, ops),
+        layers(project.graph, project.blocks, ops),
+    )
 
 
 def facts(project: Project, analysis: Analysis, data_root: Path | None = None) -> Facts:
     """Collect what the analysis knows about an example; `data_root` shows whether its data is downloaded."""
-    return Facts(analysis.total_parameters, *_training(project, analysis, data_root), analysis)
+    return Facts(
+        analysis.total_parameters, *_training(project, analysis, data_root), analysis
+    )
 
 
 def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
@@ -87,22 +99,33 @@ def _summary(project: Project, ops: Catalog) -> str:
     if words:
         return words
     graph = project.graph
-    labels = dict.fromkeys(ops.spec_of(graph, n).label for n in graph.nodes.values() if n.op not in ("input", "output"))
+    labels = dict.fromkeys(
+        ops.spec_of(graph, n).label
+        for n in graph.nodes.values()
+        if n.op not in ("input", "output")
+    )
     named = list(labels)[:_NAMED]
     if len(named) < 2:
         return "".join(named)
     return f"{', '.join(named[:-1])} and {named[-1] if len(named) == len(labels) else 'more'}."
 
 
-def _training(project: Project, analysis: Analysis, data_root: Path | None) -> tuple[str, str]:
+def _training(
+    project: Project, analysis: Analysis, data_root: Path | None
+) -> tuple[str, str]:
     if analysis.errors:
         return BROKEN, "Does not run as drawn"
     spec = SOURCES.get(project.data.source)
-    stopped = (problem.severity == "error" for problem in preflight.problems(project, analysis))
+    stopped = (
+        problem.severity == "error" for problem in preflight.problems(project, analysis)
+    )
     if spec is None or spec.picks or any(stopped):
         return NO_DATA, "Its data are not available here yet, so it cannot be trained"
     if is_present(spec.key, data_root):
         return OFFLINE, f"{spec.label}, trains offline"
     if project.data.options.get("stand_in"):
-        return OFFLINE, f"A stand-in for {spec.label}, until its {spec.megabytes:.0f} MB are downloaded"
+        return (
+            OFFLINE,
+            f"A stand-in for {spec.label}, until its {spec.megabytes:.0f} MB are downloaded",
+        )
     return DOWNLOAD, f"{spec.label}, a download of {spec.megabytes:.0f} MB"

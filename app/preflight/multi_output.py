@@ -12,7 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
-from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
+from app.builder.diagnostics.problems import (
+    Cure,
+    InsertBefore,
+    Problem,
+    SetParam,
+    SetTraining,
+)
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, TensorType
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
@@ -29,7 +35,11 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
-CHIEF = ("logits", "out", "output")  # keys of the main output, in dictionaries of several
+CHIEF = (
+    "logits",
+    "out",
+    "output",
+)  # keys of the main output, in dictionaries of several
 _KEEPING = SOFTMAXES | ACTIVATIONS  # ops that keep the shape of their input
 
 
@@ -49,10 +59,20 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[NetOutput, ...]:
     found = []
     for node in nodes:
         edges = project.graph.into(node.id)
-        value = analysis.values.get((edges[0].source, edges[0].output)) if edges else None
-        name = node.name if node.name in ends or len(nodes) != 1 or not ends else next(iter(ends))
+        value = (
+            analysis.values.get((edges[0].source, edges[0].output)) if edges else None
+        )
+        name = (
+            node.name
+            if node.name in ends or len(nodes) != 1 or not ends
+            else next(iter(ends))
+        )
         kind = value if isinstance(value, TensorType) else None
-        found.append(NetOutput(name, node, kind, str(node.params.get("when", "always")) == "always"))
+        found.append(
+            NetOutput(
+                name, node, kind, str(node.params.get("when", "always")) == "always"
+            )
+        )
     order = {name: place for place, name in enumerate(ends)}
     return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
 
@@ -64,7 +84,9 @@ def with_chief_loss(project: Project, source: Source) -> Project:
     """
     ends = source.ends
     keys = [end.key for end in ends]
-    key = next((key for key in CHIEF if key in keys), keys[0] if len(keys) == 1 else None)
+    key = next(
+        (key for key in CHIEF if key in keys), keys[0] if len(keys) == 1 else None
+    )
     chief = next((end for end in ends if key is not None and end.key == key), None)
     if chief is None or chief.when != "always" or project.training.losses:
         return project
@@ -75,12 +97,16 @@ def with_chief_loss(project: Project, source: Source) -> Project:
         listed = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
         words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you add one (Training, Loss)."
     notes = "\n".join(filter(None, (project.notes, words)))
-    return replace(project, training=replace(project.training, losses=rows), notes=notes)
+    return replace(
+        project, training=replace(project.training, losses=rows), notes=notes
+    )
 
 
 def need_names(outputs: Sequence[Node]) -> bool:
     """Return whether losses must name their outputs: there are several, or the only one is in a dictionary."""
-    return len(outputs) > 1 or any(node.params.get("key") is not None for node in outputs)
+    return len(outputs) > 1 or any(
+        node.params.get("key") is not None for node in outputs
+    )
 
 
 def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
@@ -90,12 +116,20 @@ def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
 
 def required_shape(target: TargetInfo) -> tuple[int, ...]:
     """Return the shape that an output needs, without the batch."""
-    return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
+    return (
+        target.label_shape
+        if target.task == VALUES
+        else (*target.label_shape, len(target.classes))
+    )
 
 
 def compares_one_output(loss: str, target: TargetInfo, output: TensorType) -> bool:
     """Return whether a loss compares an output of one value a sample with a target of two classes."""
-    return target.task == CLASSES and output.per_sample() == 1 and takes_one_output(loss, len(target.classes))
+    return (
+        target.task == CLASSES
+        and output.per_sample() == 1
+        and takes_one_output(loss, len(target.classes))
+    )
 
 
 def usual_loss(target: TargetInfo, given: Choice, values: int | None = None) -> Choice:
@@ -103,11 +137,15 @@ def usual_loss(target: TargetInfo, given: Choice, values: int | None = None) -> 
     usual = losses_in_words.usual_loss(target, values)
     if target.task != VALUES and usual.name in OF_ONE_OUTPUT:
         return given if given.name in OF_ONE_OUTPUT else usual
-    fits = takes(given, target) and (target.task == VALUES or LOSSES.get(given.name) == CLASS_IDS)
+    fits = takes(given, target) and (
+        target.task == VALUES or LOSSES.get(given.name) == CLASS_IDS
+    )
     return given if fits else usual
 
 
-def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
+def suggested(
+    project: Project, analysis: Analysis, source: SourceSpec
+) -> tuple[OutputLoss, ...]:
     """Suggest a loss for every output: each with the target of its shape, always-returned outputs first.
 
     Several outputs of one target are a head and its auxiliary ones, which count less.
@@ -115,7 +153,12 @@ def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple
     outputs = sorted(outputs_of(project, analysis), key=lambda one: not one.always)
     targets, used, rows = targets_of(source), set(), []
     for output in outputs:
-        fits = [t for t in targets if output.type is not None and tuple(output.type.shape[1:]) == required_shape(t)]
+        fits = [
+            t
+            for t in targets
+            if output.type is not None
+            and tuple(output.type.shape[1:]) == required_shape(t)
+        ]
         fits = fits or list(targets[:1])
         target = next((t for t in fits if t.name == output.name), None)
         target = target or next((t for t in fits if t.name not in used), fits[0])
@@ -127,17 +170,25 @@ def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple
     return tuple(rows)
 
 
-def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> Problem | None:
+def without_losses(
+    project: Project, analysis: Analysis, source: SourceSpec
+) -> Problem | None:
     """Report several outputs or targets without assigned losses."""
     outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
     targets = source.known_targets
     if len(outputs) <= 1 and len(targets) <= 1:
         return None
     rows = suggested(project, analysis, source)
-    cures = (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),) if rows else ()
+    cures = (
+        (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),)
+        if rows
+        else ()
+    )
     if len(outputs) > 1:
         reason = f"The network has {len(outputs)} outputs. Choose a target for each under Training, Loss."
-        return Problem("error", outputs[1].id, "One loss takes one output", reason, cures=cures)
+        return Problem(
+            "error", outputs[1].id, "One loss takes one output", reason, cures=cures
+        )
     names = ", ".join(target.name for target in targets)
     reason = f"{source.label} has {names}. Choose the target of the output under Training, Loss."
     node = outputs[0].id if outputs else None
@@ -149,37 +200,76 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     outputs = {output.name: output for output in outputs_of(project, analysis)}
     targets = {target.name: target for target in targets_of(source)}
     rows, found = project.training.losses, []
-    again = Cure("Give each output a loss", (SetTraining("", "losses", suggested(project, analysis, source)),))
+    again = Cure(
+        "Give each output a loss",
+        (SetTraining("", "losses", suggested(project, analysis, source)),),
+    )
     for row in rows:
         output = outputs.get(row.output)
-        target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
+        target = targets.get(row.target) or (
+            source.known_targets[0] if not row.target else None
+        )
         if output is None:
             reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses again under Training, Loss."
-            found.append(Problem("error", None, f"The network has no output {row.output}", reason, cures=(again,)))
+            found.append(
+                Problem(
+                    "error",
+                    None,
+                    f"The network has no output {row.output}",
+                    reason,
+                    cures=(again,),
+                )
+            )
         elif target is None:
             named = ", ".join(name for name in targets if name not in (INPUT, ""))
             reason = f"{source.label} has: {named or 'one, without a name'}."
             message = f"There is no target {row.target} for {row.output}"
-            found.append(Problem("error", output.node.id, message, reason, cures=(again,)))
+            found.append(
+                Problem("error", output.node.id, message, reason, cures=(again,))
+            )
         else:
             found += _against(project, row, output, target)
     if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
         reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
         message = f"{first.name} is returned in one mode only"
         found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
-    if project.data.class_weights and (told := weighted_losses.refusal(project.training.loss, rows)):
-        known = (next((t for t in targets.values() if t.name == row.target), None) for row in rows)
+    if project.data.class_weights and (
+        told := weighted_losses.refusal(project.training.loss, rows)
+    ):
+        known = (
+            next((t for t in targets.values() if t.name == row.target), None)
+            for row in rows
+        )
         able = tuple(
-            replace(row, loss=Choice("CrossEntropyLoss")) if target is not None and target.task != VALUES else row
+            replace(row, loss=Choice("CrossEntropyLoss"))
+            if target is not None and target.task != VALUES
+            else row
             for row, target in zip(rows, known, strict=True)
         )
-        cures = (Cure("Use CrossEntropyLoss for classes", (SetTraining("", "losses", able),)),) if able != rows else ()
-        reason = f"{told} Choose another loss, or disable class_weights (Training, Data)."
-        found.append(Problem("error", None, "No loss supports class weights", reason, cures=cures))
+        cures = (
+            (
+                Cure(
+                    "Use CrossEntropyLoss for classes",
+                    (SetTraining("", "losses", able),),
+                ),
+            )
+            if able != rows
+            else ()
+        )
+        reason = (
+            f"{told} Choose another loss, or disable class_weights (Training, Data)."
+        )
+        found.append(
+            Problem(
+                "error", None, "No loss supports class weights", reason, cures=cures
+            )
+        )
     return found
 
 
-def _against(project: Project, row: OutputLoss, output: NetOutput, target: TargetInfo) -> list[Problem]:
+def _against(
+    project: Project, row: OutputLoss, output: NetOutput, target: TargetInfo
+) -> list[Problem]:
     """Report mismatches of one loss with its output and target."""
     if not takes(row.loss, target):
         reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
@@ -193,13 +283,32 @@ def _against(project: Project, row: OutputLoss, output: NetOutput, target: Targe
     if output.type is None or compares_one_output(row.loss.name, target, output.type):
         return []
     have = tuple(output.type.shape[1:])
-    enough = more and have[:-1] == shape[:-1] and isinstance(have[-1], int) and have[-1] >= shape[-1]
+    enough = (
+        more
+        and have[:-1] == shape[:-1]
+        and isinstance(have[-1], int)
+        and have[-1] >= shape[-1]
+    )
     if have == shape or (enough and len(have) == len(shape)):
         return []
     given = shape_text(("N", *shape))
-    reason = f"Its loss compares it with {target_label(target.name)} and expects {given}."
-    cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
-    return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]
+    reason = (
+        f"Its loss compares it with {target_label(target.name)} and expects {given}."
+    )
+    cures = (
+        class_cures(project.graph, output.node.id, output.type, shape)
+        if target.name != INPUT
+        else ()
+    )
+    return [
+        Problem(
+            "error",
+            output.node.id,
+            f"{output.name} is {output.type}",
+            reason,
+            cures=cures,
+        )
+    ]
 
 
 def target_label(target: str) -> str:
@@ -207,7 +316,9 @@ def target_label(target: str) -> str:
     return "the input itself" if target == INPUT else target or "the target"
 
 
-def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
+def class_cures(
+    graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]
+) -> tuple[Cure, ...]:
     """Fix the number of features of the last Linear, or add one."""
     classes = wanted[-1]
     if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
@@ -224,7 +335,9 @@ def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, 
     last = _last_linear(graph, output)
     if last is None:
         return (Cure(f"Insert Linear to {classes}", (linear,)),)
-    return (Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),)
+    return (
+        Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),
+    )
 
 
 def _last_linear(graph: Graph, output: str) -> str | None:
@@ -237,6 +350,8 @@ def _last_linear(graph: Graph, output: str) -> str | None:
         node = graph.owner(edges[0].source)
         if node.op == "nn.Linear" and node.repeat == 1:
             return edges[0].source
-        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith("dropout"):
+        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith(
+            "dropout"
+        ):
             return None
         at = edges[0].source

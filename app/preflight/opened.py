@@ -31,16 +31,27 @@ NOT_ON_THESE = " cannot be trained on these data"
 SINGLE = 4  # bytes of a float32
 
 
-def project_of(opened: OpenedModel, project: Project | None = None, own: bool = True) -> Project:
+def project_of(
+    opened: OpenedModel, project: Project | None = None, own: bool = True
+) -> Project:
     """Return a project with a model in place of a drawing, or `project` with it; without `own` its loss is kept.
 
     Where no losses are set, they are those that the model computes itself, which get the target if they need it, or
     the one that fits the data if these have been read; tensors within its arguments get the fields of their names.
     """
-    project = project or Project(opened.source.name.rpartition(".")[2].rpartition("/")[2] or opened.interface.model)
-    fields = {one.name: one.name for one in opened.interface.takes if one.way and one.way != "[*]"}
+    project = project or Project(
+        opened.source.name.rpartition(".")[2].rpartition("/")[2]
+        or opened.interface.model
+    )
+    fields = {
+        one.name: one.name
+        for one in opened.interface.takes
+        if one.way and one.way != "[*]"
+    }
     inputs = FrozenMap({**fields, **project.training.inputs})
-    project = replace(project, opened=opened, training=replace(project.training, inputs=inputs))
+    project = replace(
+        project, opened=opened, training=replace(project.training, inputs=inputs)
+    )
     project = opened_losses.with_own_losses(project) if own else project
     source = known_source(project.data)
     if own and source is not None:
@@ -57,7 +68,9 @@ def with_data(project: Project, data: DataConfig) -> Project:
     source = known_source(data)
     if source is None:
         return replace(project, training=training.changed(losses=()))
-    plain = replace(project, training=training.changed(losses=(), loss=TrainingConfig().loss))
+    plain = replace(
+        project, training=training.changed(losses=(), loss=TrainingConfig().loss)
+    )
     return opened_losses.with_fitting_loss(plain, source, chosen=False)
 
 
@@ -78,21 +91,37 @@ def analysis_of(project: Project) -> Analysis:
         source = model_source(project)
     except (SourceError, InputError) as error:
         source = Source("")
-        problems.append(Problem("error", None, f"{opened.source}{NOT_ON_THESE}", _sentence(error)))
+        problems.append(
+            Problem("error", None, f"{opened.source}{NOT_ON_THESE}", _sentence(error))
+        )
     if refusal := opened.refusal or _too_large(opened):
-        problems.insert(0, Problem("error", None, f"{opened.source} cannot be trained", refusal))
+        problems.insert(
+            0, Problem("error", None, f"{opened.source} cannot be trained", refusal)
+        )
     elif stale := changed(opened):
-        problems.insert(0, Problem("error", None, f"{opened.source} has changed since it was opened", stale))
+        problems.insert(
+            0,
+            Problem(
+                "error", None, f"{opened.source} has changed since it was opened", stale
+            ),
+        )
     elif custom_layers.waiting(project):
         reason = "Open the model again to review its code: nothing of it runs before."
-        problems.insert(0, Problem("error", None, f"{opened.source} is not trusted yet", reason))
+        problems.insert(
+            0, Problem("error", None, f"{opened.source} is not trusted yet", reason)
+        )
     return Analysis(
-        project.graph, source, problems=tuple(problems), live=frozenset({""}),
+        project.graph,
+        source,
+        problems=tuple(problems),
+        live=frozenset({""}),
         parameters=FrozenMap({"": opened.interface.parameters}),
-    )  # fmt: skip
+    )
 
 
-def without_data(project: Project, own: tuple[Problem, ...], more: tuple[Problem, ...]) -> tuple[Problem, ...] | None:
+def without_data(
+    project: Project, own: tuple[Problem, ...], more: tuple[Problem, ...]
+) -> tuple[Problem, ...] | None:
     """Return the problems of an opened model for which nobody has chosen data or settings: what does not fit those that
     a new project begins with is no mistake. None where some were chosen, or they fit.
 
@@ -106,7 +135,15 @@ def without_data(project: Project, own: tuple[Problem, ...], more: tuple[Problem
     of_model = tuple(each for each in own if not each.message.endswith(NOT_ON_THESE))
     if len(of_model) == len(own) and all(each.severity == "info" for each in more):
         return None
-    return (*of_model, Problem("info", None, f"No data are chosen to train {project.opened.source}", CHOOSE_DATA))
+    return (
+        *of_model,
+        Problem(
+            "info",
+            None,
+            f"No data are chosen to train {project.opened.source}",
+            CHOOSE_DATA,
+        ),
+    )
 
 
 def _too_large(opened: OpenedModel) -> str:
@@ -154,9 +191,16 @@ def model_source(project: Project) -> Source:
     only = FieldInfo("", data.shape, data.dtype)
     known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
     pairs = zip(names, fields, strict=True)
-    inputs = [InputSpec(name, known[field].shape, known[field].dtype) for name, field in pairs]
-    layouts = {name: layout.code for name, layout in opened_losses.layouts(project, data).items()}
-    conversions = opened_losses.label_conversions(opened, dict(zip(names, fields, strict=True)), data)
+    inputs = [
+        InputSpec(name, known[field].shape, known[field].dtype) for name, field in pairs
+    ]
+    layouts = {
+        name: layout.code
+        for name, layout in opened_losses.layouts(project, data).items()
+    }
+    conversions = opened_losses.label_conversions(
+        opened, dict(zip(names, fields, strict=True)), data
+    )
     return source_of(opened, inputs, outputs, layouts, conversions)
 
 
@@ -164,7 +208,9 @@ def _as_called(argument: Argument) -> InputSpec:
     return InputSpec(argument.name, argument.shape[1:], argument.dtype or "float32")
 
 
-def choices(project: Project, data: SourceSpec) -> tuple[tuple[Argument, ...], tuple[FieldInfo, ...], dict[str, str]]:
+def choices(
+    project: Project, data: SourceSpec
+) -> tuple[tuple[Argument, ...], tuple[FieldInfo, ...], dict[str, str]]:
     """Return the arguments that may get a field, the fields to choose from, and the field that each argument gets."""
     opened = project.opened
     assert opened is not None
@@ -176,24 +222,41 @@ def choices(project: Project, data: SourceSpec) -> tuple[tuple[Argument, ...], t
         found = chosen_fields(names, project.training.inputs, data) or ("",)
     except InputError:
         return arguments, fields, dict(project.training.inputs)
-    return arguments, fields, {name: field or INPUT for name, field in zip(names, found, strict=True)}
+    return (
+        arguments,
+        fields,
+        {name: field or INPUT for name, field in zip(names, found, strict=True)},
+    )
 
 
-def taken(project: Project, opened: OpenedModel, data: SourceSpec) -> tuple[Argument, ...]:
+def taken(
+    project: Project, opened: OpenedModel, data: SourceSpec
+) -> tuple[Argument, ...]:
     """Return the arguments that get a field of the data, in forward's order: those that the project names, those called
     like a field, those without a default; of data with one input the first of its call. Raises InputError."""
     chosen, targets = project.training.inputs, target_fields(data)
     takes, given = opened.interface.takes, opened.given
     if not data.inputs:
         fed = [one for one in takes if chosen.get(one.name) in targets]
-        free = sorted((one for one in given if one not in fed), key=lambda one: one.name in LABELS)
+        free = sorted(
+            (one for one in given if one not in fed), key=lambda one: one.name in LABELS
+        )
         main = [one for one in takes if chosen.get(one.name) == INPUT] or free[:1]
-        return tuple(one for one in takes if one in fed or one in main or (one.needed and one in free))
+        return tuple(
+            one
+            for one in takes
+            if one in fed or one in main or (one.needed and one in free)
+        )
     fields = {one.name for one in data.inputs}
-    found = tuple(one for one in takes if one.needed or one.name in fields or one.name in chosen)
+    found = tuple(
+        one for one in takes if one.needed or one.name in fields or one.name in chosen
+    )
     found = given if len(found) < len(fields) == len(given) else found
     if not found:
-        names, provided = ", ".join(one.name for one in takes), ", ".join(one.name for one in data.inputs)
+        names, provided = (
+            ", ".join(one.name for one in takes),
+            ", ".join(one.name for one in data.inputs),
+        )
         raise InputError(
             f"{opened.interface.model.rpartition('.')[2]} takes {names}, and {data.label} provides {provided}. Choose "
             "a field for an argument (Training, Data)."
@@ -207,37 +270,67 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     assert opened is not None
     if len(source.known_targets) > 1 and not project.training.losses:
         reason = "Choose an output and a loss for each target under Training, Loss."
-        yield Problem("error", None, f"{source.label} has {len(source.known_targets)} targets", reason)
+        yield Problem(
+            "error",
+            None,
+            f"{source.label} has {len(source.known_targets)} targets",
+            reason,
+        )
     try:
         arguments = taken(project, opened, source)
-        fields = chosen_fields([one.name for one in arguments], project.training.inputs, source) or ("",)
+        fields = chosen_fields(
+            [one.name for one in arguments], project.training.inputs, source
+        ) or ("",)
     except InputError:  # `analysis_of` reports it
         return
     only = FieldInfo("", source.shape, source.dtype)
-    known = {**target_fields(source), **{one.name: one for one in source.inputs or (only,)}}
-    for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
-        guessed = argument.name in LABELS  # a target of the kind that the call happened to take
-        if argument.dtype and not guessed and _kind(argument.dtype) != _kind(field.dtype):
+    known = {
+        **target_fields(source),
+        **{one.name: one for one in source.inputs or (only,)},
+    }
+    for argument, field in zip(
+        arguments, (known[name] for name in fields), strict=True
+    ):
+        guessed = (
+            argument.name in LABELS
+        )  # a target of the kind that the call happened to take
+        if (
+            argument.dtype
+            and not guessed
+            and _kind(argument.dtype) != _kind(field.dtype)
+        ):
             reason = (
                 f"{field.name or source.label} is {field.dtype}, and {argument.name} was {argument.dtype} when the "
                 "model was opened. Choose other data, or another field for it (Training, Data)."
             )
-            yield Problem("error", None, f"{argument.name} does not match the data", reason)
+            yield Problem(
+                "error", None, f"{argument.name} does not match the data", reason
+            )
     yield from opened_losses.problems(project, source)
     yield from _other_shape(project, arguments, known, fields)
 
 
 def _other_shape(
-    project: Project, arguments: tuple[Argument, ...], known: dict[str, FieldInfo], fields: tuple[str, ...]
+    project: Project,
+    arguments: tuple[Argument, ...],
+    known: dict[str, FieldInfo],
+    fields: tuple[str, ...],
 ) -> Iterator[Problem]:
     """Warn of samples with other channels, or more or fewer dimensions, than in the call: forward may take them too."""
-    for argument, field in zip(arguments, (known[name] for name in fields), strict=True):
+    for argument, field in zip(
+        arguments, (known[name] for name in fields), strict=True
+    ):
         called = argument.shape[1:]
-        rows = argument.way.startswith("[*][")  # of which each sample has its own number
+        rows = argument.way.startswith(
+            "[*]["
+        )  # of which each sample has its own number
         if (
             argument.dtype
             and argument.name not in LABELS
-            and (len(called) != len(field.shape) or (called[:1] != field.shape[:1] and not rows))
+            and (
+                len(called) != len(field.shape)
+                or (called[:1] != field.shape[:1] and not rows)
+            )
         ):
             reason = (
                 f"It was called with {shape_text(('N', *called))} when it was opened, and the data have "
@@ -252,15 +345,31 @@ def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
     """Describe what the data give and what the model takes and returns."""
     opened = project.opened
     assert opened is not None
-    data = [(one.name, one.shape, one.dtype) for one in source.inputs] or [("", source.shape, source.dtype)]
-    targets = [f"{one.name or 'a target'} {shape_text(('N', *one.label_shape))}" for one in source.known_targets]
-    gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in data)
-    takes = ", ".join(f"{one.name} {shape_text(('N', *one.shape[1:]))} {one.dtype}".strip() for one in opened.given)
+    data = [(one.name, one.shape, one.dtype) for one in source.inputs] or [
+        ("", source.shape, source.dtype)
+    ]
+    targets = [
+        f"{one.name or 'a target'} {shape_text(('N', *one.label_shape))}"
+        for one in source.known_targets
+    ]
+    gives = ", ".join(
+        f"{name} {shape_text(('N', *shape))} {dtype}".strip()
+        for name, shape, dtype in data
+    )
+    takes = ", ".join(
+        f"{one.name} {shape_text(('N', *one.shape[1:]))} {one.dtype}".strip()
+        for one in opened.given
+    )
     chief = opened.interface.chief
     returns = (
-        f"{chief.name} {shape_text(('N', *chief.shape[1:]))}" if chief is not None else "nothing that a loss takes"
+        f"{chief.name} {shape_text(('N', *chief.shape[1:]))}"
+        if chief is not None
+        else "nothing that a loss takes"
     )
-    return f"{gives}, and {', '.join(targets)}.", f"{takes}, and returned {returns}, when it was opened."
+    return (
+        f"{gives}, and {', '.join(targets)}.",
+        f"{takes}, and returned {returns}, when it was opened.",
+    )
 
 
 def _kind(dtype: str) -> str:
@@ -268,4 +377,8 @@ def _kind(dtype: str) -> str:
     >>> _kind("bfloat16"), _kind("int64"), _kind("uint8"), _kind("bool")
     ('float', 'int', 'int', 'bool')
     """
-    return dtype.removeprefix("b").removeprefix("u").rstrip("0123456789") if dtype != "bool" else dtype
+    return (
+        dtype.removeprefix("b").removeprefix("u").rstrip("0123456789")
+        if dtype != "bool"
+        else dtype
+    )

@@ -15,12 +15,23 @@ from app.project.project import Project
 from app.source.interface import LABELS, Argument, Returned
 from app.sources.opened import OpenedModel
 from app.training.choices import OF_ONE_OUTPUT, OWN_LOSS
-from app.training.config import BY_DATA, BY_MODEL, INPUT, TARGET, Choice, OutputLoss, TrainingConfig
+from app.training.config import (
+    BY_DATA,
+    BY_MODEL,
+    INPUT,
+    TARGET,
+    Choice,
+    OutputLoss,
+    TrainingConfig,
+)
 from app.training.inputs import target_fields
 from app.training.setup.losses_in_words import takes, usual_loss
 
 MOST = 12  # outputs for which a loss is suggested
-_SHIFTS = ("CausalLM", "LMHeadModel")  # classes whose own loss compares each place with the next label
+_SHIFTS = (
+    "CausalLM",
+    "LMHeadModel",
+)  # classes whose own loss compares each place with the next label
 
 
 # --- The rule
@@ -36,7 +47,9 @@ def with_own_losses(project: Project) -> Project:
         return project
     loss = TrainingConfig().loss if wanted else training.loss
     rows = tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own)
-    training = replace(training, losses=rows, loss=loss, loss_by="" if wanted else BY_MODEL)
+    training = replace(
+        training, losses=rows, loss=loss, loss_by="" if wanted else BY_MODEL
+    )
     return replace(project, training=training)
 
 
@@ -53,11 +66,18 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
     again = _input_target(source)
     for one in (target, *again):
         loss = training.loss if chosen else usual_loss(one, prod(output.shape[1:]))
-        fits[one.name] = _layout(project, source, output, one, loss) if takes(loss, one) else Layout(misfit=" ")
+        fits[one.name] = (
+            _layout(project, source, output, one, loss)
+            if takes(loss, one)
+            else Layout(misfit=" ")
+        )
     if again and fits[INPUT].exact and not fits[target.name].exact:
         loss = training.loss if chosen else usual_loss(again[0])
         rows = (OutputLoss(output.name, loss, 1.0, INPUT),)
-        return replace(project, training=replace(training, losses=rows, loss_by="" if chosen else BY_DATA))
+        return replace(
+            project,
+            training=replace(training, losses=rows, loss_by="" if chosen else BY_DATA),
+        )
     if chosen:
         return project
     loss = usual_loss(target, prod(output.shape[1:]))
@@ -74,7 +94,14 @@ def own_losses(opened: OpenedModel) -> tuple[Returned, ...]:
 
 def label_of(opened: OpenedModel) -> Argument | None:
     """Return the argument of forward that is for the target, by its name."""
-    return next((one for one in opened.interface.takes if one.name in LABELS and not one.way and not one.other), None)
+    return next(
+        (
+            one
+            for one in opened.interface.takes
+            if one.name in LABELS and not one.way and not one.other
+        ),
+        None,
+    )
 
 
 def with_target_passed(project: Project, source: SourceSpec | None = None) -> Project:
@@ -84,7 +111,11 @@ def with_target_passed(project: Project, source: SourceSpec | None = None) -> Pr
     assert opened is not None
     label = label_of(opened)
     own = [row for row in training.losses if row.loss.name == OWN_LOSS]
-    if label is None or label.name in training.inputs or not (label.needed or (own and _asks(opened, label))):
+    if (
+        label is None
+        or label.name in training.inputs
+        or not (label.needed or (own and _asks(opened, label)))
+    ):
         return project
     targets = target_fields(source) if source is not None else {TARGET: None}
     if source is not None and label.name in {one.name for one in source.inputs}:
@@ -92,25 +123,40 @@ def with_target_passed(project: Project, source: SourceSpec | None = None) -> Pr
     field = label.name if label.name in targets else next(iter(targets), "")
     if len(targets) > 1 and field != label.name:
         return project
-    return replace(project, training=replace(training, inputs=training.inputs.set(label.name, field)))
+    return replace(
+        project,
+        training=replace(training, inputs=training.inputs.set(label.name, field)),
+    )
 
 
 def _asks(opened: OpenedModel, label: Argument) -> bool:
     """Return whether the model got a target in the call that showed its loss, or would have needed one."""
-    return bool(label.dtype) or not all(one.dtype for one in opened.interface.own_losses)
+    return bool(label.dtype) or not all(
+        one.dtype for one in opened.interface.own_losses
+    )
 
 
-def label_conversions(opened: OpenedModel, fields: Mapping[str, str], source: SourceSpec) -> dict[str, str]:
+def label_conversions(
+    opened: OpenedModel, fields: Mapping[str, str], source: SourceSpec
+) -> dict[str, str]:
     """Return the code that makes floats of labels of two classes, for each argument that got floats in its call; the
     field of each argument is in `fields`."""
-    targets = {one.name or TARGET: one for one in source.known_targets if one.task == CLASSES}
+    targets = {
+        one.name or TARGET: one for one in source.known_targets if one.task == CLASSES
+    }
     conversions = {}
     for argument in opened.given:
         target = targets.get(fields.get(argument.name, ""))
-        if target is None or len(target.classes) != 2 or not argument.dtype.startswith("float"):
+        if (
+            target is None
+            or len(target.classes) != 2
+            or not argument.dtype.startswith("float")
+        ):
             continue
         if prod(argument.shape[1:]) == 1:
-            conversions[argument.name] = ".float()" + (".reshape(-1, 1)" if argument.shape[1:] else "")
+            conversions[argument.name] = ".float()" + (
+                ".reshape(-1, 1)" if argument.shape[1:] else ""
+            )
     return conversions
 
 
@@ -134,17 +180,34 @@ def layouts(project: Project, source: SourceSpec) -> dict[str, Layout]:
     targets = {one.name: one for one in (*source.known_targets, *_input_target(source))}
     by_output = {}
     for row in rows:
-        target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
+        target = targets.get(row.target) or (
+            source.known_targets[0] if not row.target else None
+        )
         own = row.loss.name == OWN_LOSS
-        if not own and row.output in returned and target is not None and takes(row.loss, target):
-            by_output[row.output] = _layout(project, source, returned[row.output], target, row.loss)
+        if (
+            not own
+            and row.output in returned
+            and target is not None
+            and takes(row.loss, target)
+        ):
+            by_output[row.output] = _layout(
+                project, source, returned[row.output], target, row.loss
+            )
     return by_output
 
 
-def _layout(project: Project, source: SourceSpec, output: Returned, target: TargetInfo, loss: Choice) -> Layout:
+def _layout(
+    project: Project,
+    source: SourceSpec,
+    output: Returned,
+    target: TargetInfo,
+    loss: Choice,
+) -> Layout:
     opened = project.opened
     assert opened is not None
-    called = next((one for one in opened.given if one.name not in LABELS and not one.way), None)
+    called = next(
+        (one for one in opened.given if one.name not in LABELS and not one.way), None
+    )
     return layout_of(output, target, loss, called, source.shape)
 
 
@@ -157,11 +220,16 @@ def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
     opened = project.opened
     assert opened is not None
     chief, target = opened.interface.chief, source.known_targets[0]
-    rows = [OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name) for one in opened.interface.own_losses]
+    rows = [
+        OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name)
+        for one in opened.interface.own_losses
+    ]
     own = {row.output for row in rows}
     for one in opened.interface.returns:
         if one.is_float and one.shape and one.name not in own:
-            loss = multi_output.usual_loss(target, project.training.loss, prod(one.shape[1:]))
+            loss = multi_output.usual_loss(
+                target, project.training.loss, prod(one.shape[1:])
+            )
             rows.append(OutputLoss(one.name, loss, 1.0, target.name))
     ranks = {**dict.fromkeys(own, 0), chief.name if chief is not None else "": 1}
     return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
@@ -189,17 +257,35 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
         reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
         yield Problem("error", None, "The model computes no loss of its own", reason)
     targets = target_fields(source)
-    passed, label = any(field in targets for field in training.inputs.values()), label_of(opened)
+    passed, label = (
+        any(field in targets for field in training.inputs.values()),
+        label_of(opened),
+    )
     for row in training.losses:
         loss = own.get(row.output) if row.loss.name == OWN_LOSS else None
         if loss is not None and loss.shape:
             reason = f"It returned {'×'.join(map(str, loss.shape))} numbers. Return their mean."
-            yield Problem("error", None, f"The model's own loss, {row.output}, must be one number", reason)
-        elif loss is not None and not passed and (not loss.dtype or (label is not None and _asks(opened, label))):
+            yield Problem(
+                "error",
+                None,
+                f"The model's own loss, {row.output}, must be one number",
+                reason,
+            )
+        elif (
+            loss is not None
+            and not passed
+            and (not loss.dtype or (label is not None and _asks(opened, label)))
+        ):
             yield _without_target(project, row)
     for name, layout in layouts(project, source).items():
         if layout.misfit:
-            yield Problem("error", None, f"{name} does not fit its loss", layout.misfit, cures=_cures(project, source))
+            yield Problem(
+                "error",
+                None,
+                f"{name} does not fit its loss",
+                layout.misfit,
+                cures=_cures(project, source),
+            )
 
 
 def _without_target(project: Project, row: OutputLoss) -> Problem:
@@ -209,18 +295,37 @@ def _without_target(project: Project, row: OutputLoss) -> Problem:
     cures: tuple[Cure, ...] = ()
     if label is not None:
         inputs = project.training.inputs.set(label.name, TARGET)
-        cures = (Cure(f"Pass it as {label.name}", (SetTraining("", "inputs", inputs),)),)
+        cures = (
+            Cure(f"Pass it as {label.name}", (SetTraining("", "inputs", inputs),)),
+        )
     reason = f"The model computes {row.output} from its target: choose it for an argument (Training, Data)."
-    return Problem("error", None, "The model does not receive the target", reason, cures=cures)
+    return Problem(
+        "error", None, "The model does not receive the target", reason, cures=cures
+    )
 
 
 def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
     """Offer the loss of the rule in place of one that does not fit."""
-    plain = replace(project, training=replace(project.training, losses=(), loss=TrainingConfig().loss))
+    plain = replace(
+        project,
+        training=replace(project.training, losses=(), loss=TrainingConfig().loss),
+    )
     fitting = with_fitting_loss(plain, source, chosen=False)
     if any(layout.misfit for layout in layouts(fitting, source).values()):
         return ()
     if fitting.training.losses:
-        return (Cure("Compare with the input", (SetTraining("", "losses", fitting.training.losses),)),)
-    edits = (SetTraining("", "losses", ()), SetTraining("", "loss", fitting.training.loss))
-    return (Cure(f"Use {fitting.training.loss.name}", edits),) if fitting.training != project.training else ()
+        return (
+            Cure(
+                "Compare with the input",
+                (SetTraining("", "losses", fitting.training.losses),),
+            ),
+        )
+    edits = (
+        SetTraining("", "losses", ()),
+        SetTraining("", "loss", fitting.training.loss),
+    )
+    return (
+        (Cure(f"Use {fitting.training.loss.name}", edits),)
+        if fitting.training != project.training
+        else ()
+    )

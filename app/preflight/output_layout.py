@@ -26,7 +26,13 @@ class Layout(Struct, frozen=True):
     exact: bool = False
 
 
-def layout_of(output: Returned, target: TargetInfo, loss: Choice, called: Argument | None, field: Shape) -> Layout:
+def layout_of(
+    output: Returned,
+    target: TargetInfo,
+    loss: Choice,
+    called: Argument | None,
+    field: Shape,
+) -> Layout:
     """Compare an output with its target; `called` is the argument that got samples of the shape `field` in that call.
 
     Where they had another shape, sizes that follow from them are not compared.
@@ -34,7 +40,9 @@ def layout_of(output: Returned, target: TargetInfo, loss: Choice, called: Argume
     each = called.shape[1:] if called is not None and called.dtype else field
     ids = LOSSES.get(loss.name) == CLASS_IDS
     if target.task == VALUES:
-        if target.name == INPUT and each != field:  # what comes out follows what goes in, or is flat
+        if (
+            target.name == INPUT and each != field
+        ):  # what comes out follows what goes in, or is flat
             fits = _of_values(output, each, True)
             return fits if fits.misfit else Layout(_reshaped(field), exact=True)
         return _of_values(output, target.label_shape, each == field)
@@ -79,7 +87,9 @@ def _of_classes(output: Returned, classes: int, loss: str) -> Layout:
     return Layout(misfit=reason)
 
 
-def _of_places(output: Returned, target: TargetInfo, each: Shape, field: Shape, ids: bool) -> Layout:
+def _of_places(
+    output: Returned, target: TargetInfo, each: Shape, field: Shape, ids: bool
+) -> Layout:
     """Return the layout of an output with a value of each class for each place of a target, such as of each token."""
     have, classes, rank = output.shape[1:], len(target.classes), len(target.label_shape)
     follows = target.label_shape == field[-rank:]
@@ -99,14 +109,23 @@ def _of_places(output: Returned, target: TargetInfo, each: Shape, field: Shape, 
         )
     if last or second:
         return Layout("" if last else ".movedim(1, -1)", exact=True)
-    if len(have) == 1 and output.shape[0] % prod(places) == 0 and enough(have[0]):  # (N·T, classes)
-        return Layout(f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))", exact=True)
+    if (
+        len(have) == 1 and output.shape[0] % prod(places) == 0 and enough(have[0])
+    ):  # (N·T, classes)
+        return Layout(
+            f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))",
+            exact=True,
+        )
     reason = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
     reason += f"{shape_text(places)} places of a sample"
     if have[:-1] == places or have[1:] == places:
         count = have[-1] if have[:-1] == places else have[0]
         reason += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
-        reason += f"{counted(classes, 'output')} or more" if ids else counted(classes, "output")
+        reason += (
+            f"{counted(classes, 'output')} or more"
+            if ids
+            else counted(classes, "output")
+        )
     return Layout(misfit=f"{reason}.")
 
 

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
-from app.builder.diagnostics.problems import Cure, Problem, SetData, SetParam, SetTraining, Thaw
+from app.builder.diagnostics.problems import (
+    Cure,
+    Problem,
+    SetData,
+    SetParam,
+    SetTraining,
+    Thaw,
+)
 from app.builder.diagnostics.training_checks import training
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
@@ -39,7 +46,9 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] = ()) -> tuple[Problem, ...]:
+def problems(
+    project: Project, analysis: Analysis, started: tuple[Problem, ...] = ()
+) -> tuple[Problem, ...]:
     """Report what prevents a valid network from training on the project's data.
 
     `started` are the problems of the start weights, `start_weights.problems`.
@@ -50,13 +59,23 @@ def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] 
     except (JobError, DataError) as error:
         return (Problem("error", None, "The data cannot be used", str(error)),)
     if not source.is_read:
-        return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the command line."),)
+        return (
+            Problem(
+                "error",
+                None,
+                UNREAD,
+                "They are read under Training, Data, and by the command line.",
+            ),
+        )
     if project.opened is not None:
         samples = training_count(project.data)
         return (
-            *_choices(project), *_data(project, source), *opened.problems(project, source),
-            *knob_problems(project, analysis, samples, source), *started,
-        )  # fmt: skip
+            *_choices(project),
+            *_data(project, source),
+            *opened.problems(project, source),
+            *knob_problems(project, analysis, samples, source),
+            *started,
+        )
     return (
         *_choices(project),
         *_data(project, source),
@@ -84,12 +103,21 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     except DataError:
         return None
     if project.opened is not None:
-        return Fit(*opened.fit(project, source), tuple(opened.problems(project, source))) if source.is_read else None
+        return (
+            Fit(*opened.fit(project, source), tuple(opened.problems(project, source)))
+            if source.is_read
+            else None
+        )
     inputs = input_nodes(project, analysis)
     if not source.is_read or not inputs:
         return None
-    given = [(one.name, one.shape, one.dtype) for one in source.inputs] or [("", source.shape, source.dtype)]
-    gives = ", ".join(f"{name} {shape_text(('N', *shape))} {dtype}".strip() for name, shape, dtype in given)
+    given = [(one.name, one.shape, one.dtype) for one in source.inputs] or [
+        ("", source.shape, source.dtype)
+    ]
+    gives = ", ".join(
+        f"{name} {shape_text(('N', *shape))} {dtype}".strip()
+        for name, shape, dtype in given
+    )
     kind = analysis.output_type()
     loss, target = project.training.loss.name, source.known_targets[0]
     single = kind is not None and multi_output.compares_one_output(loss, target, kind)
@@ -102,13 +130,24 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     wants = f"the loss expects {labels}: {what[source.task]}"
     if project.training.losses:
         wants = "each output has its own loss"
-    wanted = [(node, node.params.get("shape") or (), node.params.get("dtype", DType("float32"))) for node in inputs]
+    wanted = [
+        (
+            node,
+            node.params.get("shape") or (),
+            node.params.get("dtype", DType("float32")),
+        )
+        for node in inputs
+    ]
     takes = ", ".join(
         f"{node.name if len(inputs) > 1 else ''} {shape_text(('N', *shape))} {dtype.name}".strip()
         for node, shape, dtype in wanted
     )
     ends = multi_output.outputs_of(project, analysis)
-    returned = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
+    returned = (
+        ", ".join(f"{end.name} {end.type or '?'}" for end in ends)
+        if len(ends) > 1
+        else ""
+    )
     return Fit(
         f"{gives}, and {wants}.",
         f"{takes}, and it returns {returned or kind or 'nothing yet'}.",
@@ -116,10 +155,15 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     )
 
 
-def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
+def _ends(
+    project: Project, analysis: Analysis, source: SourceSpec
+) -> tuple[Problem, ...]:
     """Report mismatches of the data with inputs and outputs. If an input has another shape, cures that change the data
     come first, those that change the net last; not where files of the user's were chosen, which the net is to fit."""
-    inputs, ends = _inputs(project, analysis, source), outputs(project, analysis, source)
+    inputs, ends = (
+        _inputs(project, analysis, source),
+        outputs(project, analysis, source),
+    )
     more = synthetic_data.cures(project, analysis) if inputs or ends else ()
     found = (*inputs, *ends)
     if inputs and not project.data.path:
@@ -134,10 +178,20 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
         reason = f"Skip them (Training, Data), or fix them: {'; '.join(source.bad[:3])}{more}."
         words = f"{len(source.bad):,} samples of {source.label} cannot be read"
-        found.append(Problem("error", None, words, reason, cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),)))
+        found.append(
+            Problem(
+                "error",
+                None,
+                words,
+                reason,
+                cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),),
+            )
+        )
     if source.task == CLASSES and len(source.classes) == 1:
         reason = f"All samples are {source.classes[0]}, so there is nothing to classify. Check it under Training, Data."
-        found.append(Problem("warning", None, f"{source.label} has only one class", reason))
+        found.append(
+            Problem("warning", None, f"{source.label} has only one class", reason)
+        )
     if several:
         return found
     target = source.known_targets[0]
@@ -145,25 +199,47 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         other = usual_loss(target)
         reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as {other.name}."
         cure = Cure(f"Use {other.name}", (SetTraining("", "loss", other),))
-        found.append(Problem("error", None, f"{loss} expects class labels", reason, cures=(cure,)))
-    if project.data.class_weights and (told := weighted_losses.refusal(project.training.loss, ())):
-        reason = f"{told} Choose one of these, or disable class_weights (Training, Data)."
-        found.append(Problem("error", None, f"{loss} does not support class weights", reason))
+        found.append(
+            Problem(
+                "error", None, f"{loss} expects class labels", reason, cures=(cure,)
+            )
+        )
+    if project.data.class_weights and (
+        told := weighted_losses.refusal(project.training.loss, ())
+    ):
+        reason = (
+            f"{told} Choose one of these, or disable class_weights (Training, Data)."
+        )
+        found.append(
+            Problem("error", None, f"{loss} does not support class weights", reason)
+        )
     return found
 
 
 def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
     """Report networks without trainable parameters."""
-    able = [node for node, count in analysis.parameters.items() if count and node in analysis.live]
-    if any(not graph.nodes[node].frozen and graph.nodes[node].params.get("requires_grad", True) for node in able):
+    able = [
+        node
+        for node, count in analysis.parameters.items()
+        if count and node in analysis.live
+    ]
+    if any(
+        not graph.nodes[node].frozen
+        and graph.nodes[node].params.get("requires_grad", True)
+        for node in able
+    ):
         return []
     if not able:
-        reason = "No layer has parameters. Add a trainable layer, such as Linear or Conv2d."
+        reason = (
+            "No layer has parameters. Add a trainable layer, such as Linear or Conv2d."
+        )
         return [Problem("error", None, "There is nothing to train", reason)]
     last = graph.nodes[able[-1]]
     reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
     cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
-    return [Problem("error", last.id, "There is nothing to train", reason, cures=(cure,))]
+    return [
+        Problem("error", last.id, "There is nothing to train", reason, cures=(cure,))
+    ]
 
 
 def _training(project: Project, analysis: Analysis) -> list[Problem]:
@@ -175,9 +251,17 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
     samples = training_count(project.data)
     if samples is not None and settings.one_batch:
         samples = min(samples, settings.batch_size)
-    elif samples is not None and project.data.drop_last and samples > settings.batch_size:
+    elif (
+        samples is not None and project.data.drop_last and samples > settings.batch_size
+    ):
         samples -= samples % settings.batch_size
-    return training(analysis, ops, "" if settings.losses else settings.loss.name, settings.batch_size, samples)
+    return training(
+        analysis,
+        ops,
+        "" if settings.losses else settings.loss.name,
+        settings.batch_size,
+        samples,
+    )
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
@@ -187,7 +271,9 @@ def job(project: Project, analysis: Analysis, data_root: str | None = None) -> J
     """
     training = project.training
     if not training.threads and analysis.cost is not None:
-        training = replace(training, threads=for_net(analysis.cost, training.batch_size))
+        training = replace(
+            training, threads=for_net(analysis.cost, training.batch_size)
+        )
     return Job(analysis.source, project.data, training, data_root)
 
 
@@ -199,12 +285,16 @@ def _ops(project: Project, analysis: Analysis) -> Catalog:
 
 def _choices(project: Project) -> list[Problem]:
     found = []
-    own = tuple(("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses)
+    own = tuple(
+        ("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses
+    )
     for what, name, names in (
         *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
         ("optimizer", project.training.optimizer.name, OPTIMIZERS),
     ):
-        if name not in names and not (name == OWN_LOSS and project.opened is not None):  # `opened_losses` reports it
+        if name not in names and not (
+            name == OWN_LOSS and project.opened is not None
+        ):  # `opened_losses` reports it
             reason = f"Choose one under Training: {', '.join(names)}."
             found.append(Problem("error", None, f"Unknown {what} {name!r}", reason))
     return found
@@ -218,18 +308,33 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
         names = ", ".join(node.name for node in inputs)
         reason = f"Remove all of {names} but one, or choose data with several inputs (Training, Data)."
         return [
-            Problem("error", inputs[1].id, f"{source.label} provides one input, the network has {len(inputs)}", reason)
+            Problem(
+                "error",
+                inputs[1].id,
+                f"{source.label} provides one input, the network has {len(inputs)}",
+                reason,
+            )
         ]
     if not source.inputs:
-        return _input(inputs[0], FieldInfo("", source.shape, source.dtype), source.label)
+        return _input(
+            inputs[0], FieldInfo("", source.shape, source.dtype), source.label
+        )
     try:
-        chosen = chosen_fields([node.name for node in inputs], project.training.inputs, source)
+        chosen = chosen_fields(
+            [node.name for node in inputs], project.training.inputs, source
+        )
     except InputError as error:
-        words = f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
+        words = (
+            f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
+        )
         return [Problem("error", inputs[0].id, words, str(error))]
     known = {one.name: one for one in source.inputs}
     pairs = zip(inputs, chosen, strict=True)
-    return [one for node, name in pairs for one in _input(node, known[name], f"{name} of {source.label}")]
+    return [
+        one
+        for node, name in pairs
+        for one in _input(node, known[name], f"{name} of {source.label}")
+    ]
 
 
 def taken_fields(
@@ -239,7 +344,11 @@ def taken_fields(
     names = tuple(node.name for node in input_nodes(project, analysis))
     try:
         source = spec_of(project.data)
-        taken = chosen_fields(names, project.training.inputs, source) if source.inputs else ()
+        taken = (
+            chosen_fields(names, project.training.inputs, source)
+            if source.inputs
+            else ()
+        )
     except DataError:
         return names, (), ()
     except InputError:
@@ -263,12 +372,23 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
         return []
-    edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
+    edits = (
+        SetParam(node.id, "shape", source.shape),
+        SetParam(node.id, "dtype", DType(source.dtype)),
+    )
     wanted = shape_text(source.shape)
     have = shape_text(shape or (), "nothing")
     reason = f"{label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
     cure = Cure(f"Set shape to {wanted}", edits)
-    return [Problem("error", node.id, f"{node.name} does not match the data", reason, cures=(cure,))]
+    return [
+        Problem(
+            "error",
+            node.id,
+            f"{node.name} does not match the data",
+            reason,
+            cures=(cure,),
+        )
+    ]
 
 
 def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
@@ -284,9 +404,15 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     outputs = [node for node in graph.nodes.values() if node.op == "output"]
     if outputs and (special := _special_output(outputs[0])):
         rows = multi_output.suggested(project, analysis, source)
-        give = Cure(f"Give {outputs[0].name} a loss", (SetTraining("", "losses", rows),))
+        give = Cure(
+            f"Give {outputs[0].name} a loss", (SetTraining("", "losses", rows),)
+        )
         always = outputs[0].params.get("when", "always") == "always"
-        return [replace(special, cures=(give, *special.cures)) if always and rows else special]
+        return [
+            replace(special, cures=(give, *special.cures))
+            if always and rows
+            else special
+        ]
     kind = analysis.output_type()
     wanted = wanted_output(source)
     if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
@@ -294,7 +420,11 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     target = source.known_targets[0]
     if multi_output.compares_one_output(project.training.loss.name, target, kind):
         return []
-    if source.task == TOKENS and _has_more_tokens(kind, wanted) and LOSSES[project.training.loss.name] == CLASS_IDS:
+    if (
+        source.task == TOKENS
+        and _has_more_tokens(kind, wanted)
+        and LOSSES[project.training.loss.name] == CLASS_IDS
+    ):
         return []
     what = {
         CLASSES: f"one value for each class of {source.label}",
@@ -305,20 +435,29 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
         reason += " Add a Flatten and a Linear layer."
     count = wanted[-1]
-    values, classes = f"{count} {plural(count, 'value')} to predict", counted(count, "class", "classes")
+    values, classes = (
+        f"{count} {plural(count, 'value')} to predict",
+        counted(count, "class", "classes"),
+    )
     data = values if source.task == VALUES else classes
     message = f"{outputs[0].name} is {kind}, the data have {data}"
     cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
     if multi_output.compares_one_output(OF_LOGITS, target, kind):
         reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
-        cures += (Cure(f"Use {OF_LOGITS}", (SetTraining("", "loss", Choice(OF_LOGITS)),)),)
+        cures += (
+            Cure(f"Use {OF_LOGITS}", (SetTraining("", "loss", Choice(OF_LOGITS)),)),
+        )
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]
 
 
 def _has_more_tokens(kind: TensorType, wanted: tuple[int, ...]) -> bool:
     """Return whether an output has a value for each token of the data and more, as for a vocabulary."""
     last = kind.shape[-1] if kind.shape else None
-    return kind.shape[:-1] == (Dim(1), *wanted[:-1]) and isinstance(last, int) and last > wanted[-1]
+    return (
+        kind.shape[:-1] == (Dim(1), *wanted[:-1])
+        and isinstance(last, int)
+        and last > wanted[-1]
+    )
 
 
 def wanted_output(source: SourceSpec) -> tuple[int, ...]:
@@ -332,10 +471,18 @@ def _special_output(output: Node) -> Problem | None:
     """Report mismatches of a loss with an output in a dictionary, or in one mode only."""
     plain = {"key": None, "when": "always"}
     edits = tuple(
-        SetParam(output.id, name, value) for name, value in plain.items() if output.params.get(name, value) != value
+        SetParam(output.id, name, value)
+        for name, value in plain.items()
+        if output.params.get(name, value) != value
     )
     if not edits:
         return None
     reason = "With a key it is returned in a dictionary, and an output of one mode only is missing in the other."
     cure = Cure("Return it always, without a key", edits)
-    return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))
+    return Problem(
+        "error",
+        output.id,
+        f"The loss takes {output.name} as a tensor, always",
+        reason,
+        cures=(cure,),
+    )

@@ -57,7 +57,9 @@ def probe(source: Source) -> Probe:
     A net that cannot run there runs on zeros where whole numbers go into it, for the sake of their tables.
     """
     on_meta = _looked_at(source, "meta")
-    if on_meta.bytes_per_sample is None and any(not _is_real(spec.dtype) for spec in source.inputs):
+    if on_meta.bytes_per_sample is None and any(
+        not _is_real(spec.dtype) for spec in source.inputs
+    ):
         return replace(_looked_at(source, "cpu"), bytes_per_sample=None)
     return on_meta
 
@@ -77,16 +79,34 @@ def _looked_at(source: Source, device: str) -> Probe:
 
     tables: _Tables | None = None
     try:
-        with rng.borrowed(0), torch.device(device), torch.inference_mode(False), torch.enable_grad():
+        with (
+            rng.borrowed(0),
+            torch.device(device),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             model = make_module(source)
-            given = tuple(torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype)) for spec in source.inputs)
+            given = tuple(
+                torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype))
+                for spec in source.inputs
+            )
             tables = _Tables(given)
             with tables, saved_tensors_hooks(pack, lambda packed: packed):
                 output = model(*given)
-            there = (*module_tree.parameters(model), *module_tree.buffers(model), *given)
-            kept = {tensor.untyped_storage()._cdata for tensor in there if tensor.layout is torch.strided}
+            there = (
+                *module_tree.parameters(model),
+                *module_tree.buffers(model),
+                *given,
+            )
+            kept = {
+                tensor.untyped_storage()._cdata
+                for tensor in there
+                if tensor.layout is torch.strided
+            }
             held = sum(size for key, size in saved.items() if key not in kept)
-            held += sum(leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor))  # what a loss keeps
+            held += sum(
+                leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor)
+            )  # what a loss keeps
         return Probe(FrozenMap(tables.rows), held // LEAST)
     except (Exception, SystemExit):  # custom code may do anything on meta tensors
         return Probe(FrozenMap(tables.rows if tables is not None else {}))
@@ -103,7 +123,9 @@ class _Tables(TorchFunctionMode):
             if not tensor.is_floating_point() and not tensor.is_complex():
                 self._origin[tensor] = place
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         self._note_lookup(name, args, kwargs)
@@ -120,15 +142,30 @@ class _Tables(TorchFunctionMode):
 
     def _note_lookup(self, name: str, args: Any, kwargs: Any) -> None:
         index, rows = None, None
-        second = args[1] if len(args) > 1 else kwargs.get("weight", kwargs.get("num_classes"))
+        second = (
+            args[1]
+            if len(args) > 1
+            else kwargs.get("weight", kwargs.get("num_classes"))
+        )
         if name in ("embedding", "embedding_bag") and isinstance(second, Tensor):
-            weight = args[0] if name == "embedding_bag" and args[0].is_floating_point() else second
+            weight = (
+                args[0]
+                if name == "embedding_bag" and args[0].is_floating_point()
+                else second
+            )
             index, rows = (second if weight is args[0] else args[0]), weight.shape[0]
         elif name == "one_hot" and isinstance(second, int) and second > 0:
             index, rows = args[0], second
         elif name == "__getitem__" and args[0].dim():
-            index, rows = (args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]), args[0].shape[0]
-        elif name in ("index_select", "gather", "take_along_dim") and len(args) > 2 and isinstance(second, int):
+            index, rows = (
+                (args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]),
+                args[0].shape[0],
+            )
+        elif (
+            name in ("index_select", "gather", "take_along_dim")
+            and len(args) > 2
+            and isinstance(second, int)
+        ):
             index, rows = args[2], args[0].shape[second]
         place = self._input_of(index)
         if place is not None and rows:
@@ -149,12 +186,22 @@ def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
     Integers are within the input's range and that of the tables they index; without either they are 0 or 1, for bytes 0
     to 255.
     """
-    tables = probe(source).rows if any(not _is_real(spec.dtype) for spec in source.inputs) else FrozenMap()
+    tables = (
+        probe(source).rows
+        if any(not _is_real(spec.dtype) for spec in source.inputs)
+        else FrozenMap()
+    )
     given = []
     for place, spec in enumerate(source.inputs):
         rows = tables.get(place)
         if not _is_real(spec.dtype) and spec.dtype != "bool":
-            high = spec.high if spec.high is not None else 256 if spec.dtype == "uint8" and rows is None else rows
+            high = (
+                spec.high
+                if spec.high is not None
+                else 256
+                if spec.dtype == "uint8" and rows is None
+                else rows
+            )
             high = min(high, rows) if high is not None and rows is not None else high
             low = spec.low if spec.low is not None else 0 if high is not None else None
             spec = replace(spec, low=low, high=high)
@@ -168,8 +215,11 @@ def loss_of(job: Job) -> nn.Module:
     training = job.training
     modes = forms(job.source)
     known = {name for form in modes for name in form.values()}
-    rows = [(row.output, OwnTarget(row.loss, training.seed), row.weight) for row in training.losses
-            if row.output in known]  # fmt: skip
+    rows = [
+        (row.output, OwnTarget(row.loss, training.seed), row.weight)
+        for row in training.losses
+        if row.output in known
+    ]
     return OwnTargets(modes, rows) if rows else OwnTarget(training.loss, training.seed)
 
 
@@ -183,7 +233,11 @@ class OwnTarget(nn.Module):
 
     def __init__(self, choice: Choice, seed: int) -> None:
         super().__init__()
-        params = {name: value for name, value in choice.params.items() if name not in _OF_CLASSES}
+        params = {
+            name: value
+            for name, value in choice.params.items()
+            if name not in _OF_CLASSES
+        }
         self.name, self.seed = choice.name, seed
         self.loss = make_loss(replace(choice, params=FrozenMap(params)))
         self.register_buffer("target", None, persistent=False)
@@ -193,7 +247,11 @@ class OwnTarget(nn.Module):
         ids = LOSSES.get(self.name) == CLASS_IDS
         if ids and output.dim() == 3:
             output = output.transpose(1, 2)
-        shape = tuple(output.shape) if not ids or output.dim() < 2 else (output.shape[0], *output.shape[2:])
+        shape = (
+            tuple(output.shape)
+            if not ids or output.dim() < 2
+            else (output.shape[0], *output.shape[2:])
+        )
         shape = () if ids and output.dim() < 2 else shape
         if self.target is None or tuple(self.target.shape) != shape:
             self.target = self._drawn(output.detach(), shape, ids)
@@ -223,7 +281,9 @@ class OwnTargets(nn.Module):
 
     whole = True  # it takes all that the net gives
 
-    def __init__(self, modes: Any, rows: Iterable[tuple[str, OwnTarget, float]]) -> None:
+    def __init__(
+        self, modes: Any, rows: Iterable[tuple[str, OwnTarget, float]]
+    ) -> None:
         super().__init__()
         self.modes, self.rows = modes, [(name, weight) for name, _, weight in rows]
         self.losses = nn.ModuleList([loss for _, loss, _ in rows])
@@ -231,8 +291,13 @@ class OwnTargets(nn.Module):
     def forward(self, output: Any, _target: Any = None) -> Tensor:
         """Return the sum of losses for the outputs that are present. Raises ValueError if none of them has a loss."""
         given = named(output, self.modes)
-        values = [weight * loss(given[name]) for (name, weight), loss in zip(self.rows, self.losses, strict=True)
-                  if name in given]  # fmt: skip
+        values = [
+            weight * loss(given[name])
+            for (name, weight), loss in zip(self.rows, self.losses, strict=True)
+            if name in given
+        ]
         if not values:
-            raise ValueError(f"The network returned {', '.join(given)}, and none of these has a loss.")
+            raise ValueError(
+                f"The network returned {', '.join(given)}, and none of these has a loss."
+            )
         return torch.stack(values).sum()

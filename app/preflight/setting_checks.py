@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-def problems(project: Project, analysis: Analysis, samples: int | None, source: SourceSpec) -> list[Problem]:
+def problems(
+    project: Project, analysis: Analysis, samples: int | None, source: SourceSpec
+) -> list[Problem]:
     """Report settings that are invalid or have no effect. `samples` is the training set's size, None if unknown."""
     training = project.training
     return [
         *_closure(training),
-        *_schedule(training, schedule_length.span(training, samples, project.data.drop_last)),
+        *_schedule(
+            training, schedule_length.span(training, samples, project.data.drop_last)
+        ),
         *_validation(project, source),
         *_mixup(training, source),
         *target_scale(project, source),
@@ -50,15 +54,29 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
         value = getattr(training, name)
         if value != plain:
             cures = _set(f"Set {name} to {plain or 'none'}", name, plain)
-            yield Problem("error", None, f"{CLOSURE} does not support {name}={value}", reason, cures=cures)
+            yield Problem(
+                "error",
+                None,
+                f"{CLOSURE} does not support {name}={value}",
+                reason,
+                cures=cures,
+            )
     if training.groups or training.no_decay:
         what = "groups" if training.groups else "no_decay"
         reason = f"{CLOSURE} updates all parameters along one line, so none can have its own rate or decay."
         cures = _set(f"Remove {what}", what, () if training.groups else False)
-        yield Problem("error", None, f"{CLOSURE} does not support parameter groups", reason, cures=cures)
+        yield Problem(
+            "error",
+            None,
+            f"{CLOSURE} does not support parameter groups",
+            reason,
+            cures=cures,
+        )
 
 
-def _schedule(training: TrainingConfig, length: schedule_length.Span) -> Iterator[Problem]:
+def _schedule(
+    training: TrainingConfig, length: schedule_length.Span
+) -> Iterator[Problem]:
     schedule = training.schedule
     if schedule is None:
         return
@@ -68,31 +86,52 @@ def _schedule(training: TrainingConfig, length: schedule_length.Span) -> Iterato
         yield Problem("error", None, f"Unknown schedule {name!r}", reason)
         return
     moves, given = length.moves(schedule.per), schedule.choice.params.get("total_steps")
-    if name == "OneCycleLR" and moves is not None and isinstance(given, int) and given < moves:
+    if (
+        name == "OneCycleLR"
+        and moves is not None
+        and isinstance(given, int)
+        and given < moves
+    ):
         fitted = schedule_length.fitted(schedule, length)
         reason = f"Its total_steps is {given:,} and the run has {moves:,}; torch raises an error beyond it."
-        cures = _set(f"Set total_steps to {moves:,}", "schedule", fitted) if fitted is not None else ()
-        yield Problem("error", None, "OneCycleLR ends before the run", reason, cures=cures)
+        cures = (
+            _set(f"Set total_steps to {moves:,}", "schedule", fitted)
+            if fitted is not None
+            else ()
+        )
+        yield Problem(
+            "error", None, "OneCycleLR ends before the run", reason, cures=cures
+        )
 
 
 def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
     """Report values to predict that are far from the outputs a net begins with, which lie around 0."""
     chosen = project.data.options
-    if STANDARDISE_TARGET.name not in {option.name for option in source.options} or chosen.get(STANDARDISE_TARGET.name):
+    if STANDARDISE_TARGET.name not in {
+        option.name for option in source.options
+    } or chosen.get(STANDARDISE_TARGET.name):
         return
     for target in source.known_targets:
         scale = source.target_scales.get(target.name)
-        if target.task != VALUES or scale is None or max(abs(scale[0]), scale[1]) <= FAR:
+        if (
+            target.task != VALUES
+            or scale is None
+            or max(abs(scale[0]), scale[1]) <= FAR
+        ):
             continue
         mean, spread = (significant(one, 3) for one in scale)
-        name = target.name or next(iter(source.arguments.get("targets", ())), "the target")
+        name = target.name or next(
+            iter(source.arguments.get("targets", ())), "the target"
+        )
         reason = (
             f"{name} has a mean of {mean} and a standard deviation of {spread}, and a net begins with outputs around "
             "0: loss and gradients are as large, and an ordinary learning rate diverges or does not move."
         )
         options = FrozenMap({**chosen, STANDARDISE_TARGET.name: True})
         cures = (Cure("Standardise the target", (SetData("", "options", options),)),)
-        yield Problem("warning", None, f"The scale of {name} is far from 1", reason, cures=cures)
+        yield Problem(
+            "warning", None, f"The scale of {name} is far from 1", reason, cures=cures
+        )
         return
 
 
@@ -101,29 +140,55 @@ def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
     if training.mixup and not source.dtype.startswith(("float", "bfloat")):
         reason = f"{source.label} has {source.dtype}, such as token ids, which cannot be blended."
         cures = _set("Set mixup to 0", "mixup", 0.0)
-        yield Problem("error", None, "mixup blends samples as numbers", reason, cures=cures)
+        yield Problem(
+            "error", None, "mixup blends samples as numbers", reason, cures=cures
+        )
 
 
 def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
     """Report settings that need a validation loss if there is none, and a fraction that holds out no sample."""
     training, fraction = project.training, project.data.validation_fraction
-    none = fraction > 0 and source.per_class and not description.parts(source, project.data)[1]
+    none = (
+        fraction > 0
+        and source.per_class
+        and not description.parts(source, project.data)[1]
+    )
     if source.own_split or (fraction > 0 and not none):
         return
     reason = "No samples are held out for validation. Set validation_fraction under Training, Data."
     if none:
         enough = ceil(100 / source.count) / 100  # of at least one sample
         why = f"validation_fraction={fraction:g} of {counted(source.count, 'sample')} is less than one sample."
-        cure = Cure(f"Set validation_fraction to {enough:g}", (SetData("", "validation_fraction", enough),))
+        cure = Cure(
+            f"Set validation_fraction to {enough:g}",
+            (SetData("", "validation_fraction", enough),),
+        )
         several = (cure,) if source.count > 1 else ()
-        yield Problem("warning", None, "No samples are held out for validation", why, cures=several)
+        yield Problem(
+            "warning",
+            None,
+            "No samples are held out for validation",
+            why,
+            cures=several,
+        )
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
         cures = _set("Remove the schedule", "schedule", None)
-        yield Problem("warning", None, f"{PLATEAU} needs a validation loss, and there is none", reason, cures=cures)
+        yield Problem(
+            "warning",
+            None,
+            f"{PLATEAU} needs a validation loss, and there is none",
+            reason,
+            cures=cures,
+        )
     if training.patience:
         epochs = counted(training.patience, "epoch")
-        yield Problem("warning", None, f"patience={training.patience} ends the run after {epochs}",
-                      reason, cures=_set("Set patience to 0", "patience", 0))  # fmt: skip
+        yield Problem(
+            "warning",
+            None,
+            f"patience={training.patience} ends the run after {epochs}",
+            reason,
+            cures=_set("Set patience to 0", "patience", 0),
+        )
 
 
 def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
@@ -136,11 +201,27 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)
         reason = f"{', '.join(gone[:6])} should be recomputed in backward. Was it renamed or removed?"
-        cures = _set(f"Remove {gone[0] if len(gone) == 1 else 'them'}", "recompute", left)
-        yield Problem("error", None, f"recompute names {gone[0]}, which the network does not have", reason, cures=cures)
+        cures = _set(
+            f"Remove {gone[0] if len(gone) == 1 else 'them'}", "recompute", left
+        )
+        yield Problem(
+            "error",
+            None,
+            f"recompute names {gone[0]}, which the network does not have",
+            reason,
+            cures=cures,
+        )
     lost = [group.path for group in training.groups if not layers.has(group.path)]
     if lost:
-        left_groups = tuple(group for group in training.groups if group.path not in lost)
+        left_groups = tuple(
+            group for group in training.groups if group.path not in lost
+        )
         reason = f"Parameter groups name {', '.join(lost[:6])}. A layer was renamed or removed."
         cures = _set(f"Remove the {plural(len(lost), 'group')}", "groups", left_groups)
-        yield Problem("warning", None, f"The parameter group of {lost[0]} is empty", reason, cures=cures)
+        yield Problem(
+            "warning",
+            None,
+            f"The parameter group of {lost[0]} is empty",
+            reason,
+            cures=cures,
+        )

@@ -29,9 +29,14 @@ def plan(before: Project, after: Project) -> tuple[Surgery, Outcome, bool]:
 
     Raises SurgeryError.
     """
-    run, edited = (analyse(project.graph, ops_of(project)) for project in (before, after))
+    run, edited = (
+        analyse(project.graph, ops_of(project)) for project in (before, after)
+    )
     surgery = surgery_between(before, after, run, edited)
-    options = [(project.training.groups, project.training.recompute) for project in (before, after)]
+    options = [
+        (project.training.groups, project.training.recompute)
+        for project in (before, after)
+    ]
     same = run.source.same_net(edited.source) and options[0] == options[1]
     large = max(run.total_parameters, edited.total_parameters) > LARGEST
     return surgery, _tried(run.source, surgery, "meta" if large else "cpu"), same
@@ -41,11 +46,15 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
     """Perform the surgery on nets with new weights; the difference of their outputs is measured on random inputs."""
     with rng.borrowed(0), torch.device(device):
         nets = make_module(source), make_module(surgery.source)
-        told, _ = transfer(nets[0], nets[1], surgery.layers, surgery.starts, surgery.segments)
+        told, _ = transfer(
+            nets[0], nets[1], surgery.layers, surgery.starts, surgery.segments
+        )
     fates = tuple(Fate(*row) for row in told)
     if device == "meta":
         return Outcome(
-            fates, None, "The net is too large to try in advance; the difference is measured during the run."
+            fates,
+            None,
+            "The net is too large to try in advance; the difference is measured during the run.",
         )
     try:
         inputs = random_batch.inputs(source, SAMPLES, 0)
@@ -56,10 +65,17 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
         return Outcome(fates, None, "The output has another shape.")
     pairs = list(zip(old, new, strict=True))
     largest = max((one.abs().max().item() for one in old if one.numel()), default=0.0)
-    apart = max(((one - other).abs().max().item() for one, other in pairs if one.numel()), default=0.0)
+    apart = max(
+        ((one - other).abs().max().item() for one, other in pairs if one.numel()),
+        default=0.0,
+    )
     return Outcome(fates, apart / (largest or 1.0))
 
 
 def _output(net: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     with rng.borrowed(0), torch.no_grad():
-        return [one.double() for one in tree_leaves(net.eval()(*inputs)) if isinstance(one, Tensor)]
+        return [
+            one.double()
+            for one in tree_leaves(net.eval()(*inputs))
+            if isinstance(one, Tensor)
+        ]

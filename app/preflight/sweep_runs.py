@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 
 def plan(
-    project: Project, analysis: Analysis, settings: Sequence[SweepSetting], count: int | None, seed: int
+    project: Project,
+    analysis: Analysis,
+    settings: Sequence[SweepSetting],
+    count: int | None,
+    seed: int,
 ) -> tuple[SweepRun, ...]:
     """Return the runs of the grid, or of `count` random draws with a seed. Raises SweepError."""
     found = combinations(settings, count, seed)
@@ -49,17 +53,28 @@ def plan(
     return tuple(chosen)
 
 
-def params_for(training: TrainingConfig, settings: Sequence[SweepSetting]) -> tuple[ChoiceParam, ...]:
+def params_for(
+    training: TrainingConfig, settings: Sequence[SweepSetting]
+) -> tuple[ChoiceParam, ...]:
     """Return the settings that every run can have, with the present value as default: the parameters that all
     optimizers share, the optimizer, and the settings of a run.
     """
     optimizer = training.optimizer
-    given = next((one.values for one in settings if one.name == OPTIMIZER), (optimizer.name,))
+    given = next(
+        (one.values for one in settings if one.name == OPTIMIZER), (optimizer.name,)
+    )
     shared = [optimizer_params(name) for name in given if name in OPTIMIZERS]
     names = [{param.name for param in each} for each in shared]
-    own = [param for param in shared[0] if all(param.name in each for each in names)] if shared else []
+    own = (
+        [param for param in shared[0] if all(param.name in each for each in names)]
+        if shared
+        else []
+    )
     return (
-        *(replace(param, default=optimizer.params.get(param.name, param.default)) for param in own),
+        *(
+            replace(param, default=optimizer.params.get(param.name, param.default))
+            for param in own
+        ),
         ChoiceParam(OPTIMIZER, "choice", optimizer.name, choices=OPTIMIZERS),
         *(_field(name, getattr(training, name)) for name in FIELDS),
     )
@@ -67,7 +82,13 @@ def params_for(training: TrainingConfig, settings: Sequence[SweepSetting]) -> tu
 
 def _field(name: str, value: Any) -> ChoiceParam:
     if name == "amp":
-        return ChoiceParam(name, "choice", value or None, choices=tuple(filter(None, AMP)), optional=True)
+        return ChoiceParam(
+            name,
+            "choice",
+            value or None,
+            choices=tuple(filter(None, AMP)),
+            optional=True,
+        )
     return ChoiceParam(name, "bool" if isinstance(value, bool) else "float", value)
 
 
@@ -76,26 +97,44 @@ def with_values(training: TrainingConfig, values: Values) -> TrainingConfig:
     optimizer = training.optimizer
     if (other := values.get(OPTIMIZER, optimizer.name)) != optimizer.name:
         if other not in OPTIMIZERS:
-            raise SweepError(f"optimizer: there is no {other}; there are {', '.join(OPTIMIZERS)}", OPTIMIZER)
-        optimizer = Choice(other, FrozenMap({k: v for k, v in optimizer.params.items() if k == "lr"}))
-    own = {name: value for name, value in values.items() if name not in (*FIELDS, OPTIMIZER)}
+            raise SweepError(
+                f"optimizer: there is no {other}; there are {', '.join(OPTIMIZERS)}",
+                OPTIMIZER,
+            )
+        optimizer = Choice(
+            other, FrozenMap({k: v for k, v in optimizer.params.items() if k == "lr"})
+        )
+    own = {
+        name: value
+        for name, value in values.items()
+        if name not in (*FIELDS, OPTIMIZER)
+    }
     known = [param.name for param in optimizer_params(optimizer.name)]
     if unknown := next((name for name in own if name not in known), ""):
         raise SweepError(
             f"{unknown} is no setting; there are optimizer, {', '.join(FIELDS)}, and of {optimizer.name} "
-            f"{', '.join(known)}", unknown,
-        )  # fmt: skip
+            f"{', '.join(known)}",
+            unknown,
+        )
     optimizer = replace(optimizer, params=FrozenMap({**optimizer.params, **own}))
-    fields: dict[str, Any] = {name: value for name, value in values.items() if name in FIELDS}
+    fields: dict[str, Any] = {
+        name: value for name, value in values.items() if name in FIELDS
+    }
     if fields.get("amp", "") is None:
         fields["amp"] = TrainingConfig().amp
     if not isinstance(fields.get("no_decay", False), bool):
-        raise SweepError(f"no_decay is {fields['no_decay']}; it must be True or False", "no_decay")
+        raise SweepError(
+            f"no_decay is {fields['no_decay']}; it must be True or False", "no_decay"
+        )
     return replace(training, optimizer=optimizer, **fields)
 
 
 def _check(
-    project: Project, analysis: Analysis, run: SweepRun, known: set[Choice], started: tuple[Problem, ...]
+    project: Project,
+    analysis: Analysis,
+    run: SweepRun,
+    known: set[Choice],
+    started: tuple[Problem, ...],
 ) -> None:
     """Check one run as it would be before it starts by itself. Raises SweepError, naming its settings."""
     each, name = replace(project, training=run.training), text_of(run.values)
@@ -107,9 +146,17 @@ def _check(
     except JobError as error:
         raise SweepError(f"{name}: {error}", _blamed(str(error), run.values)) from error
     except ChoiceError as error:
-        setting = error.param if error.param in run.values else _blamed(str(error), run.values)
+        setting = (
+            error.param
+            if error.param in run.values
+            else _blamed(str(error), run.values)
+        )
         raise SweepError(f"{name}: {error}", setting or "") from error
-    found = [one for one in preflight.problems(each, analysis, started) if one.severity == "error"]
+    found = [
+        one
+        for one in preflight.problems(each, analysis, started)
+        if one.severity == "error"
+    ]
     if found:
         message = f"{found[0].message}. {found[0].reason}".strip()
         raise SweepError(f"{name}: {message}", _blamed(message, run.values))

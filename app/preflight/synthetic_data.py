@@ -13,7 +13,14 @@ from app.builder.literals import DType
 from app.builder.value_types import Dim, TensorType
 from app.data.sources import SOURCES, DataError, spec_of
 from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, TargetInfo
-from app.data.synthetic_fields import DTYPES, MOST_CLASSES, SyntheticField, parse_targets, target_text, text_of
+from app.data.synthetic_fields import (
+    DTYPES,
+    MOST_CLASSES,
+    SyntheticField,
+    parse_targets,
+    target_text,
+    text_of,
+)
 from app.preflight import multi_output
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT
@@ -51,7 +58,9 @@ class SyntheticData(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        options = {option.name: option.default for option in SOURCES[self.source].options} | dict(self.options)
+        options = {
+            option.name: option.default for option in SOURCES[self.source].options
+        } | dict(self.options)
         if self.source == NOISE:
             return f"Synthetic data {shape_text(options['shape'])}, {counted(options['classes'], 'class', 'classes')}"
         targets = parse_targets(options["targets"])
@@ -64,7 +73,11 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
     None if there are none that do: an input has not the batch in front, or its shape or dtype cannot be generated.
     """
     if project.opened is not None:
-        return _synthetic_data(project, _arguments(project.opened), partial(_targets_of, project, project.opened))
+        return _synthetic_data(
+            project,
+            _arguments(project.opened),
+            partial(_targets_of, project, project.opened),
+        )
     order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     inputs.sort(key=lambda node: order.get(node.name, len(order)))
@@ -73,7 +86,9 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
 
 
 def _synthetic_data(
-    project: Project, fields: Sequence[SyntheticField | None], targets_of: Callable[[], tuple[TargetInfo, ...]]
+    project: Project,
+    fields: Sequence[SyntheticField | None],
+    targets_of: Callable[[], tuple[TargetInfo, ...]],
 ) -> SyntheticData | None:
     """Return synthetic data with these fields and their targets, which may be large; None if there are none."""
     known = [field for field in fields if field is not None]
@@ -81,7 +96,12 @@ def _synthetic_data(
     if not fields or len(known) < len(fields) or numbers > MOST_NUMBERS:
         return None
     targets = targets_of()
-    if len(known) == 1 and known[0].info.dtype == "float32" and known[0].info.shape and _plain(targets):
+    if (
+        len(known) == 1
+        and known[0].info.dtype == "float32"
+        and known[0].info.shape
+        and _plain(targets)
+    ):
         wanted: dict[str, Any] = {"shape": known[0].info.shape}
         if targets and not _option(NOISE, "classes").refusal(len(targets[0].classes)):
             wanted["classes"] = len(targets[0].classes)
@@ -101,7 +121,9 @@ def _arguments(opened: OpenedModel) -> list[SyntheticField | None]:
     """Return the arguments of the call that an opened model was observed in; None for one that cannot be generated."""
     return [
         SyntheticField(FieldInfo(one.name, one.shape[1:], one.dtype))
-        if one.shape and one.dtype in DTYPES and not one.way.startswith("[*][")  # boxes are no noise
+        if one.shape
+        and one.dtype in DTYPES
+        and not one.way.startswith("[*][")  # boxes are no noise
         else None
         for one in opened.given
     ]
@@ -112,7 +134,9 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
     chief = opened.interface.chief
     if chief is None or len(chief.shape) < 2 or not 0 < chief.shape[-1] <= MOST_CLASSES:
         return ()
-    found = _target_of(chief.shape[1:], LOSSES.get(project.training.loss.name) == CLASS_IDS)
+    found = _target_of(
+        chief.shape[1:], LOSSES.get(project.training.loss.name) == CLASS_IDS
+    )
     return (found,)
 
 
@@ -141,19 +165,27 @@ def with_these(project: Project, analysis: Analysis) -> Project | None:
     spec, losses = spec_of(fitted.data), project.training.losses
     if len(multi_output.outputs_of(project, analysis)) > 1 and not losses:
         losses = multi_output.suggested(fitted, analysis, spec)
-    return replace(fitted, training=replace(project.training, losses=losses, inputs=FrozenMap()))
+    return replace(
+        fitted, training=replace(project.training, losses=losses, inputs=FrozenMap())
+    )
 
 
 def _field(node: Node, project: Project) -> SyntheticField | None:
     """Return the field for an input node; None if it cannot be generated."""
     params = node.params
     shape, dtype = params.get("shape"), params.get("dtype", DType("float32")).name
-    if params.get("batch", 0) != 0 or dtype not in DTYPES or not isinstance(shape, tuple):
+    if (
+        params.get("batch", 0) != 0
+        or dtype not in DTYPES
+        or not isinstance(shape, tuple)
+    ):
         return None
     if not all(type(size) is int and size > 0 for size in shape):
         return None
     rows = [
-        each.params.get("num_embeddings") for each in project.graph.nodes.values() if each.op == "nn.Embedding"
+        each.params.get("num_embeddings")
+        for each in project.graph.nodes.values()
+        if each.op == "nn.Embedding"
     ]  # indices above the smallest would be out of range somewhere
     bounds = [count for count in rows if type(count) is int and count > 0]
     return SyntheticField(FieldInfo(node.name, shape, dtype), min(bounds, default=2))
@@ -164,20 +196,36 @@ def _targets(project: Project, analysis: Analysis) -> tuple[TargetInfo, ...]:
     ends = {end.name: end for end in multi_output.outputs_of(project, analysis)}
     rows = project.training.losses
     if rows:
-        wanted = {row.target: (ends.get(row.output), row.loss) for row in rows if row.target != INPUT}
+        wanted = {
+            row.target: (ends.get(row.output), row.loss)
+            for row in rows
+            if row.target != INPUT
+        }
         named = [(name, end, loss) for name, (end, loss) in wanted.items()]
     else:
         loss = project.training.loss
-        named = [(name if len(ends) > 1 else "", end, loss) for name, end in ends.items() if end.always]
-    found = [(name, _target(end.type, LOSSES.get(loss.name) == CLASS_IDS)) for name, end, loss in named if end]
-    return tuple(replace(target, name=name) for name, target in found if target is not None)
+        named = [
+            (name if len(ends) > 1 else "", end, loss)
+            for name, end in ends.items()
+            if end.always
+        ]
+    found = [
+        (name, _target(end.type, LOSSES.get(loss.name) == CLASS_IDS))
+        for name, end, loss in named
+        if end
+    ]
+    return tuple(
+        replace(target, name=name) for name, target in found if target is not None
+    )
 
 
 def _target(output: TensorType | None, ids: bool) -> TargetInfo | None:
     """Return the target of an output (N, ...); with class ids if its loss takes those."""
     if output is None or len(output.shape) < 2 or output.shape[0] != Dim(1):
         return None
-    sizes = tuple(size for size in output.shape[1:] if isinstance(size, int) and size > 0)
+    sizes = tuple(
+        size for size in output.shape[1:] if isinstance(size, int) and size > 0
+    )
     if len(sizes) < len(output.shape) - 1:
         return None
     return _target_of(sizes, ids)
@@ -188,7 +236,11 @@ def _target_of(sizes: tuple[int, ...], ids: bool) -> TargetInfo:
     classes = tuple(map(str, range(sizes[-1])))
     if len(sizes) == 1:
         return TargetInfo("", CLASSES, classes)
-    return TargetInfo("", TOKENS, classes, sizes[:-1]) if ids else TargetInfo("", VALUES, (), sizes)
+    return (
+        TargetInfo("", TOKENS, classes, sizes[:-1])
+        if ids
+        else TargetInfo("", VALUES, (), sizes)
+    )
 
 
 def _plain(targets: Sequence[TargetInfo]) -> bool:
@@ -197,7 +249,13 @@ def _plain(targets: Sequence[TargetInfo]) -> bool:
 
 
 def _changed(source: str, wanted: dict[str, Any]) -> FrozenMap[str, Any]:
-    return FrozenMap({name: value for name, value in wanted.items() if value != _option(source, name).default})
+    return FrozenMap(
+        {
+            name: value
+            for name, value in wanted.items()
+            if value != _option(source, name).default
+        }
+    )
 
 
 def _option(source: str, name: str) -> Any:

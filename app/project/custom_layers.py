@@ -68,7 +68,10 @@ def adopted(project: Project, left: Path, folder: Path) -> Project:
     of an installed package. Raises OSError."""
     files = []
     for path in map(Path, project.layer_files):
-        if left.resolve() in path.resolve().parents and (file := read_file(path).file) is not None:
+        if (
+            left.resolve() in path.resolve().parents
+            and (file := read_file(path).file) is not None
+        ):
             path = folder / FOLDER / file.sha256[:16] / path.name
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_bytes(path, file.text.encode())
@@ -79,7 +82,9 @@ def adopted(project: Project, left: Path, folder: Path) -> Project:
 
 def ops_of(project: Project) -> Catalog:
     """Torch's ops, the classes of the project's files and its blocks."""
-    return with_blocks(with_custom(catalog(), read_files(project.layer_files)), project.blocks)
+    return with_blocks(
+        with_custom(catalog(), read_files(project.layer_files)), project.blocks
+    )
 
 
 def waiting(project: Project) -> tuple[Path, ...]:
@@ -90,5 +95,11 @@ def waiting(project: Project) -> tuple[Path, ...]:
             return ()
         return tuple(Path(file.path) for file in files.files)
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
-    layers = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
-    return tuple(one.path for one in layers if any(used_in(graph, one) for graph in graphs))
+    layers = (
+        one
+        for one in read_files(project.layer_files)
+        if one.file is not None and not one.trusted
+    )
+    return tuple(
+        one.path for one in layers if any(used_in(graph, one) for graph in graphs)
+    )

@@ -30,7 +30,9 @@ class Document(QObject):
     saving = Signal(object, str)
     dirty_changed = Signal(bool)
 
-    def __init__(self, project: Project | None = None, parent: QObject | None = None) -> None:
+    def __init__(
+        self, project: Project | None = None, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._project = project or Project()
         self.path: Path | None = None
@@ -131,7 +133,11 @@ class Document(QObject):
         target = path or self.path
         if target is None:
             raise ValueError("the project has no file yet; save it under a name")
-        expected = self._on_disk if self.path is not None and _one_file(target, self.path) else None
+        expected = (
+            self._on_disk
+            if self.path is not None and _one_file(target, self.path)
+            else None
+        )
         written: list[str] = []
 
         def before(digest: str) -> None:
@@ -140,7 +146,9 @@ class Document(QObject):
 
         unnamed = (Project().name, self.path.stem if self.path is not None else "")
         named = target.stem if self._project.name in unnamed else self._project.name
-        backup = file.write(replace(self._project, name=named), target, expected, before)
+        backup = file.write(
+            replace(self._project, name=named), target, expected, before
+        )
         if named != self._project.name:
             self.revise(lambda project: replace(project, name=named))
         self.path, self._on_disk, self.read_only = target, written[0], False
@@ -149,7 +157,9 @@ class Document(QObject):
         if backup is not None:
             self.backed_up.emit(backup)
 
-    def _replace(self, project: Project, path: Path | None, on_disk: str | None) -> None:
+    def _replace(
+        self, project: Project, path: Path | None, on_disk: str | None
+    ) -> None:
         self.leaving.emit()
         before, self._project = self._project, project
         self.path, self._on_disk, self.read_only = path, on_disk, False
@@ -174,9 +184,21 @@ def _one_file(a: Path, b: Path) -> bool:
 class _Edit(QUndoCommand):
     """One step: swaps two references."""
 
-    def __init__(self, document: Document, text: str, before: Project, after: Project, merge: str | None) -> None:
+    def __init__(
+        self,
+        document: Document,
+        text: str,
+        before: Project,
+        after: Project,
+        merge: str | None,
+    ) -> None:
         super().__init__(text)
-        self._document, self._before, self._after, self._merge = document, before, after, merge
+        self._document, self._before, self._after, self._merge = (
+            document,
+            before,
+            after,
+            merge,
+        )
 
     def revise(self, revised: Callable[[Project], Project]) -> None:
         self._before, self._after = revised(self._before), revised(self._after)
@@ -200,4 +222,6 @@ class _Edit(QUndoCommand):
 
 def _identical(a: Project, b: Project) -> bool:
     """Return whether both are identical, even as source text, where 1, 1.0 and True differ."""
-    return a is b or (a == b and repr((a.graph.nodes, a.blocks)) == repr((b.graph.nodes, b.blocks)))
+    return a is b or (
+        a == b and repr((a.graph.nodes, a.blocks)) == repr((b.graph.nodes, b.blocks))
+    )

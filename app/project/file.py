@@ -21,9 +21,22 @@ from app.builder.graph import Init
 from app.builder.importer.origin import KeptFile, ModelInit, Origin
 from app.builder.params import ParamError
 from app.project import file_lock, limits, picture_file
-from app.project.opened_records import OpenedRecord, anchored, loosened, opened_from, opened_record
+from app.project.opened_records import (
+    OpenedRecord,
+    anchored,
+    loosened,
+    opened_from,
+    opened_record,
+)
 from app.project.project import Project
-from app.project.run_records import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
+from app.project.run_records import (
+    DataRecord,
+    TrainingRecord,
+    data_from,
+    data_record,
+    training_from,
+    training_record,
+)
 from app.project.sheet_records import (
     BendRecord,
     BlockRecord,
@@ -50,7 +63,9 @@ VERSION = 2
 
 # Migrations of plain data from version n to n + 1, applied up to VERSION. Version 2 added blocks, comments, bends,
 # shared modules, repeats, initialisation: all optional.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda raw: {**raw, "tapedeck": 2}}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: lambda raw: {**raw, "tapedeck": 2}
+}
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -107,7 +122,9 @@ def read_with_digest(path: Path) -> tuple[Project, str]:
     regular_files.check(path)
     picture = picture_file.is_picture(path)
     with path.open("rb") as file:
-        data = file.read((picture_file.LARGEST_PICTURE if picture else limits.LARGEST_FILE) + 1)
+        data = file.read(
+            (picture_file.LARGEST_PICTURE if picture else limits.LARGEST_FILE) + 1
+        )
     try:
         text = picture_file.project_in(data, path.suffix) if picture else data
         return _anchored(loads(text), path.parent), hashlib.sha256(data).hexdigest()
@@ -144,7 +161,9 @@ def back_up_old(path: Path) -> Path | None:
     if version is None or version not in MIGRATIONS:
         return None
     for number in itertools.count(1):
-        copy = path.with_name(f"{path.stem}.v{version}{f'-{number}' if number > 1 else ''}{path.suffix}")
+        copy = path.with_name(
+            f"{path.stem}.v{version}{f'-{number}' if number > 1 else ''}{path.suffix}"
+        )
         if not copy.exists():
             atomic.write(copy, partial(shutil.copyfile, path))
             shutil.copystat(path, copy)
@@ -177,7 +196,10 @@ def digest(path: Path) -> str:
 
 
 def write(
-    project: Project, path: Path, expected: str | None = None, before: Callable[[str], object] | None = None
+    project: Project,
+    path: Path,
+    expected: str | None = None,
+    before: Callable[[str], object] | None = None,
 ) -> Path | None:
     """Write the file atomically.
 
@@ -192,18 +214,25 @@ def write(
     """
     path = Path(os.path.realpath(path))  # write to the target of a link
     if picture_file.is_picture(path):
-        raise ProjectFileError(f"{path.name} is a picture, which is not written over; name a file that ends in .tape")
+        raise ProjectFileError(
+            f"{path.name} is a picture, which is not written over; name a file that ends in .tape"
+        )
     if project.training.start is not None:
         project = with_start(project, weights_beside(project.training.start, path))
     if project.origin is not None:
         project = replace(project, origin=origin_beside(project.origin, path))
-    project = replace(project, layer_files=tuple(_layers_beside(name, path) for name in project.layer_files))
+    project = replace(
+        project,
+        layer_files=tuple(_layers_beside(name, path) for name in project.layer_files),
+    )
     data = dumps(_loosened(project, path.parent))
     loads(data)
     with file_lock.exclusive(path):
         new = hashlib.sha256(data).hexdigest()
         if expected is not None and digest(path) not in ("", expected, new):
-            raise ChangedOnDiskError(f"{path.name} was changed on the disk since it was read, so it was left as it is")
+            raise ChangedOnDiskError(
+                f"{path.name} was changed on the disk since it was read, so it was left as it is"
+            )
         if before is not None:
             before(new)
         return _put(data, path)
@@ -218,7 +247,9 @@ def _layers_beside(name: str, project: Path) -> str:
     if not target.exists():
         atomic.write_bytes(target, data)
     elif target.read_bytes() != data:
-        raise OSError(f"{target} already exists with other layers; move it, or save in another folder")
+        raise OSError(
+            f"{target} already exists with other layers; move it, or save in another folder"
+        )
     return str(target)
 
 
@@ -230,14 +261,22 @@ def _put(data: bytes, path: Path) -> Path | None:
 
 def _anchored(project: Project, folder: Path) -> Project:
     """Make the paths of layer files, data and weights absolute."""
-    files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
-    project = replace(project, layer_files=files) if files != project.layer_files else project
+    files = tuple(
+        os.path.abspath(folder / name) if name else name for name in project.layer_files
+    )
+    project = (
+        replace(project, layer_files=files) if files != project.layer_files else project
+    )
     project = _with_data(project, lambda path: os.path.abspath(folder / path))
     project = _with_files(project, lambda path: os.path.abspath(folder / path))
     if project.opened is not None:
         project = replace(project, opened=anchored(project.opened, folder))
     start = project.training.start
-    return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
+    return (
+        with_start(project, replace(start, path=os.path.abspath(folder / start.path)))
+        if start
+        else project
+    )
 
 
 def _with_data(project: Project, place: Callable[[str], str]) -> Project:
@@ -254,8 +293,13 @@ def _with_files(project: Project, place: Callable[[str], str]) -> Project:
     """Replace the paths of the origin's files by `place` of them."""
     if (origin := project.origin) is None:
         return project
-    weights, reference = (file and replace(file, path=place(file.path)) for file in (origin.weights, origin.reference))
-    return replace(project, origin=replace(origin, weights=weights, reference=reference))
+    weights, reference = (
+        file and replace(file, path=place(file.path))
+        for file in (origin.weights, origin.reference)
+    )
+    return replace(
+        project, origin=replace(origin, weights=weights, reference=reference)
+    )
 
 
 def with_start(project: Project, start: StartWeights | None) -> Project:
@@ -272,8 +316,13 @@ def _loosened(project: Project, folder: Path) -> Project:
     project = _with_data(project, lambda path: _beside(path, folder))
     project = _with_files(project, lambda path: _beside(path, folder))
     if project.opened is not None:
-        project = replace(project, opened=loosened(project.opened, lambda path: _beside(path, folder)))
-    return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
+        project = replace(
+            project, opened=loosened(project.opened, lambda path: _beside(path, folder))
+        )
+    return replace(
+        project,
+        layer_files=tuple(_beside(name, folder) for name in project.layer_files),
+    )
 
 
 def _beside(name: str, folder: Path) -> str:
@@ -296,12 +345,18 @@ def loads(data: bytes) -> Project:
     try:
         raw = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProjectFileError(f"this is not a Tapedeck project, its JSON cannot be read: {error}") from error
+        raise ProjectFileError(
+            f"this is not a Tapedeck project, its JSON cannot be read: {error}"
+        ) from error
     if not isinstance(raw, dict) or type(raw.get("tapedeck")) is not int:
-        raise ProjectFileError('this is not a Tapedeck project: it does not begin with "tapedeck": <version>')
+        raise ProjectFileError(
+            'this is not a Tapedeck project: it does not begin with "tapedeck": <version>'
+        )
     version = raw["tapedeck"]
     if version > VERSION:
-        raise ProjectFileError(f"it is of version {version}, this program reads up to {VERSION}; update Tapedeck")
+        raise ProjectFileError(
+            f"it is of version {version}, this program reads up to {VERSION}; update Tapedeck"
+        )
     while version in MIGRATIONS:
         raw = MIGRATIONS[version](raw)
         version = raw["tapedeck"]
@@ -322,13 +377,25 @@ def dumps(project: Project) -> bytes:
         "tapedeck": VERSION,
         "name": project.name,
         **sheet_record(project),
-        **({"blocks": [block_record(block) for block in project.blocks.values()]} if project.blocks else {}),
+        **(
+            {"blocks": [block_record(block) for block in project.blocks.values()]}
+            if project.blocks
+            else {}
+        ),
         **({"layer_files": list(project.layer_files)} if project.layer_files else {}),
         "data": data_record(project.data),
         "training": training_record(project.training),
         "notes": project.notes,
-        **({"origin": _origin_record(project.origin)} if project.origin is not None else {}),
-        **({"model": opened_record(project.opened)} if project.opened is not None else {}),
+        **(
+            {"origin": _origin_record(project.origin)}
+            if project.origin is not None
+            else {}
+        ),
+        **(
+            {"model": opened_record(project.opened)}
+            if project.opened is not None
+            else {}
+        ),
     }
     try:
         data = msgspec.json.encode(raw)
@@ -368,22 +435,52 @@ def _origin_record(origin: Origin) -> dict[str, Any]:
     raw |= {"checked": origin.checked} if origin.checked else {}
     raw |= {"buffers": list(origin.buffers)} if origin.buffers else {}
     if origin.inits:
-        raw["inits"] = [{"block": one.block, "node": one.node, "parameter": one.parameter, "name": one.init.name,
-                         "params": encoded(one.init.params)} for one in origin.inits]  # fmt: skip
+        raw["inits"] = [
+            {
+                "block": one.block,
+                "node": one.node,
+                "parameter": one.parameter,
+                "name": one.init.name,
+                "params": encoded(one.init.params),
+            }
+            for one in origin.inits
+        ]
     files = {"weights": origin.weights, "reference": origin.reference}
-    return raw | {name: {"file": file.path, "sha256": file.sha256} for name, file in files.items() if file}
+    return raw | {
+        name: {"file": file.path, "sha256": file.sha256}
+        for name, file in files.items()
+        if file
+    }
 
 
 def _origin(record: _OriginRecord | None) -> Origin | None:
     if record is None:
         return None
-    weights, reference = (KeptFile(one.file, one.sha256) if one else None for one in (record.weights, record.reference))
+    weights, reference = (
+        KeptFile(one.file, one.sha256) if one else None
+        for one in (record.weights, record.reference)
+    )
     places = [f"$.origin.inits[{i}].params" for i in range(len(record.inits))]
-    inits = tuple(ModelInit(one.block, one.node, one.parameter, Init(one.name, decoded(one.params, place)))
-                  for one, place in zip(record.inits, places, strict=True))  # fmt: skip
+    inits = tuple(
+        ModelInit(
+            one.block,
+            one.node,
+            one.parameter,
+            Init(one.name, decoded(one.params, place)),
+        )
+        for one, place in zip(record.inits, places, strict=True)
+    )
     try:
         for one in inits:
             check_inits({one.parameter: one.init})
     except ParamError as error:
         raise ProjectFileError(f"{error} - at `$.origin.inits`") from error
-    return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference, inits)
+    return Origin(
+        record.model,
+        record.drawing,
+        record.checked,
+        weights,
+        tuple(record.buffers),
+        reference,
+        inits,
+    )

@@ -41,7 +41,9 @@ class Lock:
             except OSError as error:
                 self.release()
                 if error.errno in _BUSY:
-                    raise FileLockError(f"{path} is held by a process that is still running") from error
+                    raise FileLockError(
+                        f"{path} is held by a process that is still running"
+                    ) from error
                 raise
             if _is_file_of(self._handle, path):
                 return
@@ -88,7 +90,9 @@ def note_in(path: Path) -> str:
     """Return the first line of a lock file; "" if there is none."""
     try:
         with path.open("rb") as file:
-            return file.read(LONGEST_NOTE).partition(b"\n")[0].decode("utf-8", "replace")
+            return (
+                file.read(LONGEST_NOTE).partition(b"\n")[0].decode("utf-8", "replace")
+            )
     except OSError:
         return ""
 
@@ -135,9 +139,13 @@ class Owner(Struct, frozen=True):
     @property
     def description(self) -> str:
         """Description such as `ada on lab3, process 812, since 14:02`, with the date if not today."""
-        who = " on ".join(part for part in (self.user, self.host if self.elsewhere else "") if part)
+        who = " on ".join(
+            part for part in (self.user, self.host if self.elsewhere else "") if part
+        )
         pid = f"process {self.pid}" if self.pid else ""
-        since = f"since {clock(datetime.fromisoformat(self.since))}" if self.since else ""
+        since = (
+            f"since {clock(datetime.fromisoformat(self.since))}" if self.since else ""
+        )
         return ", ".join(part for part in (who, pid, since) if part)
 
 
@@ -170,7 +178,9 @@ class FileInUseError(FileLockError):
     """The file is open elsewhere."""
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(f"It is open elsewhere: {owner.description or 'by an unknown program'}.")
+        super().__init__(
+            f"It is open elsewhere: {owner.description or 'by an unknown program'}."
+        )
         self.owner = owner
 
 
@@ -187,7 +197,9 @@ def mark_open(path: Path, *, force: bool = False) -> Lock:
     except FileLockError as error:
         raise FileInUseError(owner_in(beside)) from error
     except PermissionError:
-        if not beside.exists():  # in a folder that takes no files nobody else has a mark either
+        if (
+            not beside.exists()
+        ):  # in a folder that takes no files nobody else has a mark either
             raise
         if not _is_free(beside):
             raise FileInUseError(before) from None
@@ -223,7 +235,9 @@ def owner_in(beside: Path) -> Owner:
         found = json.loads(note_in(beside))
         since = str(found["since"])
         datetime.fromisoformat(since)
-        return Owner(str(found["user"])[:80], str(found["host"])[:80], int(found["pid"]), since)
+        return Owner(
+            str(found["user"])[:80], str(found["host"])[:80], int(found["pid"]), since
+        )
     except (ValueError, TypeError, KeyError):
         return Owner()
 

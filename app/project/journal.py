@@ -101,13 +101,25 @@ def decode(data: bytes) -> JournalEntry:
     line, _, rest = data.partition(b"\n")
     try:
         versions = msgspec.json.decode(line, type=dict[str, object])
-        if int(str(versions["tapedeck_journal"])) > VERSION or int(str(versions["format"])) > project_file.VERSION:
-            raise NewerJournalError("It was written by a newer version of Tapedeck, which can restore it.")
+        if (
+            int(str(versions["tapedeck_journal"])) > VERSION
+            or int(str(versions["format"])) > project_file.VERSION
+        ):
+            raise NewerJournalError(
+                "It was written by a newer version of Tapedeck, which can restore it."
+            )
         header = _headers.decode(line)
         saved = datetime.fromisoformat(header.saved).astimezone()
     except NewerJournalError:
         raise
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, ValueError, OSError) as error:
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        KeyError,
+        ValueError,
+        OSError,
+    ) as error:
         raise JournalError(f"Its first line cannot be read: {error}.") from error
     if hashlib.sha256(rest).hexdigest() != header.sha256:
         raise JournalError("Its checksum does not match: it was cut off or changed.")
@@ -116,7 +128,14 @@ def decode(data: bytes) -> JournalEntry:
     except ProjectFileError as error:
         raise JournalError(f"Its project cannot be read: {error}.") from error
     file = Path(header.file) if header.file else None
-    return JournalEntry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)), header.era)
+    return JournalEntry(
+        project,
+        file,
+        header.on_disk or None,
+        saved,
+        tuple(map(Path, header.runs)),
+        header.era,
+    )
 
 
 class Journal:
@@ -167,7 +186,9 @@ class Journal:
         """Take over the journal of a crashed window, which is restored in this one."""
         with self._noting:
             self.close()
-            self._note = _Note(os.getpid(), self._note.open)  # the last save here was of another project
+            self._note = _Note(
+                os.getpid(), self._note.open
+            )  # the last save here was of another project
             self._lock, self._id = found.lock, found.path.name.removesuffix(JOURNAL)
             self._write_note()
 
@@ -196,7 +217,10 @@ class Journal:
             if self._lock is None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 made = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
-                self._lock, self._id = file_lock.Lock(self.folder / f"{made}{LOCK}"), made
+                self._lock, self._id = (
+                    file_lock.Lock(self.folder / f"{made}{LOCK}"),
+                    made,
+                )
                 self._write_note()
 
 
@@ -253,7 +277,11 @@ def find(folder: Path) -> FoundJournals:
         return FoundJournals()
     found: list[ClaimedJournal] = []
     damaged: list[tuple[Path, str]] = []
-    names = {path.name.removesuffix(path.suffix) for path in folder.iterdir() if path.suffix in (JOURNAL, LOCK)}
+    names = {
+        path.name.removesuffix(path.suffix)
+        for path in folder.iterdir()
+        if path.suffix in (JOURNAL, LOCK)
+    }
     for name in sorted(names):
         try:
             lock = file_lock.Lock(folder / f"{name}{LOCK}")
@@ -267,7 +295,11 @@ def find(folder: Path) -> FoundJournals:
         if one is not None:
             found.append(one)
     _prune(folder)
-    newest = sorted(found, key=lambda one: one.entry.saved.timestamp() if one.entry else 0.0, reverse=True)
+    newest = sorted(
+        found,
+        key=lambda one: one.entry.saved.timestamp() if one.entry else 0.0,
+        reverse=True,
+    )
     return FoundJournals(tuple(newest), tuple(damaged))
 
 
@@ -289,7 +321,9 @@ def _read(path: Path) -> JournalEntry:
     return decode(data)
 
 
-def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]) -> ClaimedJournal | None:
+def _claimed(
+    path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]
+) -> ClaimedJournal | None:
     """Return a journal worth offering; delete others, and move an unreadable one aside."""
     try:
         entry = _read(path)
@@ -319,17 +353,27 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
 def _is_saved(entry: JournalEntry, note: _Note) -> bool:
     """Return whether the file has the journal's content, or a newer one of the same window."""
     with contextlib.suppress(OSError, ProjectFileError):
-        if note.digest and entry.era <= note.era and project_file.digest(Path(note.file)) == note.digest:
+        if (
+            note.digest
+            and entry.era <= note.era
+            and project_file.digest(Path(note.file)) == note.digest
+        ):
             return True
         if entry.file is not None:
-            return project_file.dumps(project_file.read(entry.file)) == project_file.dumps(entry.project)
+            return project_file.dumps(
+                project_file.read(entry.file)
+            ) == project_file.dumps(entry.project)
     return False
 
 
 def _keep_weights(project: Project) -> None:
     """Renew the modification time of unsaved weights, which are deleted after some weeks."""
     origin = project.origin
-    files = (project.training.start, origin.weights if origin else None, origin.reference if origin else None)
+    files = (
+        project.training.start,
+        origin.weights if origin else None,
+        origin.reference if origin else None,
+    )
     for file in files:
         if file is not None and Path(file.path).parent == weights_files.store():
             with contextlib.suppress(OSError):

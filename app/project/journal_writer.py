@@ -50,7 +50,9 @@ class JournalWriter:
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all that was put is written; False if that takes longer."""
         with self._wake:
-            return self._wake.wait_for(lambda: not (self._waiting or self._adopting or self._busy), seconds)
+            return self._wake.wait_for(
+                lambda: not (self._waiting or self._adopting or self._busy), seconds
+            )
 
     def close(self, leaves: bool = False) -> None:
         """Finish, delete the journal, and remove all files; if it `leaves` the journal, the next start offers it."""
@@ -68,7 +70,9 @@ class JournalWriter:
 
     def _start(self) -> None:
         if self._thread is None and not self._leaving:
-            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name="journal", daemon=True
+            )
             self._thread.start()
         self._wake.notify_all()
 
@@ -77,7 +81,9 @@ class JournalWriter:
             with self._wake:
                 self._busy = False
                 self._wake.notify_all()
-                self._wake.wait_for(lambda: self._waiting or self._adopting or self._leaving)
+                self._wake.wait_for(
+                    lambda: self._waiting or self._adopting or self._leaving
+                )
                 if self._leaving:
                     return
                 found, self._found, self._adopting = self._found, None, False
@@ -94,12 +100,21 @@ class JournalWriter:
             if found is not None:
                 self.journal.adopt(found)
             if state is not None:
-                with gc_pause.put_off():  # a collection triggered by its many objects takes up to 250 ms
+                with (
+                    gc_pause.put_off()
+                ):  # a collection triggered by its many objects takes up to 250 ms
                     self.journal.write(state)
                 return JournalWritten(state.saved)
             if waiting:
                 self.journal.clear()
-        except Exception as error:  # any error is reported in the window, and writing is retried
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            return JournalWritten(state.saved if state is not None else datetime.now().astimezone(), reason)
+        except (
+            Exception
+        ) as error:  # any error is reported in the window, and writing is retried
+            reason = (
+                getattr(error, "strerror", None) or str(error) or type(error).__name__
+            )
+            return JournalWritten(
+                state.saved if state is not None else datetime.now().astimezone(),
+                reason,
+            )
         return None

@@ -10,7 +10,15 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.builder.blocks import PREFIX, Block, BlockError, Blocks, contained, spec_of, unused_name
+from app.builder.blocks import (
+    PREFIX,
+    Block,
+    BlockError,
+    Blocks,
+    contained,
+    spec_of,
+    unused_name,
+)
 from app.builder.catalog.catalog import OpSpec
 from app.builder.edits.blocks import W, Whole, sheet_named, with_ops
 from app.builder.sheet import Sheet
@@ -20,7 +28,9 @@ from app.project.project import Project
 from app.util.frozen import FrozenMap
 
 SUFFIX = ".tape"
-KEY = "library."  # before the name of a block that is offered and not in the project yet
+KEY = (
+    "library."  # before the name of a block that is offered and not in the project yet
+)
 
 
 class LibraryEntry(Struct, frozen=True):
@@ -71,27 +81,47 @@ def read(folder: Path) -> Library:
             unread.append((file, f"{file.name} holds no block"))
         for entry in found:
             if entry.name in entries:
-                unread.append((file, f"{entry.name} is in {entries[entry.name].path.name} already"))
+                unread.append(
+                    (
+                        file,
+                        f"{entry.name} is in {entries[entry.name].path.name} already",
+                    )
+                )
             entries.setdefault(entry.name, entry)
-    return Library(tuple(entries[name] for name in sorted(entries, key=str.casefold)), tuple(unread))
+    return Library(
+        tuple(entries[name] for name in sorted(entries, key=str.casefold)),
+        tuple(unread),
+    )
 
 
 def _files(folder: Path) -> list[Path]:
     """List the project files in a folder, without backups."""
-    return sorted(file for file in folder.glob(f"*{SUFFIX}") if not project_file.is_backup(file))
+    return sorted(
+        file for file in folder.glob(f"*{SUFFIX}") if not project_file.is_backup(file)
+    )
 
 
 def _entries(file: Path) -> list[LibraryEntry]:
     """Return the block that a file is named after, else every top-level block in it."""
     project = project_file.read(file)
-    within = {inner for name in project.blocks for inner in contained(name, project.blocks)}
-    names = [project.name] if project.name in project.blocks else [n for n in project.blocks if n not in within]
-    return [LibraryEntry(name, file, with_contents(project.blocks, name)) for name in names]
+    within = {
+        inner for name in project.blocks for inner in contained(name, project.blocks)
+    }
+    names = (
+        [project.name]
+        if project.name in project.blocks
+        else [n for n in project.blocks if n not in within]
+    )
+    return [
+        LibraryEntry(name, file, with_contents(project.blocks, name)) for name in names
+    ]
 
 
 def with_contents(blocks: Blocks, name: str) -> Blocks:
     """Return a block and its nested ones, innermost first."""
-    return FrozenMap({inner: blocks[inner] for inner in (*contained(name, blocks), name)})
+    return FrozenMap(
+        {inner: blocks[inner] for inner in (*contained(name, blocks), name)}
+    )
 
 
 def save(project: Whole, name: str, folder: Path) -> Path:
@@ -103,7 +133,9 @@ def save(project: Whole, name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^0-9A-Za-z_-]', '_', name)}{SUFFIX}"
     note = project.blocks[name].note
-    project_file.write(Project(name=name, blocks=with_contents(project.blocks, name), notes=note), path)
+    project_file.write(
+        Project(name=name, blocks=with_contents(project.blocks, name), notes=note), path
+    )
     return path
 
 
@@ -115,9 +147,20 @@ def take(project: W, entry: LibraryEntry) -> tuple[W, str]:
     names: dict[str, str] = {}
     blocks = project.blocks
     for old, block in entry.blocks.items():
-        ops = {PREFIX + before: PREFIX + after for before, after in names.items() if before != after}
+        ops = {
+            PREFIX + before: PREFIX + after
+            for before, after in names.items()
+            if before != after
+        }
         block = with_ops(block, ops)
-        same = next((name for name, other in blocks.items() if replace(block, name=name) == other), None)
+        same = next(
+            (
+                name
+                for name, other in blocks.items()
+                if replace(block, name=name) == other
+            ),
+            None,
+        )
         if same is None:
             same = unused_name(blocks, old)
             blocks = blocks.set(same, replace(block, name=same))

@@ -14,9 +14,13 @@ MOST_BENDS = 20_000  # points of all wires of a sheet
 MOST_NOTES = 1_000_000  # letters
 # Maximum lengths of lists, by path.
 SHORT = {
-    ("training", "groups"): 1_000, ("training", "losses"): 1_000, ("training", "recompute"): 10_000,
-    ("data", "train_transforms"): 100, ("data", "eval_transforms"): 100, ("layer_files",): 1_000,
-}  # fmt: skip
+    ("training", "groups"): 1_000,
+    ("training", "losses"): 1_000,
+    ("training", "recompute"): 10_000,
+    ("data", "train_transforms"): 100,
+    ("data", "eval_transforms"): 100,
+    ("layer_files",): 1_000,
+}
 MOST_BLOCK_PARAMS = 500
 
 
@@ -25,7 +29,11 @@ def beyond_text(data: bytes) -> str:
     if len(data) > LARGEST_FILE:
         return f"it is larger than {LARGEST_FILE >> 20} MiB, the limit for a project"
     values = sum(data.count(sign) for sign in (b",", b"[", b"{"))
-    return f"it holds more than {MOST_VALUES:,} values, the limit for a project" if values > MOST_VALUES else ""
+    return (
+        f"it holds more than {MOST_VALUES:,} values, the limit for a project"
+        if values > MOST_VALUES
+        else ""
+    )
 
 
 def beyond(raw: dict[str, Any]) -> str:
@@ -49,15 +57,25 @@ def _beyond(raw: dict[str, Any]) -> Iterator[str]:
         if not isinstance(sheet, dict):
             continue
         graph = sheet.get("graph")
-        nodes, edges = (graph.get("nodes"), graph.get("edges")) if isinstance(graph, dict) else (None, None)
+        nodes, edges = (
+            (graph.get("nodes"), graph.get("edges"))
+            if isinstance(graph, dict)
+            else (None, None)
+        )
         total += len(nodes) if isinstance(nodes, list) else 0
         yield from _longer(nodes, limits.MOST_NODES, "nodes", f"{place}.graph.nodes")
         yield from _longer(edges, limits.MOST_EDGES, "wires", f"{place}.graph.edges")
-        yield from _longer(sheet.get("comments"), MOST_COMMENTS, "comments", f"{place}.comments")
+        yield from _longer(
+            sheet.get("comments"), MOST_COMMENTS, "comments", f"{place}.comments"
+        )
         yield from _bends(sheet.get("bends"), f"{place}.bends")
         if sheet is not raw:
-            yield from _longer(sheet.get("params"), MOST_BLOCK_PARAMS, "parameters", f"{place}.params")
-            yield from _longer(sheet.get("note"), MOST_NOTES, "letters", f"{place}.note")
+            yield from _longer(
+                sheet.get("params"), MOST_BLOCK_PARAMS, "parameters", f"{place}.params"
+            )
+            yield from _longer(
+                sheet.get("note"), MOST_NOTES, "letters", f"{place}.note"
+            )
     if total > limits.MOST_NODES_IN_ALL:
         most = limits.MOST_NODES_IN_ALL
         yield f"there are {total:,} nodes on all sheets together, and at most {most:,} - at `$.blocks`"
@@ -70,7 +88,11 @@ def _longer(value: Any, most: int, what: str, place: str) -> Iterator[str]:
 
 def _bends(value: Any, place: str) -> Iterator[str]:
     yield from _longer(value, limits.MOST_EDGES, "wires with bends", place)
-    bends = [one.get("points") for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    bends = (
+        [one.get("points") for one in value if isinstance(one, dict)]
+        if isinstance(value, list)
+        else []
+    )
     points = sum(len(one) for one in bends if isinstance(one, list))
     if points > MOST_BENDS:
         yield f"there are {points:,} bends, at most {MOST_BENDS:,} - at `{place}`"

@@ -40,7 +40,9 @@ class Layers:
     def __init__(self, project: Project, analysis: Analysis) -> None:
         self._blocks, self._graph = project.blocks, analysis.graph
         self._source, self._counts = analysis.source, analysis.parameters
-        self._opened = project.opened.interface.modules if project.opened is not None else ()
+        self._opened = (
+            project.opened.interface.modules if project.opened is not None else ()
+        )
 
     def __iter__(self) -> Iterator[NetModule]:
         return self._walk(self._blocks)
@@ -59,20 +61,39 @@ class Layers:
 
     def frozen(self) -> Iterator[str]:
         """Yield the paths of frozen modules with parameters, outermost only; of an opened model its code decides."""
-        found = {name for name, block in self._blocks.items() if any(n.frozen for n in block.graph.nodes.values())}
+        found = {
+            name
+            for name, block in self._blocks.items()
+            if any(n.frozen for n in block.graph.nodes.values())
+        }
         for name in innermost_first(self._blocks):
             if not found.isdisjoint(used(self._blocks[name].graph)):
                 found.add(name)
         if not found and not any(node.frozen for node in self._graph.nodes.values()):
             return iter(())
         holding = {name: self._blocks[name] for name in found}
-        return (layer.path for layer in self._walk(holding, frozen_ones=False) if layer.frozen and layer.trains)
+        return (
+            layer.path
+            for layer in self._walk(holding, frozen_ones=False)
+            if layer.frozen and layer.trains
+        )
 
-    def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[NetModule]:
+    def _walk(
+        self, blocks: Mapping[str, Block], frozen_ones: bool = True
+    ) -> Iterator[NetModule]:
         source = self._source
         if self._opened:
             return (NetModule(path, (path,), path) for path in self._opened)
-        return _inside(blocks, source, self._graph, source.root_class, "", False, self._counts, frozen_ones)
+        return _inside(
+            blocks,
+            source,
+            self._graph,
+            source.root_class,
+            "",
+            False,
+            self._counts,
+            frozen_ones,
+        )
 
 
 def _beginnings(path: str) -> Iterator[str]:
@@ -86,9 +107,15 @@ def _beginnings(path: str) -> Iterator[str]:
 
 
 def _inside(
-    blocks: Mapping[str, Block], source: Source, graph: Graph, part: ClassText, prefix: str, frozen: bool,
-    counts: Mapping[str, int] | None = None, frozen_ones: bool = True,
-) -> Iterator[NetModule]:  # fmt: skip
+    blocks: Mapping[str, Block],
+    source: Source,
+    graph: Graph,
+    part: ClassText,
+    prefix: str,
+    frozen: bool,
+    counts: Mapping[str, int] | None = None,
+    frozen_ones: bool = True,
+) -> Iterator[NetModule]:
     """Yield the modules of one sheet, whose class is `part`; `counts` are their parameter counts, if known.
 
     With `frozen_ones` it descends into frozen blocks.
@@ -100,15 +127,23 @@ def _inside(
         still, spread = frozen or node.frozen, part.spread.get(key, 1)
         count = counts.get(key) if counts is not None else None
         listed = node.repeat > 1 and spread == 1
-        modules = tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
+        modules = (
+            tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
+        )
         yield NetModule(path, modules, node.name, count, still, count != 0)
         for number in range(1, spread):
             other = prefix + part.module(key, number)
             yield NetModule(other, (other,), node.name, None, still, count != 0)
-        block = blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
+        block = (
+            blocks.get(node.op.removeprefix(PREFIX))
+            if node.op.startswith(PREFIX)
+            else None
+        )
         if still and not frozen_ones:
             continue
         inner = source.inside(part, key, 0) if block is not None else None
         if block is not None and inner is not None:
             name = f"{prefix}{part.module(key, 0)}."
-            yield from _inside(blocks, source, block.graph, inner, name, still, frozen_ones=frozen_ones)
+            yield from _inside(
+                blocks, source, block.graph, inner, name, still, frozen_ones=frozen_ones
+            )

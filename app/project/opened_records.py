@@ -16,7 +16,9 @@ from app.sources.opened import OpenedModel
 from app.sources.spec import InputSpec, SourceError, parse_source
 from app.util.frozen import FrozenMap
 
-Shape = Annotated[list[Annotated[int, msgspec.Meta(ge=-1)]], msgspec.Meta(max_length=64)]
+Shape = Annotated[
+    list[Annotated[int, msgspec.Meta(ge=-1)]], msgspec.Meta(max_length=64)
+]
 
 
 class TensorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,16 +85,37 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
         InterfaceRecord(
             found.model,
             [
-                ArgumentRecord(a.name, [*a.shape], a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
+                ArgumentRecord(
+                    a.name,
+                    [*a.shape],
+                    a.dtype,
+                    a.needed,
+                    a.other,
+                    a.by_place,
+                    a.of,
+                    a.way,
+                )
                 for a in found.takes
             ],
-            [ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached) for one in found.returns],
-            [*found.modules], found.parameters, found.losses_in_training, found.lazy,
+            [
+                ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached)
+                for one in found.returns
+            ],
+            [*found.modules],
+            found.parameters,
+            found.losses_in_training,
+            found.lazy,
             found.quantised,
         ),
-        dict(opened.arguments), [TensorRecord([*one.shape], one.dtype, one.name, one.values) for one in opened.inputs],
-        opened.folder, opened.sha256, opened.example,
-    )  # fmt: skip
+        dict(opened.arguments),
+        [
+            TensorRecord([*one.shape], one.dtype, one.name, one.values)
+            for one in opened.inputs
+        ],
+        opened.folder,
+        opened.sha256,
+        opened.example,
+    )
     plain: dict[str, Any] = msgspec.to_builtins(record)
     return plain
 
@@ -105,30 +128,56 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
         raise ProjectFileError(f"{error} - at `$.model.source`") from error
     found = record.interface
     if bad := next((one.way for one in found.returns if not is_way(one.way)), None):
-        raise ProjectFileError(f"{bad!r} does not lead to a tensor - at `$.model.interface.returns`")
+        raise ProjectFileError(
+            f"{bad!r} does not lead to a tensor - at `$.model.interface.returns`"
+        )
     if bad := next((one.way for one in found.takes if not is_place(one.way)), None):
-        raise ProjectFileError(f"{bad!r} does not lead to a tensor - at `$.model.interface.takes`")
+        raise ProjectFileError(
+            f"{bad!r} does not lead to a tensor - at `$.model.interface.takes`"
+        )
     return OpenedModel(
-        source, FrozenMap(record.arguments),
-        tuple(InputSpec(tuple(one.shape), one.dtype, one.name, one.values) for one in record.inputs),
-        record.folder, record.sha256,
+        source,
+        FrozenMap(record.arguments),
+        tuple(
+            InputSpec(tuple(one.shape), one.dtype, one.name, one.values)
+            for one in record.inputs
+        ),
+        record.folder,
+        record.sha256,
         Interface(
             found.model,
             tuple(
-                Argument(a.name, tuple(a.shape), a.dtype, a.needed, a.other, a.by_place, a.of, a.way)
+                Argument(
+                    a.name,
+                    tuple(a.shape),
+                    a.dtype,
+                    a.needed,
+                    a.other,
+                    a.by_place,
+                    a.of,
+                    a.way,
+                )
                 for a in found.takes
             ),
-            tuple(Returned(one.way, tuple(one.shape), one.dtype, one.detached) for one in found.returns),
-            tuple(found.modules), found.parameters, found.losses_in_training, found.lazy,
+            tuple(
+                Returned(one.way, tuple(one.shape), one.dtype, one.detached)
+                for one in found.returns
+            ),
+            tuple(found.modules),
+            found.parameters,
+            found.losses_in_training,
+            found.lazy,
             found.quantised,
         ),
         record.example,
-    )  # fmt: skip
+    )
 
 
 def anchored(opened: OpenedModel, folder: Path) -> OpenedModel:
     """Return a model whose paths, relative to a folder or absolute, are absolute."""
-    return replace(opened, folder=os.path.abspath(folder / opened.folder) if opened.folder else "")
+    return replace(
+        opened, folder=os.path.abspath(folder / opened.folder) if opened.folder else ""
+    )
 
 
 def loosened(opened: OpenedModel, place: Callable[[str], str]) -> OpenedModel:

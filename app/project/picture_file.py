@@ -33,7 +33,9 @@ def into_png(png: bytes, project: bytes) -> bytes:
     """Return a PNG with the bytes of a project file in a zTXt chunk before its image data."""
     chunk = b"zTXt" + KEYWORD + b"\0\0" + zlib.compress(base64.b64encode(project), 9)
     at = png.index(b"IDAT") - 4
-    whole = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    whole = (
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    )
     return png[:at] + whole + png[at:]
 
 
@@ -46,7 +48,9 @@ def as_element(project: bytes) -> str:
 def project_in(data: bytes, suffix: str) -> bytes:
     """Return the bytes of the project file that a picture carries. Raises ProjectFileError."""
     if len(data) > LARGEST_PICTURE:
-        raise ProjectFileError(f"the picture is larger than {LARGEST_PICTURE >> 20} MiB and was not read")
+        raise ProjectFileError(
+            f"the picture is larger than {LARGEST_PICTURE >> 20} MiB and was not read"
+        )
     found = _in_png(data) if suffix.lower() == ".png" else _in_svg(data)
     if found is None:
         raise ProjectFileError(
@@ -72,9 +76,13 @@ def _in_png(data: bytes) -> bytes | None:
         if kind == b"zTXt" and body.startswith(KEYWORD + b"\0"):
             (crc,) = struct.unpack(">I", data[at + 8 + length : at + 12 + length])
             if crc != zlib.crc32(kind + body):
-                raise ProjectFileError("the project in the PNG file is damaged: its checksum differs")
+                raise ProjectFileError(
+                    "the project in the PNG file is damaged: its checksum differs"
+                )
             if body[len(KEYWORD) + 1 : len(KEYWORD) + 2] != b"\0":
-                raise ProjectFileError("the project in the PNG file is compressed in an unknown way")
+                raise ProjectFileError(
+                    "the project in the PNG file is compressed in an unknown way"
+                )
             # Base64 takes four bytes for three.
             text = _inflated(body[len(KEYWORD) + 2 :], limits.LARGEST_FILE // 3 * 4 + 8)
             return _decoded(text)
@@ -92,7 +100,9 @@ def _in_svg(data: bytes) -> bytes | None:
     depth = 0
 
     def refuse(*_: object) -> int:
-        raise ProjectFileError("the SVG file has a document type or entities, which Tapedeck never writes; not read")
+        raise ProjectFileError(
+            "the SVG file has a document type or entities, which Tapedeck never writes; not read"
+        )
 
     def start(name: str, _attributes: object) -> None:
         nonlocal inside, depth
@@ -100,7 +110,9 @@ def _in_svg(data: bytes) -> bytes | None:
         if depth > 1000:
             raise ProjectFileError("the SVG file is nested too deep")
         if depth == 1 and name != "http://www.w3.org/2000/svg svg":
-            raise ProjectFileError("this is not an SVG file, though its name ends in .svg")
+            raise ProjectFileError(
+                "this is not an SVG file, though its name ends in .svg"
+            )
         inside = name == f"{NAMESPACE} project"
 
     def end(name: str) -> None:
@@ -114,8 +126,14 @@ def _in_svg(data: bytes) -> bytes | None:
             text.append(words)
 
     parser = expat.ParserCreate(namespace_separator=" ")
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = parser.ExternalEntityRefHandler = refuse
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, letters
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = (
+        parser.ExternalEntityRefHandler
+    ) = refuse
+    (
+        parser.StartElementHandler,
+        parser.EndElementHandler,
+        parser.CharacterDataHandler,
+    ) = start, end, letters
     try:
         parser.Parse(data, True)
     except _FoundError:
@@ -131,9 +149,13 @@ def _inflated(data: bytes, most: int) -> bytes:
     try:
         found = unpacker.decompress(data, most + 1)
     except zlib.error as error:
-        raise ProjectFileError(f"the project in the picture is damaged: {error}") from error
+        raise ProjectFileError(
+            f"the project in the picture is damaged: {error}"
+        ) from error
     if len(found) > most:
-        raise ProjectFileError(f"the project in the picture is larger than {limits.LARGEST_FILE >> 20} MiB")
+        raise ProjectFileError(
+            f"the project in the picture is larger than {limits.LARGEST_FILE >> 20} MiB"
+        )
     if not unpacker.eof:
         raise ProjectFileError("the project in the picture is cut off")
     return found
@@ -143,4 +165,6 @@ def _decoded(text: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ProjectFileError("the project in the picture is damaged: it is not base64") from error
+        raise ProjectFileError(
+            "the project in the picture is damaged: it is not base64"
+        ) from error

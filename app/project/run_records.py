@@ -10,7 +10,15 @@ import msgspec
 
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import ProjectFileError, Text, decoded, encoded
-from app.training.config import MOST, Choice, OutputLoss, ParameterGroup, Schedule, StartWeights, TrainingConfig
+from app.training.config import (
+    MOST,
+    Choice,
+    OutputLoss,
+    ParameterGroup,
+    Schedule,
+    StartWeights,
+    TrainingConfig,
+)
 from app.util.frozen import FrozenMap
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST["epochs"])]
@@ -107,7 +115,9 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     one_batch: bool = False
     not_finite: Literal["stop", "skip"] = "stop"
     save_every: Amount = 0
-    revisit_seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST["revisit_seconds"])] = 0.0
+    revisit_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=MOST["revisit_seconds"])
+    ] = 0.0
     leave_out: Annotated[list[Count], msgspec.Meta(max_length=10_000)] = []
     deterministic: bool = False
     anomaly: bool = False
@@ -120,7 +130,15 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 # Fields that are always written; others only if they differ from the default.
-_ALWAYS = {"source", "validation_fraction", "split_seed", "epochs", "batch_size", "seed", "device"}
+_ALWAYS = {
+    "source",
+    "validation_fraction",
+    "split_seed",
+    "epochs",
+    "batch_size",
+    "seed",
+    "device",
+}
 
 
 def data_record(config: DataConfig) -> dict[str, Any]:
@@ -128,7 +146,9 @@ def data_record(config: DataConfig) -> dict[str, Any]:
     own: dict[str, Any] = {"options": encoded(config.options)} if config.options else {}
     for name in ("train_transforms", "eval_transforms"):
         if transforms := getattr(config, name):
-            own[name] = [{"name": one.name, "params": encoded(one.params)} for one in transforms]
+            own[name] = [
+                {"name": one.name, "params": encoded(one.params)} for one in transforms
+            ]
     return _fields(config, own)
 
 
@@ -146,17 +166,32 @@ def data_from(record: DataRecord) -> DataConfig:
 
 def training_record(config: TrainingConfig) -> dict[str, Any]:
     """Plain data of a TrainingConfig."""
-    own: dict[str, Any] = {"optimizer": _choice_record(config.optimizer), "loss": _choice_record(config.loss)}
+    own: dict[str, Any] = {
+        "optimizer": _choice_record(config.optimizer),
+        "loss": _choice_record(config.loss),
+    }
     if config.start is not None:
         own["start"] = _start_record(config.start)
     if config.schedule is not None:
         schedule = config.schedule
-        own["schedule"] = {**_choice_record(schedule.choice), "per": schedule.per, "warmup": schedule.warmup}
+        own["schedule"] = {
+            **_choice_record(schedule.choice),
+            "per": schedule.per,
+            "warmup": schedule.warmup,
+        }
     if config.groups:
-        own["groups"] = [{"path": group.path, "options": encoded(group.options)} for group in config.groups]
+        own["groups"] = [
+            {"path": group.path, "options": encoded(group.options)}
+            for group in config.groups
+        ]
     if config.losses:
         own["losses"] = [
-            {"output": row.output, **_choice_record(row.loss), "weight": row.weight, "target": row.target}
+            {
+                "output": row.output,
+                **_choice_record(row.loss),
+                "weight": row.weight,
+                "target": row.target,
+            }
             for row in config.losses
         ]
     if config.inputs:
@@ -177,7 +212,10 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         "start": _start(record.start),
         "schedule": schedule,
         "groups": tuple(
-            ParameterGroup(group.path, _params(group.options, f"$.training.groups[{number}].options"))
+            ParameterGroup(
+                group.path,
+                _params(group.options, f"$.training.groups[{number}].options"),
+            )
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
@@ -185,7 +223,12 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         "metrics": tuple(record.metrics),
         "inputs": FrozenMap(record.inputs),
         "losses": tuple(
-            OutputLoss(row.output, _choice(row, f"$.training.losses[{number}]"), row.weight, row.target)
+            OutputLoss(
+                row.output,
+                _choice(row, f"$.training.losses[{number}]"),
+                row.weight,
+                row.target,
+            )
             for number, row in enumerate(record.losses)
         ),
     }
@@ -209,7 +252,9 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, "params": encoded(choice.params)}
 
 
-def _choice(record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str) -> Choice:
+def _choice(
+    record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str
+) -> Choice:
     return Choice(record.name, _params(record.params, f"{place}.params"))
 
 
@@ -233,13 +278,24 @@ def _is_within_bounds(value: Any) -> bool:
         return all(map(_is_within_bounds, value.values()))
     if not isinstance(value, int | float) or isinstance(value, bool):
         return True
-    return not abs(value) > MOST["parameter"] or value in (math.inf, -math.inf)  # an option may be infinite
+    return not abs(value) > MOST["parameter"] or value in (
+        math.inf,
+        -math.inf,
+    )  # an option may be infinite
 
 
 def _start_record(start: StartWeights) -> dict[str, Any]:
     told: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
-    return told | ({"keys": list(start.keys)} if start.keys else {}) | ({"name": start.name} if start.name else {})
+    return (
+        told
+        | ({"keys": list(start.keys)} if start.keys else {})
+        | ({"name": start.name} if start.name else {})
+    )
 
 
 def _start(record: StartRecord | None) -> StartWeights | None:
-    return StartWeights(record.file, record.sha256, tuple(record.keys), record.name) if record else None
+    return (
+        StartWeights(record.file, record.sha256, tuple(record.keys), record.name)
+        if record
+        else None
+    )

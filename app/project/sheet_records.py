@@ -132,14 +132,25 @@ def sheet_record(sheet: Sheet) -> dict[str, Any]:
     """Serialize a sheet; empty parts are left out."""
     graph = sheet.graph
     raw: dict[str, Any] = {
-        "graph": {"nodes": [_node(node) for node in graph.nodes.values()], "edges": [_edge(e) for e in graph.edges]},
-        "positions": {node: _clamped(point) for node, point in sheet.positions.items() if node in graph.nodes},
+        "graph": {
+            "nodes": [_node(node) for node in graph.nodes.values()],
+            "edges": [_edge(e) for e in graph.edges],
+        },
+        "positions": {
+            node: _clamped(point)
+            for node, point in sheet.positions.items()
+            if node in graph.nodes
+        },
     }
     if sheet.comments:
-        raw["comments"] = {key: _comment(comment) for key, comment in sheet.comments.items()}
+        raw["comments"] = {
+            key: _comment(comment) for key, comment in sheet.comments.items()
+        }
     if sheet.bends:
-        raw["bends"] = [{**_edge(edge), "points": [_clamped(point) for point in points]}
-                        for edge, points in sheet.bends.items()]  # fmt: skip
+        raw["bends"] = [
+            {**_edge(edge), "points": [_clamped(point) for point in points]}
+            for edge, points in sheet.bends.items()
+        ]
     if sheet.unfolded:
         raw["unfolded"] = [node for node in graph.nodes if node in sheet.unfolded]
     return raw
@@ -159,35 +170,61 @@ def encoded(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    raw: dict[str, Any] = {"id": node.id, "op": node.op, "name": node.name, "params": encoded(node.params)}
+    raw: dict[str, Any] = {
+        "id": node.id,
+        "op": node.op,
+        "name": node.name,
+        "params": encoded(node.params),
+    }
     raw |= {name: True for name in ("muted", "frozen", "kept") if getattr(node, name)}
     if node.shares:
         raw["shares"] = node.shares
     if node.repeat != 1:
         raw["repeat"] = node.repeat
     if node.inits:
-        raw["inits"] = {key: {"name": init.name, "params": encoded(init.params)} for key, init in node.inits.items()}
+        raw["inits"] = {
+            key: {"name": init.name, "params": encoded(init.params)}
+            for key, init in node.inits.items()
+        }
     if node.tied:
-        raw["tied"] = {key: {"node": tie.node, "name": tie.name} for key, tie in node.tied.items()}
+        raw["tied"] = {
+            key: {"node": tie.node, "name": tie.name} for key, tie in node.tied.items()
+        }
     if node.order:
         raw["order"] = node.order
     return raw
 
 
 def _edge(edge: Edge) -> dict[str, Any]:
-    return {"source": edge.source, "output": edge.output, "target": edge.target, "port": edge.port,
-            "index": edge.index}  # fmt: skip
+    return {
+        "source": edge.source,
+        "output": edge.output,
+        "target": edge.target,
+        "port": edge.port,
+        "index": edge.index,
+    }
 
 
 def _comment(comment: Comment) -> dict[str, Any]:
     x, y = _clamped((comment.x, comment.y))
     width, height = _clamped((comment.width, comment.height))
-    raw = {"text": comment.text, "x": x, "y": y, "width": width, "height": height, "kind": comment.kind}
+    raw = {
+        "text": comment.text,
+        "x": x,
+        "y": y,
+        "width": width,
+        "height": height,
+        "kind": comment.kind,
+    }
     return {**raw, "color": comment.color} if comment.color else raw
 
 
 def _param(param: Param) -> dict[str, Any]:
-    raw: dict[str, Any] = {"name": param.name, "kind": param.kind, "default": literals.encode(param.default)}
+    raw: dict[str, Any] = {
+        "name": param.name,
+        "kind": param.kind,
+        "default": literals.encode(param.default),
+    }
     plain = Param(param.name, param.kind)
     for name in ("choices", "count", "optional", "minimum", "maximum"):
         value = getattr(param, name)
@@ -207,33 +244,57 @@ def _clamped(point: tuple[float, float]) -> list[float]:
 def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]:
     """Return positions, comments, bends and unfolded nodes of a sheet, as arguments of a Project or a Block."""
     wires = set(graph.edges)
-    bends = {Edge(b.source, b.output, b.target, b.port, b.index): tuple(b.points) for b in record.bends}
+    bends = {
+        Edge(b.source, b.output, b.target, b.port, b.index): tuple(b.points)
+        for b in record.bends
+    }
     for key, comment in record.comments.items():
         if comment.kind not in KINDS:
             raise ProjectFileError(
                 f"{comment.kind!r:.40} is not one of {', '.join(KINDS)} - at `{place}.comments.{key}`"
             )
     return {
-        "positions": FrozenMap({node: point for node, point in record.positions.items() if node in graph.nodes}),
-        "comments": FrozenMap({key: Comment(c.text, c.x, c.y, c.width, c.height, c.kind, c.color)
-                               for key, c in record.comments.items()}),
-        "bends": FrozenMap({edge: points for edge, points in bends.items() if edge in wires and points}),
+        "positions": FrozenMap(
+            {
+                node: point
+                for node, point in record.positions.items()
+                if node in graph.nodes
+            }
+        ),
+        "comments": FrozenMap(
+            {
+                key: Comment(c.text, c.x, c.y, c.width, c.height, c.kind, c.color)
+                for key, c in record.comments.items()
+            }
+        ),
+        "bends": FrozenMap(
+            {edge: points for edge, points in bends.items() if edge in wires and points}
+        ),
         "unfolded": frozenset(record.unfolded).intersection(graph.nodes),
-    }  # fmt: skip
+    }
 
 
-def blocks_from(records: list[BlockRecord], ops: Catalog, network: GraphRecord) -> tuple[Blocks, Catalog]:
+def blocks_from(
+    records: list[BlockRecord], ops: Catalog, network: GraphRecord
+) -> tuple[Blocks, Catalog]:
     """Return the blocks of a file and the catalog with them. Wires and values are checked after all blocks have their
     nodes, which define the ports. Together with the `network` they must respect the drawing limits."""
     drafts: dict[str, Block] = {}
     for i, record in enumerate(records):
         place = f"$.blocks[{i}]"
         if not record.name.isidentifier() or record.name in drafts:
-            words = f"{record.name!r:.60} is not a valid name for a block, or is used twice"
+            words = (
+                f"{record.name!r:.60} is not a valid name for a block, or is used twice"
+            )
             raise ProjectFileError(f"{words} - at `{place}.name`")
-        params = tuple(_block_param(param, f"{place}.params[{n}]") for n, param in enumerate(record.params))
+        params = tuple(
+            _block_param(param, f"{place}.params[{n}]")
+            for n, param in enumerate(record.params)
+        )
         nodes = _nodes(record.graph.nodes, f"{place}.graph.nodes")
-        drafts[record.name] = Block(record.name, Graph(nodes), params=params, note=record.note)
+        drafts[record.name] = Block(
+            record.name, Graph(nodes), params=params, note=record.note
+        )
     _check_nesting(network, drafts)
     ops = with_blocks(ops, FrozenMap(drafts))
     whole = {}
@@ -247,24 +308,42 @@ def blocks_from(records: list[BlockRecord], ops: Catalog, network: GraphRecord) 
 def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
     places = {name: f"$.blocks[{i}]" for i, name in enumerate(drafts)}
     if inner := circling(drafts):
-        raise ProjectFileError(f"the block {inner:.60} contains itself - at `{places[inner]}`")
+        raise ProjectFileError(
+            f"the block {inner:.60} contains itself - at `{places[inner]}`"
+        )
     try:
-        limits.check_nesting((Node(n.id, n.op, n.name, repeat=n.repeat) for n in network.nodes), drafts)
+        limits.check_nesting(
+            (Node(n.id, n.op, n.name, repeat=n.repeat) for n in network.nodes), drafts
+        )
     except limits.TooLargeError as error:
-        raise ProjectFileError(f"{error} - at `{places.get(error.block, '$.graph')}`") from error
+        raise ProjectFileError(
+            f"{error} - at `{places.get(error.block, '$.graph')}`"
+        ) from error
 
 
 def _block_param(record: ParamRecord, place: str) -> Param:
     kinds = (*COMPUTED, "choice", "dtype")
     if record.kind not in kinds or not record.name.isidentifier():
-        raise ProjectFileError(f"{record.name!r:.40} of kind {record.kind!r:.40} is not a parameter - at `{place}`")
-    param = Param(record.name, record.kind, None, choices=tuple(record.choices), count=record.count,
-                  optional=record.optional, minimum=record.minimum, maximum=record.maximum)  # fmt: skip
+        raise ProjectFileError(
+            f"{record.name!r:.40} of kind {record.kind!r:.40} is not a parameter - at `{place}`"
+        )
+    param = Param(
+        record.name,
+        record.kind,
+        None,
+        choices=tuple(record.choices),
+        count=record.count,
+        optional=record.optional,
+        minimum=record.minimum,
+        maximum=record.maximum,
+    )
     try:
         value = literals.decode(record.default)
         check_param(param, value)
         if any(expressions(value)):
-            raise ParamError(f"the default of {param.name:.60} is a value, not an expression")
+            raise ParamError(
+                f"the default of {param.name:.60} is a value, not an expression"
+            )
     except (literals.LiteralError, ParamError) as error:
         raise ProjectFileError(f"{error} - at `{place}.default`") from error
     return replace(param, default=value)
@@ -275,15 +354,35 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
     for i, item in enumerate(records):
         at = f"{place}[{i}]"
         if item.id in nodes:
-            raise ProjectFileError(f"two nodes have the id {item.id!r:.60} - at `{at}.id`; give one another id")
+            raise ProjectFileError(
+                f"two nodes have the id {item.id!r:.60} - at `{at}.id`; give one another id"
+            )
         if any(sign in item.id for sign in SEPARATORS):
-            raise ProjectFileError(f"an id cannot contain / or #: {item.id!r:.60} - at `{at}.id`")
+            raise ProjectFileError(
+                f"an id cannot contain / or #: {item.id!r:.60} - at `{at}.id`"
+            )
         params = decoded(item.params, f"{at}.params")
-        inits = {key: Init(init.name, decoded(init.params, f"{at}.inits.{key}.params"))
-                 for key, init in item.inits.items()}  # fmt: skip
-        tied = FrozenMap({key: Tie(tie.node, tie.name) for key, tie in item.tied.items()})
-        nodes[item.id] = Node(item.id, item.op, item.name, params, item.muted, item.frozen, item.shares, item.repeat,
-                              FrozenMap(inits), item.kept, tied, item.order)  # fmt: skip
+        inits = {
+            key: Init(init.name, decoded(init.params, f"{at}.inits.{key}.params"))
+            for key, init in item.inits.items()
+        }
+        tied = FrozenMap(
+            {key: Tie(tie.node, tie.name) for key, tie in item.tied.items()}
+        )
+        nodes[item.id] = Node(
+            item.id,
+            item.op,
+            item.name,
+            params,
+            item.muted,
+            item.frozen,
+            item.shares,
+            item.repeat,
+            FrozenMap(inits),
+            item.kept,
+            tied,
+            item.order,
+        )
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):
@@ -301,7 +400,9 @@ def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Gra
                 check_node(ops[node.op], node)
                 check_inits(node.inits)
             except ParamError as error:
-                raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}.nodes[{i}].params`") from error
+                raise ProjectFileError(
+                    f"{node.name:.60}: {error} - at `{place}.nodes[{i}].params`"
+                ) from error
         _check_ties(node, nodes, f"{place}.nodes[{i}].tied")
     edges: list[Edge] = []
     graph = Graph(nodes)
@@ -327,15 +428,25 @@ def _check_ties(node: Node, nodes: Mapping[str, Node], place: str) -> None:
 def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
     for end, node_id in (("source", edge.source), ("target", edge.target)):
         if node_id not in graph.nodes:
-            raise ProjectFileError(f"a wire ends at node {node_id!r:.60}, which does not exist - at `{place}.{end}`")
+            raise ProjectFileError(
+                f"a wire ends at node {node_id!r:.60}, which does not exist - at `{place}.{end}`"
+            )
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     spec = ops.get(target.op)
-    if spec is not None and spec.input(edge.port) is None and spec.wirable(edge.port) is None:
+    if (
+        spec is not None
+        and spec.input(edge.port) is None
+        and spec.wirable(edge.port) is None
+    ):
         ports = ", ".join(port.name for port in ops[target.op].inputs) or "no inputs"
-        raise ProjectFileError(f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{place}.port`")
+        raise ProjectFileError(
+            f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{place}.port`"
+        )
     if source.op in ops and edge.output >= len(ops[source.op].outputs):
         count = len(ops[source.op].outputs)
-        raise ProjectFileError(f"{source.name:.60} has {count} outputs, not number {edge.output} - at `{place}.output`")
+        raise ProjectFileError(
+            f"{source.name:.60} has {count} outputs, not number {edge.output} - at `{place}.output`"
+        )
 
 
 def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> None:
@@ -345,10 +456,16 @@ def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> 
     for i, edge in enumerate(edges):
         spec = ops.get(graph.nodes[edge.target].op)
         port = (spec.input(edge.port) or spec.wirable(edge.port)) if spec else None
-        place = (edge.target, edge.port, edge.index if port is None or port.variadic else 0)
+        place = (
+            edge.target,
+            edge.port,
+            edge.index if port is None or port.variadic else 0,
+        )
         if place in seen:
             where = f"{edge.port:.60} of {graph.nodes[edge.target].name:.60}"
-            raise ProjectFileError(f"two wires end at {where} - at `{at}.edges[{i}]`; remove one")
+            raise ProjectFileError(
+                f"two wires end at {where} - at `{at}.edges[{i}]`; remove one"
+            )
         seen.add(place)
 
 

@@ -27,15 +27,62 @@ Value = tuple[int, int]
 H = TypeVar("H", bound=Hashable)
 
 # Modules of torch whose output mixes the features of their input; others go along channel by channel.
-_MIXING = ("Linear", "Conv", "RNN", "LSTM", "GRU", "Embedding", "Attention", "Transformer", "Fold", "Shuffle")
-_LAST = ("Linear", "RNN", "LSTM", "GRU", "Embedding", "Attention", "Transformer")  # their features are the last axis
+_MIXING = (
+    "Linear",
+    "Conv",
+    "RNN",
+    "LSTM",
+    "GRU",
+    "Embedding",
+    "Attention",
+    "Transformer",
+    "Fold",
+    "Shuffle",
+)
+_LAST = (
+    "Linear",
+    "RNN",
+    "LSTM",
+    "GRU",
+    "Embedding",
+    "Attention",
+    "Transformer",
+)  # their features are the last axis
 _NORMS = ("Norm",)
-_IDEMPOTENT = ("nn.ReLU", "nn.ReLU6", "nn.Hardtanh", "F.relu", "F.relu6", "torch.relu", "nn.Identity")
-_FEATURES = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size")
+_IDEMPOTENT = (
+    "nn.ReLU",
+    "nn.ReLU6",
+    "nn.Hardtanh",
+    "F.relu",
+    "F.relu6",
+    "torch.relu",
+    "nn.Identity",
+)
+_FEATURES = (
+    "in_features",
+    "in_channels",
+    "num_features",
+    "num_channels",
+    "normalized_shape",
+    "input_size",
+)
 _UNITS = ("out_features", "out_channels", "embedding_dim", "hidden_size", "embed_dim")
 # What gives no zero for zero.
-_NOT_FROM_ZERO = ("sigmoid", "softmax", "softmin", "softplus", "exp", "cos", "logsigmoid", "log_softmax")
-_ADD, _MUL, _CAT = ("operator.add", "torch.add"), ("operator.mul", "torch.mul"), ("torch.cat", "torch.concat")
+_NOT_FROM_ZERO = (
+    "sigmoid",
+    "softmax",
+    "softmin",
+    "softplus",
+    "exp",
+    "cos",
+    "logsigmoid",
+    "log_softmax",
+)
+_ADD, _MUL, _CAT = (
+    ("operator.add", "torch.add"),
+    ("operator.mul", "torch.mul"),
+    ("torch.cat", "torch.concat"),
+)
 _NAMED = 3  # edits that a description names
 
 
@@ -66,12 +113,18 @@ class _Call(Struct, frozen=True):
             return False
         if any(part in self.op for part in _MIXING) or not self.op.startswith("nn."):
             groups = self.resolved.get("groups", 1)
-            return not ("Conv" in self.op and groups != 1 and groups == self.resolved.get("in_channels", 0))
+            return not (
+                "Conv" in self.op
+                and groups != 1
+                and groups == self.resolved.get("in_channels", 0)
+            )
         return False
 
     def size(self, names: Iterable[str]) -> int:
         """Return the first of some parameters that is a number, 0 for none."""
-        found = next((self.resolved[name] for name in names if name in self.resolved), 0)
+        found = next(
+            (self.resolved[name] for name in names if name in self.resolved), 0
+        )
         found = found[-1] if isinstance(found, tuple) and found else found
         return found if isinstance(found, int) else 0
 
@@ -81,34 +134,54 @@ class _Call(Struct, frozen=True):
         if count := self.size(_UNITS):
             return count * twice
         shape = self.shape
-        return shape[1] if self.op == "input" and len(shape) > 1 and isinstance(shape[1], int) else 0
+        return (
+            shape[1]
+            if self.op == "input" and len(shape) > 1 and isinstance(shape[1], int)
+            else 0
+        )
 
     @property
     def shape(self) -> tuple[object, ...]:
         outcome = self.result.outcome
         outputs = getattr(outcome, "outputs", ())
-        return outputs[0].shape if outputs and isinstance(outputs[0], TensorType) else ()
+        return (
+            outputs[0].shape if outputs and isinstance(outputs[0], TensorType) else ()
+        )
 
 
-def surgery_between(before: Project, after: Project, run: Analysis, edited: Analysis) -> Surgery:
+def surgery_between(
+    before: Project, after: Project, run: Analysis, edited: Analysis
+) -> Surgery:
     """Return the surgery that makes the net of a run that of an edited project, both with their analyses.
 
     Raises SurgeryError for a net with errors, one without anything of the run's, and opened models.
     """
     if before.opened is not None or after.opened is not None:
-        raise SurgeryError("The net of an opened model is defined by its own code and cannot be edited during a run.")
+        raise SurgeryError(
+            "The net of an opened model is defined by its own code and cannot be edited during a run."
+        )
     for analysis, which in ((run, "net of the run"), (edited, "edited net")):
         if not analysis.runnable:
-            told = analysis.errors[0].message if analysis.errors else "It has not been analysed."
+            told = (
+                analysis.errors[0].message
+                if analysis.errors
+                else "It has not been analysed."
+            )
             raise SurgeryError(f"The {which} has errors: {told}")
     old, new = _calls(run), _calls(edited)
     matches = _matches(old, new)
     layers: dict[str, str] = {}
     for other, one in sorted((other, one) for one, other in matches.items()):
-        if old[one].holds and new[other].holds and not _other_values(old[one], new[other]):
+        if (
+            old[one].holds
+            and new[other].holds
+            and not _other_values(old[one], new[other])
+        ):
             layers.setdefault(new[other].path, old[one].path)
     if not layers:
-        raise SurgeryError("No layer of the run is in the edited net. Start a new run with it.")
+        raise SurgeryError(
+            "No layer of the run is in the edited net. Start a new run with it."
+        )
     edit = _Edit(old, new, matches)
     return Surgery(
         edited.source,
@@ -126,14 +199,22 @@ def _calls(analysis: Analysis) -> list[_Call]:
     calls: list[_Call] = []
     assert analysis.walk is not None
     source = analysis.source
-    _unfold(calls, source, analysis.walk, analysis.results, source.root_class, "", (), None)
+    _unfold(
+        calls, source, analysis.walk, analysis.results, source.root_class, "", (), None
+    )
     return calls
 
 
 def _unfold(
-    calls: list[_Call], source: Source, plan: Plan, results: Mapping[str, StepResult], part: ClassText, prefix: str,
-    ids: tuple[tuple[str, int], ...], given: Mapping[str, Value] | None,
-) -> list[Value | None]:  # fmt: skip
+    calls: list[_Call],
+    source: Source,
+    plan: Plan,
+    results: Mapping[str, StepResult],
+    part: ClassText,
+    prefix: str,
+    ids: tuple[tuple[str, int], ...],
+    given: Mapping[str, Value] | None,
+) -> list[Value | None]:
     """Append the calls of one sheet; `given` are the inputs of a block. Returns what its outputs take."""
     values: dict[str, list[Value | None]] = {}
     ends: list[Value | None] = []
@@ -142,7 +223,8 @@ def _unfold(
             port: tuple(
                 found
                 for ref in refs
-                if ref.output < len(values.get(ref.node, ())) and (found := values[ref.node][ref.output]) is not None
+                if ref.output < len(values.get(ref.node, ()))
+                and (found := values[ref.node][ref.output]) is not None
             )
             for port, refs in step.args.items()
         }
@@ -158,18 +240,35 @@ def _unfold(
         outs: list[Value | None] = []
         for number in range(step.node.repeat):
             path = prefix + part.module(owner, number) if owner in part.modules else ""
-            turn = result.turns[min(number, len(result.turns) - 1)] if result.turns else None
+            turn = (
+                result.turns[min(number, len(result.turns) - 1)]
+                if result.turns
+                else None
+            )
             inner = source.inside(part, owner, number)
             here = (*ids, (step.id, number))
             if turn is not None and turn.inside is not None and inner is not None:
                 inputs = {port: taken[0] for port, taken in args.items() if taken}
-                outs = _unfold(calls, source, turn.inside.plan, turn.inside.results, inner, f"{path}.", here, inputs)
+                outs = _unfold(
+                    calls,
+                    source,
+                    turn.inside.plan,
+                    turn.inside.results,
+                    inner,
+                    f"{path}.",
+                    here,
+                    inputs,
+                )
             else:
                 taken = tuple(one for several in args.values() for one in several)
                 resolved = turn.resolved if turn is not None else result.resolved
                 outcome = turn.outcome if turn is not None else result.outcome
-                calls.append(_Call(here, step.node, step.spec, path, taken, result, resolved))
-                count = max(len(getattr(outcome, "outputs", ())), len(step.spec.outputs), 1)
+                calls.append(
+                    _Call(here, step.node, step.spec, path, taken, result, resolved)
+                )
+                count = max(
+                    len(getattr(outcome, "outputs", ())), len(step.spec.outputs), 1
+                )
                 outs = [(len(calls) - 1, output) for output in range(count)]
             if outs and outs[0] is not None and first:
                 args[first] = (outs[0],)
@@ -183,11 +282,18 @@ def _matches(old: list[_Call], new: list[_Call]) -> dict[int, int]:
     _match(found, old, new, lambda call: (call.op, call.ids))
     _match(found, old, new, lambda call: (call.op, call.node.name, call.ids[-1]))
     _match_by_arguments(found, old, new)
-    _match(found, old, new, lambda call: (call.op, call.path) if call.path else call.ids)
+    _match(
+        found, old, new, lambda call: (call.op, call.path) if call.path else call.ids
+    )
     return found
 
 
-def _match(found: dict[int, int], old: list[_Call], new: list[_Call], key: Callable[[_Call], Hashable]) -> None:
+def _match(
+    found: dict[int, int],
+    old: list[_Call],
+    new: list[_Call],
+    key: Callable[[_Call], Hashable],
+) -> None:
     """Match the calls that are left where one of each net has a key."""
     taken = set(found.values())
     left = _unique((key(call), at) for at, call in enumerate(old) if at not in found)
@@ -195,7 +301,9 @@ def _match(found: dict[int, int], old: list[_Call], new: list[_Call], key: Calla
     found.update((at, right[name]) for name, at in left.items() if name in right)
 
 
-def _match_by_arguments(found: dict[int, int], old: list[_Call], new: list[_Call]) -> None:
+def _match_by_arguments(
+    found: dict[int, int], old: list[_Call], new: list[_Call]
+) -> None:
     """Match the remaining calls by their inputs: the same op with the same settings and matched inputs.
 
     The nodes of a block get other ids and names when it is expanded.
@@ -203,11 +311,17 @@ def _match_by_arguments(found: dict[int, int], old: list[_Call], new: list[_Call
 
     def key(call: _Call, places: Mapping[int, int]) -> Hashable:
         args = tuple((places.get(at, -1), output) for at, output in call.args)
-        return (call.op, args, tuple(sorted((name, repr(value)) for name, value in call.resolved.items())))
+        return (
+            call.op,
+            args,
+            tuple(sorted((name, repr(value)) for name, value in call.resolved.items())),
+        )
 
     taken = set(found.values())
     own = {at: at for at in range(len(new))}
-    right = _unique((key(call, own), at) for at, call in enumerate(new) if at not in taken)
+    right = _unique(
+        (key(call, own), at) for at, call in enumerate(new) if at not in taken
+    )
     for at, call in enumerate(old):
         other = right.get(key(call, found)) if at not in found and call.args else None
         if other is not None and other not in taken:
@@ -238,7 +352,9 @@ def _other_values(old: _Call, new: _Call) -> bool:
 class _Edit:
     """Two nets and which calls of them are the same: how new layers begin, and where resized inputs come from."""
 
-    def __init__(self, old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> None:
+    def __init__(
+        self, old: list[_Call], new: list[_Call], matches: Mapping[int, int]
+    ) -> None:
         self._old, self._new = old, new
         self._matches = matches
         self._back = {other: one for one, other in matches.items()}
@@ -256,7 +372,10 @@ class _Edit:
         found: dict[str, tuple[str, str, str]] = {}
         for at, call in enumerate(self._new):
             if call.holds and at not in self._back and call.path not in found:
-                found[call.path] = (call.path, *self._begun.get(at, ("plain", "On a new branch.")))
+                found[call.path] = (
+                    call.path,
+                    *self._begun.get(at, ("plain", "On a new branch.")),
+                )
         return tuple(found.values())
 
     def _begin_all(self) -> None:
@@ -298,16 +417,30 @@ class _Edit:
             return "plain", f"It takes the place of {replaced}."
         if "Dropout" in call.op:
             return "identity", "Identity in eval mode."
-        if call.spec.kind == "module" and not call.mixes and call.spec.category == "act":
-            if call.op in _IDEMPOTENT and self._last_kind(call) == call.op.lower().rpartition(".")[2]:
+        if (
+            call.spec.kind == "module"
+            and not call.mixes
+            and call.spec.category == "act"
+        ):
+            if (
+                call.op in _IDEMPOTENT
+                and self._last_kind(call) == call.op.lower().rpartition(".")[2]
+            ):
                 return "identity", "Applied twice it gives the same as once."
-            return "identity", "It changes the function: only an activation applied twice does not."
+            return (
+                "identity",
+                "It changes the function: only an activation applied twice does not.",
+            )
         return "identity", ""
 
     def _last_kind(self, call: _Call) -> str:
         """Return the kind of the call before one, in lower case, where new layers begin as the identity between."""
         while call.args:
-            value = min(call.args, key=self._new_before) if call.op in _ADD else call.args[0]
+            value = (
+                min(call.args, key=self._new_before)
+                if call.op in _ADD
+                else call.args[0]
+            )
             call = self._new[value[0]]
             if value[0] in self._back or call.op in _IDEMPOTENT:
                 break
@@ -323,7 +456,11 @@ class _Edit:
                 continue
             seen.add(at)
             call = self._new[at]
-            count += call.mixes or call.spec.kind == "parameter" or any(part in call.op for part in _NORMS)
+            count += (
+                call.mixes
+                or call.spec.kind == "parameter"
+                or any(part in call.op for part in _NORMS)
+            )
             todo += [one for one, _ in call.args]
         return count
 
@@ -331,16 +468,31 @@ class _Edit:
         """Initialise a new branch to output zeros: by its last layer, or the factor it is multiplied with."""
         while value[0] not in self._back and len(self._takers.get(value[0], ())) <= 1:
             at, call = value[0], self._new[value[0]]
-            norm = any(part in call.op for part in _NORMS) and call.resolved.get("affine", True) is not False
+            norm = (
+                any(part in call.op for part in _NORMS)
+                and call.resolved.get("affine", True) is not False
+            )
             if call.holds and (call.mixes or norm or call.spec.kind == "parameter"):
-                if "RNN" in call.op or "LSTM" in call.op or "GRU" in call.op or call.node.inits:
+                if (
+                    "RNN" in call.op
+                    or "LSTM" in call.op
+                    or "GRU" in call.op
+                    or call.node.inits
+                ):
                     return False
                 told = "Last of a new branch: the sum keeps its value."
                 self._begun[at] = ("zero", told)
                 return True
             if call.op in _MUL and len(call.args) == 2:
-                return any(self._zeroed(one) for one in sorted(call.args, key=self._is_free, reverse=True))
-            if not call.args or any(part in call.op.lower() for part in _NOT_FROM_ZERO) or call.op in _CAT:
+                return any(
+                    self._zeroed(one)
+                    for one in sorted(call.args, key=self._is_free, reverse=True)
+                )
+            if (
+                not call.args
+                or any(part in call.op.lower() for part in _NOT_FROM_ZERO)
+                or call.op in _CAT
+            ):
                 return False
             value = call.args[0]
         return False
@@ -362,10 +514,19 @@ class _Edit:
                     found.setdefault(new.path, parts)
         return tuple(found.items())
 
-    def _parts(self, old: Value, new: Value, was: int, now: int) -> tuple[tuple[int, int], ...] | None:
+    def _parts(
+        self, old: Value, new: Value, was: int, now: int
+    ) -> tuple[tuple[int, int], ...] | None:
         """Return the sizes of the parts, None where nothing is known of them but that they are the same."""
         before = list(_sources(self._old, old, lambda at: self._matches.get(at)))
-        after = list(_sources(self._new, new, lambda at: at if at in self._back else None, self._passes))
+        after = list(
+            _sources(
+                self._new,
+                new,
+                lambda at: at if at in self._back else None,
+                self._passes,
+            )
+        )
         names, others = [key for key, _, _ in before], [key for key, _, _ in after]
         if not all(size for _, size, _ in (*before, *after)):
             return None if names == others else ((was, 0), (0, now))
@@ -375,10 +536,14 @@ class _Edit:
             if tag == "equal":
                 parts += [(before[i1 + n][1], after[j1 + n][1]) for n in range(i2 - i1)]
             else:
-                parts += [(size, 0) for _, size, _ in before[i1:i2]] + [(0, size) for _, size, _ in after[j1:j2]]
+                parts += [(size, 0) for _, size, _ in before[i1:i2]] + [
+                    (0, size) for _, size, _ in after[j1:j2]
+                ]
         total = sum(size for _, size, _ in before)
         if all(last for _, _, last in (*before, *after)) and total and was % total == 0:
-            return tuple(parts) * (was // total)  # features are the last axis: as often as there are places
+            return tuple(parts) * (
+                was // total
+            )  # features are the last axis: as often as there are places
         return tuple(parts)
 
     def _passes(self, at: int) -> bool:
@@ -387,7 +552,10 @@ class _Edit:
 
 
 def _sources(
-    calls: list[_Call], value: Value, known: Callable[[int], int | None], passes: Callable[[int], bool] | None = None
+    calls: list[_Call],
+    value: Value,
+    known: Callable[[int], int | None],
+    passes: Callable[[int], bool] | None = None,
 ) -> Iterator[tuple[Hashable, int, bool]]:
     """Yield which calls the features of a value come from, in order: key, how many, and whether they are the last axis.
 
@@ -406,11 +574,15 @@ def _sources(
                 else:
                     yield from inner
             return
-        goes_on = call.args and not call.mixes and (len(call.args) == 1 or stays is None)
+        goes_on = (
+            call.args and not call.mixes and (len(call.args) == 1 or stays is None)
+        )
         if call.args and stays is None and passes is not None and passes(at):
             goes_on = True
         if not goes_on:
-            key: Hashable = (stays, value[1]) if stays is not None else (id(calls), at, value[1])
+            key: Hashable = (
+                (stays, value[1]) if stays is not None else (id(calls), at, value[1])
+            )
             last = any(part in call.op for part in _LAST)
             ways = 2 if call.resolved.get("bidirectional") else 1  # concatenated
             for way in range(ways):
@@ -424,7 +596,11 @@ def _size_along(call: _Call, output: int, dim: object) -> int:
     outcome = call.result.outcome
     outputs = getattr(outcome, "outputs", ())
     value = outputs[output] if output < len(outputs) else None
-    if not isinstance(value, TensorType) or not isinstance(dim, int) or not -len(value.shape) <= dim < len(value.shape):
+    if (
+        not isinstance(value, TensorType)
+        or not isinstance(dim, int)
+        or not -len(value.shape) <= dim < len(value.shape)
+    ):
         return 0
     size = value.shape[dim]
     return size if isinstance(size, int) else 0
@@ -433,12 +609,18 @@ def _size_along(call: _Call, output: int, dim: object) -> int:
 def _description(old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> str:
     """Return the edits in words, such as "conv3 inserted, fc1 widened 64 → 96"; the first few, and how many more."""
     back = set(matches.values())
-    told = [f"{call.node.name} inserted" for at, call in enumerate(new) if at not in back]
-    told += [f"{call.node.name} removed" for at, call in enumerate(old) if at not in matches]
+    told = [
+        f"{call.node.name} inserted" for at, call in enumerate(new) if at not in back
+    ]
+    told += [
+        f"{call.node.name} removed" for at, call in enumerate(old) if at not in matches
+    ]
     for one, other in matches.items():
         told += _edits(old[one], new[other])
     told = list(dict.fromkeys(told))
-    if not told and any(old[one].path != new[other].path for one, other in matches.items()):
+    if not told and any(
+        old[one].path != new[other].path for one, other in matches.items()
+    ):
         return "Layers moved"
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     return ", ".join(told[:_NAMED]) + more or "Other settings of the net"
@@ -452,6 +634,14 @@ def _edits(old: _Call, new: _Call) -> Iterator[str]:
     for param in sorted({*was.params, *now.params}):
         before, after = old.resolved.get(param), new.resolved.get(param)
         if before != after and param not in _FEATURES:
-            numbers = isinstance(before, int) and isinstance(after, int) and param in _UNITS
-            verb = param if not numbers else "widened" if (after or 0) > (before or 0) else "narrowed"
+            numbers = (
+                isinstance(before, int) and isinstance(after, int) and param in _UNITS
+            )
+            verb = (
+                param
+                if not numbers
+                else "widened"
+                if (after or 0) > (before or 0)
+                else "narrowed"
+            )
             yield f"{name} {verb} {before} → {after}"

@@ -31,9 +31,15 @@ class Checkpoint(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Return its description."""
-        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
+        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(
+            self.path.name, ""
+        )
         if found := _OF_STAGE.fullmatch(self.path.name):
-            moment = {"start": "the start", "end": "the end", "best": "the best validation loss"}[found[2]]
+            moment = {
+                "start": "the start",
+                "end": "the end",
+                "best": "the best validation loss",
+            }[found[2]]
             what = f"{moment} of stage {int(found[1])}"
         step = f"step {self.step:,}" if self.step is not None else ""
         return ", ".join(part for part in (what, step) if part) or self.path.name
@@ -46,12 +52,18 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
         by_step = path.stem.removeprefix("step-").removeprefix("revisit-")
         step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
         found.append(Checkpoint(path, step))
-    return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
+    return sorted(
+        found,
+        key=lambda each: (each.step if each.step is not None else -1, each.path.name),
+        reverse=True,
+    )
 
 
 def kept_to_revisit(folder: Path) -> list[Path]:
     """List the checkpoints in a folder that are kept for revisiting; none without the folder."""
-    return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
+    return sorted(
+        file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name)
+    )
 
 
 class DiskUse(Struct, frozen=True):

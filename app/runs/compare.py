@@ -35,10 +35,15 @@ def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
     """Return all settings that any of the runs has; a default that a file does not state is a dash."""
     told = [_settings_of(kept) for kept in runs]
     letters = _letters([values.pop("net") for values in told])
-    told = [{"net": letter, **values} for letter, values in zip(letters, told, strict=True)]
+    told = [
+        {"net": letter, **values} for letter, values in zip(letters, told, strict=True)
+    ]
     names = dict.fromkeys(name for values in told for name in values)
     ordered = [*NET, *(name for name in names if name not in (*NET, *WHERE)), *WHERE]
-    return tuple(Setting(name, tuple(values.get(name, NOTHING) for values in told)) for name in ordered)
+    return tuple(
+        Setting(name, tuple(values.get(name, NOTHING) for values in told))
+        for name in ordered
+    )
 
 
 def differences(before: Project, now: Project) -> dict[str, tuple[str, str]]:
@@ -49,7 +54,11 @@ def differences(before: Project, now: Project) -> dict[str, tuple[str, str]]:
     old, new = (_data_and_training(project) for project in (before, now))
     names = dict.fromkeys((*old, *new))
     pairs = {name: (old.get(name, DEFAULT), new.get(name, DEFAULT)) for name in names}
-    return {name.removeprefix("training."): pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {
+        name.removeprefix("training."): pair
+        for name, pair in pairs.items()
+        if pair[0] != pair[1]
+    }
 
 
 def _data_and_training(project: Project) -> dict[str, str]:
@@ -81,7 +90,11 @@ def _start_text(start: Mapping[str, Any]) -> str:
     """Describe start weights by name and hash, without the path: each run copies the file to another one."""
     keys = start.get("keys")
     return ", ".join(
-        [start.get("name") or "a file", *([counted(len(keys), "tensor")] if keys else []), start["sha256"][:8]]
+        [
+            start.get("name") or "a file",
+            *([counted(len(keys), "tensor")] if keys else []),
+            start["sha256"][:8],
+        ]
     )
 
 
@@ -92,7 +105,12 @@ def _flat(prefix: str, value: Any) -> dict[str, str]:
         for name, part in value.items():
             found |= _flat(prefix if name == "params" else f"{prefix}.{name}", part)
         return found
-    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "output" in value[0]:
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], Mapping)
+        and "output" in value[0]
+    ):
         told: dict[str, str] = {}
         for row in value:  # the losses of outputs
             given = {name: part for name, part in row.items() if name != "output"}

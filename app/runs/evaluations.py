@@ -20,15 +20,35 @@ from app.util import atomic
 from app.util.late_numpy import np
 
 FOLDER, ABOUT, CONFUSION, COLUMN = "evaluations", "about", "confusion", "column:"
-_PLAIN = ("source", "part", "weights", "kind", "count", "loss", "accuracy", "views", "seconds")
+_PLAIN = (
+    "source",
+    "part",
+    "weights",
+    "kind",
+    "count",
+    "loss",
+    "accuracy",
+    "views",
+    "seconds",
+)
 _OF_THE_SPLIT = ("validation_fraction", "split_seed", "test_fraction")
-_OF_TRAINING = ("shuffle", "drop_last", "class_weights", "train_transforms", "eval_transforms")
+_OF_TRAINING = (
+    "shuffle",
+    "drop_last",
+    "class_weights",
+    "train_transforms",
+    "eval_transforms",
+)
 
 
 def checkpoint_of(kept: Kept) -> str:
     """Return what identifies the weights that a run is evaluated with. Raises RunError, OSError."""
     if not measured(kept.checkpoints).any:
-        cure = "yet: evaluate it after its first epoch" if kept.goes_on else "with weights to evaluate"
+        cure = (
+            "yet: evaluate it after its first epoch"
+            if kept.goes_on
+            else "with weights to evaluate"
+        )
         raise RunError(f"{kept.record.title} has no checkpoint {cure}.")
     path = NamedRun(kept).checkpoint()
     about = path.stat()
@@ -37,9 +57,15 @@ def checkpoint_of(kept: Kept) -> str:
 
 def space_of(job: Job, found: Evaluation) -> str:
     """Return what the samples of an evaluation have in common with those of another run, as text."""
-    data = {name: value for name, value in data_record(job.data).items() if name not in _OF_TRAINING}
+    data = {
+        name: value
+        for name, value in data_record(job.data).items()
+        if name not in _OF_TRAINING
+    }
     if "row" in found.columns:
-        data = {name: value for name, value in data.items() if name not in _OF_THE_SPLIT}
+        data = {
+            name: value for name, value in data.items() if name not in _OF_THE_SPLIT
+        }
     else:
         data["part"] = found.part
     return json.dumps([found.source, data], sort_keys=True, default=str)
@@ -49,9 +75,19 @@ def write(kept: Kept, evaluation: RunEvaluation) -> None:
     """Store an evaluation, in place of the one of the same part. Raises OSError."""
     found = evaluation.found
     about = {name: getattr(found, name) for name in _PLAIN}
-    about |= {"classes": found.classes, "metrics": found.metrics, "augment": found.augment}
-    about |= {"space": evaluation.space, "unit": evaluation.unit, "checkpoint": evaluation.checkpoint}
-    arrays: dict[str, Any] = {f"{COLUMN}{name}": values for name, values in found.columns.items()}
+    about |= {
+        "classes": found.classes,
+        "metrics": found.metrics,
+        "augment": found.augment,
+    }
+    about |= {
+        "space": evaluation.space,
+        "unit": evaluation.unit,
+        "checkpoint": evaluation.checkpoint,
+    }
+    arrays: dict[str, Any] = {
+        f"{COLUMN}{name}": values for name, values in found.columns.items()
+    }
     if found.confusion is not None:
         arrays[CONFUSION] = found.confusion
     file = io.BytesIO()
@@ -70,7 +106,11 @@ def read(kept: Kept, part: str) -> RunEvaluation | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file[ABOUT]))
-            columns = {name.removeprefix(COLUMN): file[name] for name in file.files if name.startswith(COLUMN)}
+            columns = {
+                name.removeprefix(COLUMN): file[name]
+                for name in file.files
+                if name.startswith(COLUMN)
+            }
             confusion = file[CONFUSION] if CONFUSION in file.files else None
         metrics = tuple((str(name), float(value)) for name, value in about["metrics"])
         plain = {name: about[name] for name in _PLAIN}
@@ -82,7 +122,10 @@ def read(kept: Kept, part: str) -> RunEvaluation | None:
             columns=columns,
             augment=tuple(about["augment"]),
         )
-        if any(len(values) != found.count for values in columns.values()) or "loss" not in columns:
+        if (
+            any(len(values) != found.count for values in columns.values())
+            or "loss" not in columns
+        ):
             raise ValueError("its columns differ in length")
         return RunEvaluation(found, about["space"], about["unit"], about["checkpoint"])
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:

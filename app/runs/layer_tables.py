@@ -11,51 +11,98 @@ from msgspec.structs import replace
 
 from app.runs import tables
 from app.telemetry.histogram import BINS, Histogram
-from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet, StepHashes
+from app.training.events import (
+    Event,
+    GainFigures,
+    GroupRates,
+    Histograms,
+    LayerFigures,
+    RateSet,
+    StepHashes,
+)
 from app.training.monitoring.layer_history import merged
 from app.util.late_numpy import np
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 GROUP_RATES = "group-rates.bin"
 HASHES = "hashes.bin"  # what a step is verified by when it is recomputed
-PLACES = ("step", "epoch", "batch", "generator")  # its columns before those of the layers
+PLACES = (
+    "step",
+    "epoch",
+    "batch",
+    "generator",
+)  # its columns before those of the layers
 KINDS = ("weights", "gradients", "activations")
 _PARTS = ("weight", "update", "dead")
-_FIGURES = ("mean", "std", "zeros", "not_finite", "size")  # of a histogram, beside its counts
+_FIGURES = (
+    "mean",
+    "std",
+    "zeros",
+    "not_finite",
+    "size",
+)  # of a histogram, beside its counts
 
 
 def files() -> tuple[str, ...]:
     """Return the file names of the tables; each has a column `step`."""
-    return FIGURES, GAINS, RATES, GROUP_RATES, HASHES, *(f"histograms-{kind}.bin" for kind in KINDS)
+    return (
+        FIGURES,
+        GAINS,
+        RATES,
+        GROUP_RATES,
+        HASHES,
+        *(f"histograms-{kind}.bin" for kind in KINDS),
+    )
 
 
 def append(folder: Path, events: Iterable[Event]) -> None:
     """Append the layer statistics and rates of these events. Raises OSError and TableError."""
     figures = [event for event in events if isinstance(event, LayerFigures)]
     for names, group in groupby(figures, _columns):
-        _append(folder / FIGURES, names, [(e.step, *e.weights, *e.ratios, *e.dead) for e in group])
+        _append(
+            folder / FIGURES,
+            names,
+            [(e.step, *e.weights, *e.ratios, *e.dead) for e in group],
+        )
     for event in events:
         if isinstance(event, GainFigures):
             _append_gains(folder / GAINS, event)
     for kind in KINDS:
-        told = [event for event in events if isinstance(event, Histograms) and event.kind == kind]
+        told = [
+            event
+            for event in events
+            if isinstance(event, Histograms) and event.kind == kind
+        ]
         for names, of_a_kind in groupby(told, _bins):
-            rows = [(e.step, *(v for each in e.layers for v in _values(each))) for e in of_a_kind]
+            rows = [
+                (e.step, *(v for each in e.layers for v in _values(each)))
+                for e in of_a_kind
+            ]
             _append(folder / f"histograms-{kind}.bin", names, rows)
     rates = [(event.step, event.rate) for event in events if isinstance(event, RateSet)]
     if rates:
         tables.append(folder / RATES, ("step", "rate"), rates)
-    for layers, hashed in groupby((e for e in events if isinstance(e, StepHashes)), lambda event: event.layers):
+    for layers, hashed in groupby(
+        (e for e in events if isinstance(e, StepHashes)), lambda event: event.layers
+    ):
         columns = (*PLACES, *(f"hash/{layer}" for layer in layers))
-        found = np.frombuffer(b"".join(event.rows for event in hashed), tables.INTEGERS).reshape(-1, len(columns))
+        found = np.frombuffer(
+            b"".join(event.rows for event in hashed), tables.INTEGERS
+        ).reshape(-1, len(columns))
         _append(folder / HASHES, columns, found, tables.INTEGERS)
     of_groups = [event for event in events if isinstance(event, GroupRates)]
     for names, group_rates in groupby(of_groups, lambda event: event.groups):
         columns = ("step", *(f"rate_{name}" for name in names))
-        _append(folder / GROUP_RATES, columns, [(event.step, *event.rates) for event in group_rates])
+        _append(
+            folder / GROUP_RATES,
+            columns,
+            [(event.step, *event.rates) for event in group_rates],
+        )
 
 
-def _append(path: Path, names: tuple[str, ...], rows: Any, kind: str = tables.FLOATS) -> None:
+def _append(
+    path: Path, names: tuple[str, ...], rows: Any, kind: str = tables.FLOATS
+) -> None:
     """Append rows; a change of layers during a run restarts the table, which has fixed columns."""
     if path.exists() and tuple(tables.names_of(path)) != names:
         path.unlink()
@@ -72,7 +119,15 @@ def _append_gains(path: Path, event: GainFigures) -> None:
     if set(row) - set(known):
         _, columns = tables.read(path)
         layers = merged(_gain_layers(known), event.layers)
-        names = ["step", "reached", *(f"{part}/{layer}" for part in ("arriving", "leaving") for layer in layers)]
+        names = [
+            "step",
+            "reached",
+            *(
+                f"{part}/{layer}"
+                for part in ("arriving", "leaving")
+                for layer in layers
+            ),
+        ]
         wider = np.full((len(names), columns.shape[1]), np.nan)
         wider[[names.index(name) for name in known]] = columns
         path.unlink()
@@ -81,7 +136,9 @@ def _append_gains(path: Path, event: GainFigures) -> None:
 
 
 def _gain_layers(names: list[str]) -> tuple[str, ...]:
-    return tuple(name.partition("/")[2] for name in names if name.startswith("arriving/"))
+    return tuple(
+        name.partition("/")[2] for name in names if name.startswith("arriving/")
+    )
 
 
 def _columns(event: LayerFigures) -> tuple[str, ...]:
@@ -106,32 +163,67 @@ def _histogram(layer: str, row: list[float]) -> Histogram:
         return found
     mean, std, *whole = row[BINS + 2 :]
     zeros, not_finite, size = map(int, whole)
-    return replace(found, mean=mean, std=std, zeros=zeros, not_finite=not_finite, size=size)
+    return replace(
+        found, mean=mean, std=std, zeros=zeros, not_finite=not_finite, size=size
+    )
 
 
 def read_events(folder: Path) -> Iterator[Event]:
     """Yield the events that the tables were written from. Raises TableError."""
     names, columns = tables.read(folder / FIGURES)
-    layers = {part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/")) for part in _PARTS}
+    layers = {
+        part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/"))
+        for part in _PARTS
+    }
     count = len(layers["weight"])
     for step, *values in columns.T.tolist():
-        weights, ratios, dead = values[:count], values[count : 2 * count], values[2 * count :]
-        known = layers["weight"], tuple(weights), tuple(ratios), layers["dead"], tuple(dead)
+        weights, ratios, dead = (
+            values[:count],
+            values[count : 2 * count],
+            values[2 * count :],
+        )
+        known = (
+            layers["weight"],
+            tuple(weights),
+            tuple(ratios),
+            layers["dead"],
+            tuple(dead),
+        )
         yield LayerFigures(int(step), *known)
     names, columns = tables.read(folder / GAINS)
     gains = _gain_layers(names)
     for step, reached, *values in columns.T.tolist():
-        yield GainFigures(int(step), reached, gains, tuple(values[: len(gains)]), tuple(values[len(gains) :]))
+        yield GainFigures(
+            int(step),
+            reached,
+            gains,
+            tuple(values[: len(gains)]),
+            tuple(values[len(gains) :]),
+        )
     for kind in KINDS:
         names, columns = tables.read(folder / f"histograms-{kind}.bin")
-        wide = BINS + 2 + (len(_FIGURES) if any(name.endswith(f"/{_FIGURES[0]}") for name in names) else 0)
+        wide = (
+            BINS
+            + 2
+            + (
+                len(_FIGURES)
+                if any(name.endswith(f"/{_FIGURES[0]}") for name in names)
+                else 0
+            )
+        )
         titles = [name.rpartition("/")[0] for name in names[1::wide]]
         for step, *values in columns.T.tolist():
             rows = [values[at : at + wide] for at in range(0, len(values), wide)]
-            layers_of = tuple(_histogram(layer, row) for layer, row in zip(titles, rows, strict=True))
+            layers_of = tuple(
+                _histogram(layer, row) for layer, row in zip(titles, rows, strict=True)
+            )
             yield Histograms(int(step), kind, layers_of)
     for step, rate in tables.read(folder / RATES)[1].T.tolist():
         yield RateSet(int(step), rate)
     names, columns = tables.read(folder / GROUP_RATES)
     for step, *values in columns.T.tolist():
-        yield GroupRates(int(step), tuple(name.removeprefix("rate_") for name in names[1:]), tuple(values))
+        yield GroupRates(
+            int(step),
+            tuple(name.removeprefix("rate_") for name in names[1:]),
+            tuple(values),
+        )

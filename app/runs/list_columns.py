@@ -33,7 +33,9 @@ class Column(Struct, frozen=True):
     value: Callable[[ListedRun], Value]
     text: Callable[[Any], str] = str
     number: bool = False
-    whole: Callable[[ListedRun], str] | None = None  # the text, where it has more than the value
+    whole: Callable[[ListedRun], str] | None = (
+        None  # the text, where it has more than the value
+    )
     listed: bool = True  # else it is for filters alone
 
     def shown(self, run: ListedRun) -> str:
@@ -53,7 +55,11 @@ def _settings(run: ListedRun) -> Hyperparameters:
     rate = next((text[3:] for text in options if text.startswith("lr=")), "")
     begun = record.beginning
     return Hyperparameters(
-        name, _float(rate), begun.batch_size if begun is not None else 0, "", begun.seed if begun is not None else -1
+        name,
+        _float(rate),
+        begun.batch_size if begun is not None else 0,
+        "",
+        begun.seed if begun is not None else -1,
     )
 
 
@@ -75,7 +81,11 @@ def _by_hand(run: ListedRun) -> Value:
 def _when(text: str) -> str:
     """Format the time of a run of today, date and time of others."""
     began = datetime.fromisoformat(text).astimezone()
-    return f"{began:%H:%M:%S}" if began.date() == datetime.now().date() else f"{began:%Y-%m-%d %H:%M}"
+    return (
+        f"{began:%H:%M:%S}"
+        if began.date() == datetime.now().date()
+        else f"{began:%Y-%m-%d %H:%M}"
+    )
 
 
 def _count(value: float) -> str:
@@ -87,51 +97,152 @@ _figure, _share = formatting.figure, formatting.percent_sign
 
 def _epochs_text(run: ListedRun) -> str:
     """Return the epochs done of those that were planned; of a script, which tells of none, nothing."""
-    return f"{run.summary.epochs:,}/{run.record.epochs:,}" if run.record.epochs else NOTHING
+    return (
+        f"{run.summary.epochs:,}/{run.record.epochs:,}"
+        if run.record.epochs
+        else NOTHING
+    )
 
 
 def _lr_text(run: ListedRun) -> str:
     """Return the learning rate, with a mark where it was changed by hand."""
     rate, count = _settings(run).lr, run.record.rates_set
     words = NOTHING if rate is None else f"{rate:g}"
-    return f"{words}, set by hand{f' {count}×' if count > 1 else ''}" if count else words
+    return (
+        f"{words}, set by hand{f' {count}×' if count > 1 else ''}" if count else words
+    )
 
 
 ALL: tuple[Column, ...] = (
     Column("run", "Run", "Name of the run", lambda run: run.record.title),
-    Column("state", "State", "Where the run is, or how it ended", lambda run: run.state),
-    Column("tags", "Tags", "Tags of the run, separated by commas", lambda run: run.record.tags or None, ", ".join),
-    Column("note", "Notes", "Notes on the run", lambda run: run.record.note or None,
-           lambda text: " ".join(text.split())),
-    Column("best_loss", "Best loss", "Smallest validation loss", lambda run: run.summary.best_loss, _figure, True),
-    Column("val_loss", "Validation loss", "Validation loss of the last epoch", lambda run: run.summary.val_loss,
-           _figure, True),
-    Column("train_loss", "Training loss", "Mean training loss of the last epoch", lambda run: run.summary.train_loss,
-           _figure, True),
-    Column("best_accuracy", "Best accuracy", "Largest validation accuracy", lambda run: run.summary.best_accuracy,
-           _share, True),
-    Column("val_accuracy", "Validation accuracy", "Validation accuracy of the last epoch",
-           lambda run: run.summary.val_accuracy, _share, True),
-    Column("optimizer", "Optimizer", "Class of the optimizer", lambda run: _settings(run).optimizer),
-    Column("lr", "Learning rate", "Learning rate of the main parameter group at the start, and whether it was changed "
-           "by hand", _lr, number=True, whole=_lr_text),
-    Column("by_hand", "Set by hand", "How often the learning rate was changed by hand during the run", _by_hand,
-           _count, True, listed=False),
-    Column("batch", "Batch size", "Samples in a batch", lambda run: float(_settings(run).batch_size) or None,
-           _count, True),
-    Column("schedule", "Schedule", "Schedule of the learning rate", lambda run: _settings(run).schedule or None),
-    Column("seed", "Seed", "Seed of weights, order and dropout",
-           lambda run: float(_settings(run).seed) if _settings(run).seed >= 0 else None,
-           lambda seed: f"{seed:.0f}", True),
-    Column("epochs", "Epochs", "Epochs of those that were planned", lambda run: float(run.summary.epochs), number=True,
-           whole=_epochs_text),
-    Column("steps", "Steps", "Steps", lambda run: float(run.summary.steps), _count, True),
+    Column(
+        "state", "State", "Where the run is, or how it ended", lambda run: run.state
+    ),
+    Column(
+        "tags",
+        "Tags",
+        "Tags of the run, separated by commas",
+        lambda run: run.record.tags or None,
+        ", ".join,
+    ),
+    Column(
+        "note",
+        "Notes",
+        "Notes on the run",
+        lambda run: run.record.note or None,
+        lambda text: " ".join(text.split()),
+    ),
+    Column(
+        "best_loss",
+        "Best loss",
+        "Smallest validation loss",
+        lambda run: run.summary.best_loss,
+        _figure,
+        True,
+    ),
+    Column(
+        "val_loss",
+        "Validation loss",
+        "Validation loss of the last epoch",
+        lambda run: run.summary.val_loss,
+        _figure,
+        True,
+    ),
+    Column(
+        "train_loss",
+        "Training loss",
+        "Mean training loss of the last epoch",
+        lambda run: run.summary.train_loss,
+        _figure,
+        True,
+    ),
+    Column(
+        "best_accuracy",
+        "Best accuracy",
+        "Largest validation accuracy",
+        lambda run: run.summary.best_accuracy,
+        _share,
+        True,
+    ),
+    Column(
+        "val_accuracy",
+        "Validation accuracy",
+        "Validation accuracy of the last epoch",
+        lambda run: run.summary.val_accuracy,
+        _share,
+        True,
+    ),
+    Column(
+        "optimizer",
+        "Optimizer",
+        "Class of the optimizer",
+        lambda run: _settings(run).optimizer,
+    ),
+    Column(
+        "lr",
+        "Learning rate",
+        "Learning rate of the main parameter group at the start, and whether it was changed "
+        "by hand",
+        _lr,
+        number=True,
+        whole=_lr_text,
+    ),
+    Column(
+        "by_hand",
+        "Set by hand",
+        "How often the learning rate was changed by hand during the run",
+        _by_hand,
+        _count,
+        True,
+        listed=False,
+    ),
+    Column(
+        "batch",
+        "Batch size",
+        "Samples in a batch",
+        lambda run: float(_settings(run).batch_size) or None,
+        _count,
+        True,
+    ),
+    Column(
+        "schedule",
+        "Schedule",
+        "Schedule of the learning rate",
+        lambda run: _settings(run).schedule or None,
+    ),
+    Column(
+        "seed",
+        "Seed",
+        "Seed of weights, order and dropout",
+        lambda run: float(_settings(run).seed) if _settings(run).seed >= 0 else None,
+        lambda seed: f"{seed:.0f}",
+        True,
+    ),
+    Column(
+        "epochs",
+        "Epochs",
+        "Epochs of those that were planned",
+        lambda run: float(run.summary.epochs),
+        number=True,
+        whole=_epochs_text,
+    ),
+    Column(
+        "steps", "Steps", "Steps", lambda run: float(run.summary.steps), _count, True
+    ),
     Column("loss", "Loss", "Class of the loss", lambda run: run.record.loss),
     Column("device", "Device", "Where the run trained", lambda run: run.record.device),
-    Column("seconds", "Time", "Time of the run, without pauses",
-           lambda run: run.summary.seconds if run.summary.steps else None, formatting.duration, True),
-    Column("started", "Started", "When the run began", lambda run: run.record.began, _when),
-)  # fmt: skip
+    Column(
+        "seconds",
+        "Time",
+        "Time of the run, without pauses",
+        lambda run: run.summary.seconds if run.summary.steps else None,
+        formatting.duration,
+        True,
+    ),
+    Column(
+        "started", "Started", "When the run began", lambda run: run.record.began, _when
+    ),
+)
 COLUMNS: tuple[Column, ...] = tuple(column for column in ALL if column.listed)
 BY_KEY: Mapping[str, Column] = {column.key: column for column in ALL}
 
@@ -139,7 +250,12 @@ BY_KEY: Mapping[str, Column] = {column.key: column for column in ALL}
 A = TypeVar("A")
 
 
-def ordered(runs: Iterable[A], column: Column, descending: bool, listed: Callable[[A], ListedRun]) -> list[A]:
+def ordered(
+    runs: Iterable[A],
+    column: Column,
+    descending: bool,
+    listed: Callable[[A], ListedRun],
+) -> list[A]:
     """Sort by a column what `listed` reads; those without a value come last."""
     known: list[tuple[Any, A]] = []
     unknown: list[A] = []
@@ -157,7 +273,10 @@ def sort_key(value: Value) -> Any:
     """Return what a value is sorted by: text regardless of case, "Run 2" before "Run 10"."""
     if not isinstance(value, str):
         return value
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", value.casefold())]
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.split(r"(\d+)", value.casefold())
+    ]
 
 
 def named(key: str) -> Column:
@@ -186,7 +305,9 @@ def _test(word: str) -> Test:
     found = _CONDITION.fullmatch(word)
     if found is None:
         wanted = word.casefold()
-        return lambda run: any(wanted in column.shown(run).casefold() for column in COLUMNS)
+        return lambda run: any(
+            wanted in column.shown(run).casefold() for column in COLUMNS
+        )
     key, sign, wanted = found.groups()
     column = named(key)
     if column.number and sign != ":":
@@ -202,7 +323,10 @@ def _test(word: str) -> Test:
 
     def texts(run: ListedRun) -> list[str]:
         value = column.value(run)
-        return [one.casefold() for one in (value if isinstance(value, tuple) else (column.shown(run),))]
+        return [
+            one.casefold()
+            for one in (value if isinstance(value, tuple) else (column.shown(run),))
+        ]
 
     if sign == ":":
         return lambda run: any(wanted in one for one in texts(run))
@@ -219,5 +343,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-def _compares(value: Value, compare: Callable[[float, float], bool], number: float, sign: str) -> bool:
+def _compares(
+    value: Value, compare: Callable[[float, float], bool], number: float, sign: str
+) -> bool:
     return compare(value, number) if isinstance(value, int | float) else sign == "!="

@@ -22,6 +22,10 @@ def logged(path: Path, *kinds: str) -> list[dict[str, Any]]:
                 fields = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(fields, dict) and fields.get("event") in kinds and isinstance(fields.get("step"), int):
+            if (
+                isinstance(fields, dict)
+                and fields.get("event") in kinds
+                and isinstance(fields.get("step"), int)
+            ):
                 found.append(fields)
     return found

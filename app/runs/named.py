@@ -35,16 +35,28 @@ class NamedRun(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Return it as text."""
-        return self.kept.record.title + (f" at step {self.step:,}" if self.step is not None else "")
+        return self.kept.record.title + (
+            f" at step {self.step:,}" if self.step is not None else ""
+        )
 
     def checkpoint(self) -> Path:
         """Return the named checkpoint; without a name the best, the last, or the newest one. Raises RunError."""
-        title, found = self.kept.record.title, {one.path.stem: one.path for one in checkpoints(self.kept)}
+        title, found = (
+            self.kept.record.title,
+            {one.path.stem: one.path for one in checkpoints(self.kept)},
+        )
         if not found:
-            raise RunError(f"{title} has no checkpoints; train with --save-every N, or name a step of it")
+            raise RunError(
+                f"{title} has no checkpoints; train with --save-every N, or name a step of it"
+            )
         if self.which and self.which not in found:
-            raise RunError(f"{title} has no checkpoint {self.which}; there are {', '.join(found)}, and its steps")
-        return next((found[name] for name in (self.which, "best", "last") if name in found), next(iter(found.values())))
+            raise RunError(
+                f"{title} has no checkpoint {self.which}; there are {', '.join(found)}, and its steps"
+            )
+        return next(
+            (found[name] for name in (self.which, "best", "last") if name in found),
+            next(iter(found.values())),
+        )
 
 
 def _only(folder: Path, runs: list[Kept]) -> Kept:
@@ -53,7 +65,9 @@ def _only(folder: Path, runs: list[Kept]) -> Kept:
         return runs[0]
     if not runs:
         raise RunError(f"{folder / RUNS} holds no run")
-    numbers = ", ".join(f"{folder}@{kept.record.name or kept.record.number}" for kept in runs)
+    numbers = ", ".join(
+        f"{folder}@{kept.record.name or kept.record.number}" for kept in runs
+    )
     raise RunError(f"{folder} holds {len(runs)} runs; name one: {numbers}")
 
 
@@ -70,6 +84,10 @@ def named_run(path: Path, name: str) -> NamedRun | None:
         run, _, which = name.partition("/")
         return NamedRun(store.find(path / RUNS, run), which)
     inside = path.parent.parent
-    if not name and path.parent.name == store.CHECKPOINTS and (inside / store.PROJECT).is_file():
+    if (
+        not name
+        and path.parent.name == store.CHECKPOINTS
+        and (inside / store.PROJECT).is_file()
+    ):
         return NamedRun(Kept(inside, record.read(inside)), path.stem)
     return None

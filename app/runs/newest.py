@@ -42,7 +42,14 @@ def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
 
 def threads_of_newest(folder: Path, source: Source) -> int:
     """Return the CPU threads of the newest run of this network in one process, 0 without one. Raises OSError."""
-    ran = next((kept.record.environment for kept in store.listed(folder) if _trained(kept, source)), None)
+    ran = next(
+        (
+            kept.record.environment
+            for kept in store.listed(folder)
+            if _trained(kept, source)
+        ),
+        None,
+    )
     return ran.threads if ran is not None and ran.processes == 1 else 0
 
 
@@ -56,15 +63,24 @@ def best_checkpoint(folder: Path, source: Source) -> tuple[Path, str]:
             continue
         path = kept.checkpoints / BEST
         if not path.is_file():
-            raise RunError(f"{kept.record.title} has no best weights: it ended before an epoch was validated.")
+            raise RunError(
+                f"{kept.record.title} has no best weights: it ended before an epoch was validated."
+            )
         try:
             load(path)
             step = step_of(path)[0]
         except CheckpointError as error:
-            raise RunError(f"The best weights of {kept.record.title} cannot be read: {error}") from error
+            raise RunError(
+                f"The best weights of {kept.record.title} cannot be read: {error}"
+            ) from error
         if _fits(path, source):
-            return path, f"of {kept.record.title} at step {step:,}, its best validation loss"
-    raise RunError("No stored run has trained this network, so there are no best weights.")
+            return (
+                path,
+                f"of {kept.record.title} at step {step:,}, its best validation loss",
+            )
+    raise RunError(
+        "No stored run has trained this network, so there are no best weights."
+    )
 
 
 def weights_in(checkpoint: Path) -> dict[str, Tensor]:
@@ -102,12 +118,18 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
-@lru_cache(maxsize=1)  # shared by views of several layers, since verifying a checkpoint reads it
-def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> tuple[Path, str] | None:
+@lru_cache(
+    maxsize=1
+)  # shared by views of several layers, since verifying a checkpoint reads it
+def _newest(
+    folder: Path, state: tuple[tuple[str, int, int], ...], title: str
+) -> tuple[Path, str] | None:
     from app.training.checkpoints.checkpoint import newest, step_of
 
     path = newest(folder) if state else None
-    return (path, f"of {title} at step {step_of(path)[0]:,}") if path is not None else None
+    return (
+        (path, f"of {title} at step {step_of(path)[0]:,}") if path is not None else None
+    )
 
 
 @lru_cache(maxsize=1)

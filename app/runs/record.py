@@ -25,7 +25,9 @@ Note = Annotated[str, msgspec.Meta(max_length=4000)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
 MOST_TAGS = 20
 STAND_IN = "stand-in"  # the tag of a run on data that stand in for those of the project
-TAGGED = "\u2002#"  # between the name and a tag of a run; the first character is in neither
+TAGGED = (
+    "\u2002#"  # between the name and a tag of a run; the first character is in neither
+)
 
 
 class RunError(CodedError, ValueError):
@@ -186,7 +188,15 @@ class Record(msgspec.Struct, frozen=True):
     def cuts(self) -> tuple[Cut, ...]:
         """The surgeries of the run so far."""
         return tuple(
-            Cut(one.epoch, one.step, number, one.description, one.outcome, one.layers, one.parameters)
+            Cut(
+                one.epoch,
+                one.step,
+                number,
+                one.description,
+                one.outcome,
+                one.layers,
+                one.parameters,
+            )
             for number, one in enumerate(self.stages[: self.stage - 1], 2)
         )
 
@@ -195,35 +205,66 @@ class Record(msgspec.Struct, frozen=True):
 _records = msgspec.json.Decoder(Record)
 
 
-def new_record(project: Project, number: int, began: str, parent: Parent | None = None) -> Record:
+def new_record(
+    project: Project, number: int, began: str, parent: Parent | None = None
+) -> Record:
     """Create the record of a new run."""
     return record_of(project.training, project.name, number, began, parent)
 
 
-def record_of(training: TrainingConfig, name: str, number: int, began: str, parent: Parent | None = None) -> Record:
+def record_of(
+    training: TrainingConfig,
+    name: str,
+    number: int,
+    began: str,
+    parent: Parent | None = None,
+) -> Record:
     """Create the record of a run with these settings, of the project of a name."""
-    options = ", ".join(f"{name}={value}" for name, value in training.optimizer.params.items())
+    options = ", ".join(
+        f"{name}={value}" for name, value in training.optimizer.params.items()
+    )
     optimizer = training.optimizer.name + (f", {options}" if options else "")
     return Record(
-        VERSION, number, began, optimizer, training.loss_name, training.device, training.epochs, name,
-        parent=parent, settings=hyperparameters(training),
-    )  # fmt: skip
+        VERSION,
+        number,
+        began,
+        optimizer,
+        training.loss_name,
+        training.device,
+        training.epochs,
+        name,
+        parent=parent,
+        settings=hyperparameters(training),
+    )
 
 
 def hyperparameters(training: TrainingConfig) -> Hyperparameters:
     """Return the settings for the list of runs; a learning rate that is the optimizer's default is not known yet."""
     lr, schedule = training.optimizer.params.get("lr"), training.schedule
-    warmup = f", warmup {schedule.warmup}" if schedule is not None and schedule.warmup else ""
+    warmup = (
+        f", warmup {schedule.warmup}"
+        if schedule is not None and schedule.warmup
+        else ""
+    )
     return Hyperparameters(
-        training.optimizer.name, float(lr) if isinstance(lr, int | float) else None, training.batch_size,
-        f"{schedule.choice.name}{warmup}" if schedule is not None else "", training.seed,
-    )  # fmt: skip
+        training.optimizer.name,
+        float(lr) if isinstance(lr, int | float) else None,
+        training.batch_size,
+        f"{schedule.choice.name}{warmup}" if schedule is not None else "",
+        training.seed,
+    )
 
 
-def continuing(record: Record, parent: Record, changed: Changed | None = None) -> Record:
+def continuing(
+    record: Record, parent: Record, changed: Changed | None = None
+) -> Record:
     """Return the record of a run that continues another one, whose history it has, with what was `changed` there."""
     return msgspec.structs.replace(
-        record, beginning=parent.beginning, stages=parent.stages, stage=parent.stage, changed=changed or parent.changed
+        record,
+        beginning=parent.beginning,
+        stages=parent.stages,
+        stage=parent.stage,
+        changed=changed or parent.changed,
     )
 
 
@@ -232,7 +273,9 @@ def with_annotations(record: Record, folder: Path) -> Record:
     Raises RunError.
     """
     there = read(folder)
-    return msgspec.structs.replace(record, name=there.name, note=there.note, tags=there.tags)
+    return msgspec.structs.replace(
+        record, name=there.name, note=there.note, tags=there.tags
+    )
 
 
 def read(folder: Path) -> Record:
@@ -242,16 +285,22 @@ def read(folder: Path) -> Record:
         regular_files.check(path)
         record = _records.decode(path.read_bytes())
     except FileNotFoundError as error:
-        raise RunError(f"{folder} holds no run; it may have been deleted or moved") from error
+        raise RunError(
+            f"{folder} holds no run; it may have been deleted or moved"
+        ) from error
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
         raise RunError(f"{path} is not a run record: {error}") from error
     if record.tapedeck_run > VERSION:
-        raise RunError(f"{path} is of version {record.tapedeck_run}, this program reads {VERSION}; update Tapedeck")
+        raise RunError(
+            f"{path} is of version {record.tapedeck_run}, this program reads {VERSION}; update Tapedeck"
+        )
     last = len(record.stages) + 1
     if not 1 <= record.stage <= last:
-        raise RunError(f"{path} is not a run record: it is in stage {record.stage} of {last}")
+        raise RunError(
+            f"{path} is not a run record: it is in stage {record.stage} of {last}"
+        )
     return record
 
 
@@ -276,9 +325,13 @@ def summary_of(history: History) -> Summary:
         int(epochs["epoch"][-1]) if len(epochs) else 0,
         int(steps["step"][-1]) if len(steps) else 0,
         float(steps["seconds"][-1]) if len(steps) else 0.0,
-        last("train_loss"), last("val_loss"), best("val_loss", True),
-        last("train_accuracy"), last("val_accuracy"), best("val_accuracy", False),
-    )  # fmt: skip
+        last("train_loss"),
+        last("val_loss"),
+        best("val_loss", True),
+        last("train_accuracy"),
+        last("val_accuracy"),
+        best("val_accuracy", False),
+    )
 
 
 def _number(value: float) -> float | None:
@@ -295,7 +348,17 @@ def environment(started: Started, threads: int, processes: int = 1) -> Environme
 
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
-    name = started.device_name or (platform.processor() or "CPU" if started.device == "cpu" else started.device)
+    name = started.device_name or (
+        platform.processor() or "CPU" if started.device == "cpu" else started.device
+    )
     torch = started.torch or metadata.version("torch")
-    return Environment(__version__, python, torch, system, started.device, name, threads or started.threads,
-                       processes)  # fmt: skip
+    return Environment(
+        __version__,
+        python,
+        torch,
+        system,
+        started.device,
+        name,
+        threads or started.threads,
+        processes,
+    )

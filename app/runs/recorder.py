@@ -49,7 +49,15 @@ EVERY = 1.0  # seconds between two writings
 LOOK = 2.0  # seconds between two writings of the record
 
 _STEPS = ("step", "epoch", "loss", "samples", "seconds", "rate")
-_EPOCHS = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
+_EPOCHS = (
+    "epoch",
+    "step",
+    "train_loss",
+    "train_accuracy",
+    "val_loss",
+    "val_accuracy",
+    "seconds",
+)
 _EPOCH = attrgetter(*_EPOCHS)
 _MEMORY = ("step", "seconds", "allocated", "reserved", "peak", "resident")
 
@@ -80,7 +88,12 @@ class Recorder:
         self.problem = ""
         self.threads = 0  # CPU threads per operation, if set by the caller
         self.processes = 1  # that the run is split between, if set by the caller
-        self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
+        self._project, self._source, self._going_on, self._watch = (
+            project,
+            source,
+            going_on,
+            watch,
+        )
         self._planned: list[tuple[Surgery, Project]] = []
         self._record = kept.record
         self._events: list[Event] = []
@@ -123,7 +136,12 @@ class Recorder:
         if self._watch is not None and not unkept:
             try:
                 self._watcher = self._watch(self.kept.folder)
-            except (OSError, DataError, ValueError, RuntimeError) as error:  # also if TensorBoard is not installed
+            except (
+                OSError,
+                DataError,
+                ValueError,
+                RuntimeError,
+            ) as error:  # also if TensorBoard is not installed
                 self.problem = f"TensorBoard files cannot be written: {error}"
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -131,16 +149,29 @@ class Recorder:
 
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
-        project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
+        project_file.write(
+            self._project, folder / store.PROJECT
+        )  # its epochs may be more than before
         atomic.write_text(folder / store.SOURCE, self._source)
         stages.go_back(folder, there.stage)
-        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, store.LOSSES, *layer_tables.files()):
+        for name in (
+            store.STEPS,
+            store.MEMORY,
+            store.GRADIENTS,
+            store.LOSSES,
+            *layer_tables.files(),
+        ):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
-        tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
+        tables.keep(
+            folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs
+        )
         self._record = msgspec.structs.replace(
-            self._record, state="running", ending=None, continued=(*self._record.continued, there.step),
+            self._record,
+            state="running",
+            ending=None,
+            continued=(*self._record.continued, there.step),
             stage=there.stage,
-        )  # fmt: skip
+        )
         self.kept = Kept(folder, self._record)
         self._history = store.history_of(self.kept)
 
@@ -173,7 +204,9 @@ class Recorder:
         with self._noting():
             self._write()
             if self._record.state == "running":
-                self._record = msgspec.structs.replace(self._record, state="interrupted")
+                self._record = msgspec.structs.replace(
+                    self._record, state="interrupted"
+                )
             self._write_summary()
         self._tell_watcher(lambda watcher: watcher.close())
         if self._lock is not None:
@@ -186,10 +219,16 @@ class Recorder:
         where = record.environment(event, self.threads, self.processes)
         with self._writing:
             self._record = msgspec.structs.replace(
-                self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs
+                self._record,
+                beginning=begun,
+                environment=where,
+                device=event.device,
+                epochs=event.epochs,
             )
         if event.stand_in and not event.resumed_at:
-            with self._noting():  # where names and tags are looked up, as the user may change them
+            with (
+                self._noting()
+            ):  # where names and tags are looked up, as the user may change them
                 self._record = record.with_annotations(self._record, self.kept.folder)
                 tags = tuple(dict.fromkeys((*self._record.tags, record.STAND_IN)))
                 self._record = msgspec.structs.replace(self._record, tags=tags)
@@ -213,8 +252,12 @@ class Recorder:
             del self._events[:count]
             if events:
                 steps = [event for event in events if isinstance(event, StepDone)]
-                others = [event for event in events if isinstance(event, Started | EpochDone)]
-                self._history.extend([*others, *steps[-1:]])  # the list shows the last step only
+                others = [
+                    event for event in events if isinstance(event, Started | EpochDone)
+                ]
+                self._history.extend(
+                    [*others, *steps[-1:]]
+                )  # the list shows the last step only
                 self._note_rate(steps)
                 for cut, together in groupby(events, _cut):
                     self._append(list(together))
@@ -225,7 +268,12 @@ class Recorder:
     def _note_rate(self, steps: list[StepDone]) -> None:
         """Note the first learning rate of a run whose project leaves it to the optimizer's default."""
         settings = self._record.settings
-        if settings is not None and settings.lr is None and steps and steps[0].rate == steps[0].rate:
+        if (
+            settings is not None
+            and settings.lr is None
+            and steps
+            and steps[0].rate == steps[0].rate
+        ):
             known = msgspec.structs.replace(settings, lr=steps[0].rate)
             self._record = msgspec.structs.replace(self._record, settings=known)
 
@@ -237,12 +285,20 @@ class Recorder:
         surgery, project = found[-1]
         self._project = stages.edited(project, surgery, self._project)
         begun = stages.begin(self.kept.folder, event, surgery, self._project)
-        known = (*self._record.stages[: event.stage - 2], begun, *self._record.stages[event.stage - 1 :])
+        known = (
+            *self._record.stages[: event.stage - 2],
+            begun,
+            *self._record.stages[event.stage - 1 :],
+        )
         saved, best = dict(self._record.saved), stages.best_file(event.stage - 1)
         if "best.pt" in saved:
             saved[best] = saved.pop("best.pt")
-        self._record = msgspec.structs.replace(self._record, stages=known, stage=event.stage, saved=saved)
-        record.write(self.kept.folder, record.with_annotations(self._record, self.kept.folder))
+        self._record = msgspec.structs.replace(
+            self._record, stages=known, stage=event.stage, saved=saved
+        )
+        record.write(
+            self.kept.folder, record.with_annotations(self._record, self.kept.folder)
+        )
 
     def _tell_watcher(self, say: Callable[[EventSink], None]) -> None:
         if self._watcher is not None:
@@ -250,16 +306,31 @@ class Recorder:
                 say(self._watcher)
             except (OSError, RuntimeError) as error:
                 self._watcher = None
-                self.problem = self.problem or f"TensorBoard files are no longer written: {error}"
+                self.problem = (
+                    self.problem or f"TensorBoard files are no longer written: {error}"
+                )
 
     def _append(self, events: list[Event]) -> None:
         folder = self.kept.folder
         epochs = [event for event in events if isinstance(event, EpochDone)]
-        for names, together in groupby(epochs, lambda event: tuple(name for name, _ in event.metrics)):
-            rows = [(*_EPOCH(event), *(value for _, value in event.metrics)) for event in together]
+        for names, together in groupby(
+            epochs, lambda event: tuple(name for name, _ in event.metrics)
+        ):
+            rows = [
+                (*_EPOCH(event), *(value for _, value in event.metrics))
+                for event in together
+            ]
             tables.append(folder / store.EPOCHS, (*_EPOCHS, *names), rows)
-        for name, columns, kind in ((store.STEPS, _STEPS, StepDone), (store.MEMORY, _MEMORY, MemorySample)):
-            rows = [*map(attrgetter(*columns), (event for event in events if isinstance(event, kind)))]
+        for name, columns, kind in (
+            (store.STEPS, _STEPS, StepDone),
+            (store.MEMORY, _MEMORY, MemorySample),
+        ):
+            rows = [
+                *map(
+                    attrgetter(*columns),
+                    (event for event in events if isinstance(event, kind)),
+                )
+            ]
             if rows:
                 tables.append(folder / name, columns, rows)
         layer_tables.append(folder, events)
@@ -270,8 +341,16 @@ class Recorder:
         parts = [event for event in events if isinstance(event, LossParts)]
         if parts:
             rows = [(event.step, *event.losses) for event in parts]
-            tables.append(folder / store.LOSSES, ("step", *(f"loss_{name}" for name in parts[0].outputs)), rows)
-        others = [event for event in events if not isinstance(event, StepDone | EpochDone | LossParts)]
+            tables.append(
+                folder / store.LOSSES,
+                ("step", *(f"loss_{name}" for name in parts[0].outputs)),
+                rows,
+            )
+        others = [
+            event
+            for event in events
+            if not isinstance(event, StepDone | EpochDone | LossParts)
+        ]
         lines = [line for line in map(to_json, others) if line is not None]
         if lines:
             with (folder / store.LOG).open("a", encoding="utf-8") as file:
@@ -283,19 +362,36 @@ class Recorder:
         changes: dict[str, Any] = {}
         match event:
             case Saved() if not event.problem:
-                changes["saved"] = {**self._record.saved, Path(event.path).name: event.step}
+                changes["saved"] = {
+                    **self._record.saved,
+                    Path(event.path).name: event.step,
+                }
             case RateSet():
                 changes["rates_set"] = self._record.rates_set + 1
             case Skipped() if event.nonfinite:
                 changes["skipped"] = self._record.skipped + 1
             case Hashing():
                 share = event.spent / event.seconds if event.seconds > 0 else 0.0
-                changes["hashing"] = record.HashingCost(event.steps, event.hashed, share)
+                changes["hashing"] = record.HashingCost(
+                    event.steps, event.hashed, share
+                )
             case Finished():
-                changes = {"state": event.reason, "ending": record.Ending(event.epoch, event.steps, event.reason_text)}
+                changes = {
+                    "state": event.reason,
+                    "ending": record.Ending(
+                        event.epoch, event.steps, event.reason_text
+                    ),
+                }
             case Failed():
                 ending = record.Ending(
-                    event.epoch, event.step, "", event.kind, event.message, event.cure, event.traceback, event.node
+                    event.epoch,
+                    event.step,
+                    "",
+                    event.kind,
+                    event.message,
+                    event.cure,
+                    event.traceback,
+                    event.node,
                 )
                 changes = {"state": "failed", "ending": ending}
         self._record = msgspec.structs.replace(self._record, **changes)
@@ -326,7 +422,13 @@ class _Noting:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        known = (OSError, tables.TableError, record.RunError, project_file.ProjectFileError, file_lock.FileLockError)
+        known = (
+            OSError,
+            tables.TableError,
+            record.RunError,
+            project_file.ProjectFileError,
+            file_lock.FileLockError,
+        )
         if not isinstance(error, known):
             return False
         reason = getattr(error, "strerror", None) or str(error)

@@ -15,7 +15,13 @@ from app.runs import record as records
 from app.runs.checkpoint_files import GoingOn
 from app.runs.record import Changed, RunError
 from app.runs.store import Kept
-from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, fixed_settings, refusal, refusals, settings_of
+from app.training.checkpoints.fixed_settings import (
+    FROM_WEIGHTS,
+    fixed_settings,
+    refusal,
+    refusals,
+    settings_of,
+)
 from app.training.config import StartWeights, TrainingConfig
 from app.training.job import Job
 
@@ -29,22 +35,34 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
 
     found = newest(kept.checkpoints, tell, len(kept.record.stages) + 1)
     if found is None:
-        raise RunError(f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run.")
+        raise RunError(
+            f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run."
+        )
     return found
 
 
-def nearest(kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
+def nearest(
+    kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: None
+) -> Path | None:
     """Return the intact checkpoint nearest before or at the end of a step; None if there is none, as before step 1.
 
     `tell` is called for each one skipped.
     """
-    from app.training.checkpoints.checkpoint import CheckpointError, load, stage_of, step_by_name, step_of
+    from app.training.checkpoints.checkpoint import (
+        CheckpointError,
+        load,
+        stage_of,
+        step_by_name,
+        step_of,
+    )
 
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         try:
             by_name = step_by_name(path)  # there may be hundreds
-            at, stage = (step_of(path)[0], stage_of(path)) if by_name is None else (by_name, 0)  # before a surgery
+            at, stage = (
+                (step_of(path)[0], stage_of(path)) if by_name is None else (by_name, 0)
+            )  # before a surgery
             if at <= step:
                 found.append((at, stage, path.name, path))
         except CheckpointError as error:
@@ -81,9 +99,17 @@ def check(job: Job, path: Path) -> None:
     with borrowed(job.training.seed):
         try:
             stepper, data = set_up(job, "cpu")
-        except Exception:  # errors of user code too: the run raises and reports them again
+        except (
+            Exception
+        ):  # errors of user code too: the run raises and reports them again
             return
-        go_on(path, job.source.text, torch.Generator(), stepper, settings_of(job, data.info))
+        go_on(
+            path,
+            job.source.text,
+            torch.Generator(),
+            stepper,
+            settings_of(job, data.info),
+        )
 
 
 def going_on(kept: Kept, path: Path) -> GoingOn:
@@ -103,7 +129,10 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
     (step, done), stage = step_of(path), stage_of(path)
     for other in kept.checkpoints.glob("*.pt"):
         try:
-            later = other.name != path.name and (step_of(other)[0], stage_of(other)) > (step, stage)
+            later = other.name != path.name and (step_of(other)[0], stage_of(other)) > (
+                step,
+                stage,
+            )
         except DamagedCheckpointError:
             later = True
         except CheckpointError:  # of a newer version, or not readable
@@ -117,10 +146,21 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
 
 # Settings that change no number of a run: with others it is the same run, up to where it ends.
-_FREE = frozenset((
-    "epochs", "max_steps", "max_minutes", "patience", "save_every", "revisit_seconds", "leave_out", "device", "threads",
-    "anomaly", "data.path",
-))  # fmt: skip
+_FREE = frozenset(
+    (
+        "epochs",
+        "max_steps",
+        "max_minutes",
+        "patience",
+        "save_every",
+        "revisit_seconds",
+        "leave_out",
+        "device",
+        "threads",
+        "anomaly",
+        "data.path",
+    )
+)
 
 
 _LIMITS = frozenset(("epochs", "max_steps", "max_minutes", "patience"))
@@ -135,12 +175,20 @@ def with_settings(project: Project, other: Project) -> Project:
 def differing(before: Project, now: Project) -> tuple[str, ...]:
     """Describe the settings that a run has and another project does not, such as "batch_size 17 (the run: 64)"."""
     pairs = compare.differences(before, now).items()
-    return tuple(f"{name} {new} (the run: {old})" for name, (old, new) in pairs if name not in _FREE or name in _LIMITS)
+    return tuple(
+        f"{name} {new} (the run: {old})"
+        for name, (old, new) in pairs
+        if name not in _FREE or name in _LIMITS
+    )
 
 
 def changes(before: Project, now: Project) -> dict[str, tuple[str, str]]:
     """Return the settings with which a run would be resumed as another run, with both values by name."""
-    return {name: pair for name, pair in compare.differences(before, now).items() if name not in _FREE}
+    return {
+        name: pair
+        for name, pair in compare.differences(before, now).items()
+        if name not in _FREE
+    }
 
 
 def check_changes(kept: Kept, before: Project, now: Project) -> None:
@@ -148,7 +196,10 @@ def check_changes(kept: Kept, before: Project, now: Project) -> None:
     seen by `check`, which reads the checkpoint.
     """
     old, new = (
-        {**fixed_settings(project.training, project.data), "seed": str(project.training.seed)}
+        {
+            **fixed_settings(project.training, project.data),
+            "seed": str(project.training.seed),
+        }
         for project in (before, now)
     )
     if wrong := refusal(refusals(old, new, waiting=False)):
@@ -186,7 +237,11 @@ def as_before(job: Job, project: Project, path: Path) -> Job:
     from app.training.checkpoints.checkpoint import ran_on_of
 
     ran_on = ran_on_of(path)
-    if project.training.threads or ran_on.get("processes", 1) != 1 or "threads" not in ran_on:
+    if (
+        project.training.threads
+        or ran_on.get("processes", 1) != 1
+        or "threads" not in ran_on
+    ):
         return job
     return replace(job, training=replace(job.training, threads=ran_on["threads"]))
 
@@ -196,37 +251,59 @@ def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
 
     Raises RunError, which names the limit, where one of these would end it at once.
     """
-    before, summary, title = store.project_of(kept).training, kept.record.summary, kept.record.title
+    before, summary, title = (
+        store.project_of(kept).training,
+        kept.record.summary,
+        kept.record.title,
+    )
     limits = replace(
-        before, epochs=now.epochs, max_steps=now.max_steps, max_minutes=now.max_minutes, patience=now.patience
+        before,
+        epochs=now.epochs,
+        max_steps=now.max_steps,
+        max_minutes=now.max_minutes,
+        patience=now.patience,
     )
     to_do = f"{title} is finished. To continue it, set "
     or_fork = "; or fork a new run from one of its checkpoints."
     if limits.max_steps is not None and summary.steps >= limits.max_steps:
-        raise RunError(f"{to_do}a limit of more steps under Training than its {summary.steps:,}, or none{or_fork}")
+        raise RunError(
+            f"{to_do}a limit of more steps under Training than its {summary.steps:,}, or none{or_fork}"
+        )
     if limits.max_minutes is not None and summary.seconds >= 60 * limits.max_minutes:
         minutes = f"{summary.seconds / 60:.1f}"
-        raise RunError(f"{to_do}a limit of more minutes under Training than its {minutes}, or none{or_fork}")
+        raise RunError(
+            f"{to_do}a limit of more minutes under Training than its {minutes}, or none{or_fork}"
+        )
     begun = kept.record.beginning
     steps = begun.steps_per_epoch if begun is not None else 0
     if summary.steps >= steps * limits.epochs:
-        raise RunError(f"{to_do}more epochs under Training than its {before.epochs}{or_fork}")
+        raise RunError(
+            f"{to_do}more epochs under Training than its {before.epochs}{or_fork}"
+        )
     early = summary.steps < steps * before.epochs and not (
-        before.max_steps is not None and summary.steps >= before.max_steps
-        or before.max_minutes is not None and summary.seconds >= 60 * before.max_minutes
-    )  # fmt: skip
+        before.max_steps is not None
+        and summary.steps >= before.max_steps
+        or before.max_minutes is not None
+        and summary.seconds >= 60 * before.max_minutes
+    )
     if early and 0 < limits.patience <= before.patience:
-        raise RunError(f"{to_do}patience under Training to more than its {before.patience} epochs, or to 0{or_fork}")
+        raise RunError(
+            f"{to_do}patience under Training to more than its {before.patience} epochs, or to 0{or_fork}"
+        )
     return limits
 
 
 def run_of(path: Path) -> Kept | None:
     """Return the stored run that contains a checkpoint, if any."""
     folder = path.absolute().parent.parent
-    return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
+    return next(
+        (kept for kept in store.listed(folder.parent) if kept.folder == folder), None
+    )
 
 
-def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> tuple[Path, str] | None:
+def newest_weights(
+    folder: Path, tell: Callable[[str], None] = lambda _words: None
+) -> tuple[Path, str] | None:
     """Return the newest intact checkpoint of the newest run that has one, and its description.
 
     `tell` is called for each one skipped. None if there is none. Raises OSError.
@@ -236,11 +313,16 @@ def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: No
     for kept in store.listed(folder):
         found = newest(kept.checkpoints, tell) if kept.checkpoints.is_dir() else None
         if found is not None:
-            return found, f"newest weights, of {kept.record.title} at step {step_of(found)[0]:,}"
+            return (
+                found,
+                f"newest weights, of {kept.record.title} at step {step_of(found)[0]:,}",
+            )
     return None
 
 
-def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
+def find_checkpoint(
+    path: Path, tell: Callable[[str], None] = lambda _words: None
+) -> Path:
     """Return the checkpoint at a path: a file, or the newest intact one in a folder of runs.
 
     `tell` is called for each one skipped. Raises RunError, and CheckpointError for a damaged file.
@@ -251,7 +333,9 @@ def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: Non
         load_chosen(path)
         return path
     if not path.is_dir():
-        raise RunError(f"{path} does not exist, neither as a checkpoint nor as a folder with one.")
+        raise RunError(
+            f"{path} does not exist, neither as a checkpoint nor as a folder with one."
+        )
     runs = [kept for folder in (path / "runs", path) for kept in store.listed(folder)]
     known = [(kept.checkpoints, len(kept.record.stages) + 1) for kept in runs]
     inside = path / store.CHECKPOINTS, path
@@ -274,5 +358,9 @@ def weights_of(path: Path, name: str) -> StartWeights:
     weights: dict[str, Any] = state["model"]
     if state["average"] is not None:
         prefix = "module."
-        weights = {key[len(prefix) :]: value for key, value in state["average"].items() if key.startswith(prefix)}
+        weights = {
+            key[len(prefix) :]: value
+            for key, value in state["average"].items()
+            if key.startswith(prefix)
+        }
     return files.keep(lambda file: save_safetensors(weights, file), name)

@@ -24,13 +24,20 @@ from app.training.job import Job, Stage
 from app.training.surgery.values import Surgery
 from app.util import atomic
 
-_OF_PROJECT = ("source", "groups", "recompute")  # of a Surgery: they come from the stage's project
+_OF_PROJECT = (
+    "source",
+    "groups",
+    "recompute",
+)  # of a Surgery: they come from the stage's project
 _NUMBER = re.compile(r"\d{2,}")
 
 
 def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> StageRecord:
     """Begin a stage in the folder of a run, whose project is now `project`. Raises OSError."""
-    ended, begun = store.stage_folder(folder, event.stage - 1), store.stage_folder(folder, event.stage)
+    ended, begun = (
+        store.stage_folder(folder, event.stage - 1),
+        store.stage_folder(folder, event.stage),
+    )
     for place in (ended, begun):
         place.mkdir(parents=True, exist_ok=True)
     for name in (store.PROJECT, store.SOURCE):
@@ -41,9 +48,21 @@ def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> Stage
     project_file.write(project, folder / store.PROJECT)
     atomic.write_text(folder / store.SOURCE, surgery.source.text)
     known: dict[str, Any] = msgspec.to_builtins(
-        {name: getattr(surgery, name) for name in surgery.__struct_fields__ if name not in _OF_PROJECT}
+        {
+            name: getattr(surgery, name)
+            for name in surgery.__struct_fields__
+            if name not in _OF_PROJECT
+        }
     )
-    return StageRecord(event.epoch, event.step, event.description, known, event.outcome, event.layers, event.parameters)
+    return StageRecord(
+        event.epoch,
+        event.step,
+        event.description,
+        known,
+        event.outcome,
+        event.layers,
+        event.parameters,
+    )
 
 
 def best_file(stage: int) -> str:
@@ -53,7 +72,9 @@ def best_file(stage: int) -> str:
 
 def edited(project: Project, surgery: Surgery, before: Project) -> Project:
     """Return the project of a stage: the edited net, with the settings of the run."""
-    training = replace(before.training, groups=surgery.groups, recompute=surgery.recompute)
+    training = replace(
+        before.training, groups=surgery.groups, recompute=surgery.recompute
+    )
     return replace(project, data=before.data, training=training)
 
 
@@ -62,7 +83,9 @@ def go_back(folder: Path, stage: int) -> None:
     OSError."""
     inside = folder / store.STAGES
     found = [one.name for one in inside.iterdir()] if inside.is_dir() else []
-    for number in sorted((int(name) for name in found if _NUMBER.fullmatch(name)), reverse=True):
+    for number in sorted(
+        (int(name) for name in found if _NUMBER.fullmatch(name)), reverse=True
+    ):
         place = store.stage_folder(folder, number)
         if number >= stage and any((place / name).exists() for name in _tables()):
             for name in _tables():
@@ -91,33 +114,48 @@ def projects_of(kept: Kept, now: Project | None = None) -> tuple[Project, ...]:
         try:
             project = project_file.read(path)
         except (OSError, project_file.ProjectFileError) as error:
-            raise RunError(f"The project of stage {number} of {kept.record.title} cannot be read: {error}") from error
+            raise RunError(
+                f"The project of stage {number} of {kept.record.title} cannot be read: {error}"
+            ) from error
         training = replace(
-            now.training, groups=project.training.groups, recompute=project.training.recompute,
+            now.training,
+            groups=project.training.groups,
+            recompute=project.training.recompute,
             start=project.training.start,
-        )  # fmt: skip
+        )
         found.append(replace(project, data=now.data, training=training))
     return tuple(found)
 
 
-def whole_job(kept: Kept, projects: tuple[Project, ...], job_of: Callable[[Project], Job]) -> Job:
+def whole_job(
+    kept: Kept, projects: tuple[Project, ...], job_of: Callable[[Project], Job]
+) -> Job:
     """Return the job of a run with all its stages; `job_of` returns that of a project. Raises RunError."""
     first = job_of(projects[0])
     stages = []
-    for number, (known, project) in enumerate(zip(kept.record.stages, projects[1:], strict=True), 2):
+    for number, (known, project) in enumerate(
+        zip(kept.record.stages, projects[1:], strict=True), 2
+    ):
         source = job_of(project).source
         path = store.stage_folder(kept.folder, number) / store.SOURCE
         try:
             written = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+            raise RunError(
+                f"{path} cannot be read: {error.strerror or error}"
+            ) from error
         if written != source.text:
             raise RunError(
                 f"The code of stage {number} of {kept.record.title} differs from what this version of Tapedeck writes "
                 f"for its project: it cannot be resumed. Its code is {path}."
             )
         training = project.training
-        surgery = Surgery(source, groups=training.groups, recompute=training.recompute, **_values(known.surgery))
+        surgery = Surgery(
+            source,
+            groups=training.groups,
+            recompute=training.recompute,
+            **_values(known.surgery),
+        )
         stages.append(Stage(known.step, surgery))
     return replace(first, stages=tuple(stages))
 

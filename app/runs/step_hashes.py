@@ -18,37 +18,66 @@ if TYPE_CHECKING:
 def recorded_of(kept: Kept) -> Recorded:
     """Return the hashes and losses of a run's steps. Raises RunError."""
     try:
-        parts = [tables.read(folder / layer_tables.HASHES) for folder in store.measured(kept)]
+        parts = [
+            tables.read(folder / layer_tables.HASHES) for folder in store.measured(kept)
+        ]
         columns, steps = tables.read(kept.folder / store.STEPS)
-        rates = tuple(rate for folder in store.measured(kept) for rate in _rates(folder, kept.folder))
+        rates = tuple(
+            rate
+            for folder in store.measured(kept)
+            for rate in _rates(folder, kept.folder)
+        )
     except (OSError, tables.TableError) as error:
-        raise RunError(f"The hashes of {kept.record.title} cannot be read: {error}") from error
+        raise RunError(
+            f"The hashes of {kept.record.title} cannot be read: {error}"
+        ) from error
     count = len(layer_tables.PLACES)
     for names, hashes in parts:
-        if names and (tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64):
-            raise RunError(f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns.")
+        if names and (
+            tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64
+        ):
+            raise RunError(
+                f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns."
+            )
     if columns and not {"step", "loss"} <= set(columns):
-        raise RunError(f"The measurements of {kept.record.title} cannot be read: {store.STEPS} lacks columns.")
+        raise RunError(
+            f"The measurements of {kept.record.title} cannot be read: {store.STEPS} lacks columns."
+        )
     losses = {}
     if columns:
-        numbers, values = steps[columns.index("step")].tolist(), steps[columns.index("loss")].tolist()
+        numbers, values = (
+            steps[columns.index("step")].tolist(),
+            steps[columns.index("loss")].tolist(),
+        )
         losses = {int(step): loss for step, loss in zip(numbers, values, strict=True)}
     layers: list[tuple[str, ...]] = []
     rows: dict[int, tuple[int, ...]] = {}
     for names, hashes in parts:
         layers.append(tuple(name.partition("/")[2] for name in names[count:]))
-        rows |= {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
+        rows |= (
+            {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
+        )
     begins = [cut.step + 1 for cut in kept.record.cuts]
     ending = kept.record.ending
-    failed = ending.step + 1 if ending is not None and ending.kind == "not finite" else 0
-    skipped = frozenset(line["step"] for line in logged(kept.folder / store.LOG, "skipped")) - losses.keys()
+    failed = (
+        ending.step + 1 if ending is not None and ending.kind == "not finite" else 0
+    )
+    skipped = (
+        frozenset(line["step"] for line in logged(kept.folder / store.LOG, "skipped"))
+        - losses.keys()
+    )
     later = tuple(zip(begins, layers[1:], strict=True))
-    return Recorded(layers[0], rows, losses, rates, _left_out(kept.folder), failed, skipped, later)
+    return Recorded(
+        layers[0], rows, losses, rates, _left_out(kept.folder), failed, skipped, later
+    )
 
 
 def _rates(measured: Path, folder: Path) -> tuple[RateChange, ...]:
     """Return the learning rates set by hand in a stage; those of groups are in the log alone."""
-    main = {(int(step), rate) for step, rate in tables.read(measured / layer_tables.RATES)[1].T.tolist()}
+    main = {
+        (int(step), rate)
+        for step, rate in tables.read(measured / layer_tables.RATES)[1].T.tolist()
+    }
     found = [
         RateChange(line["step"], line.get("rate", 0.0), line.get("group", ""))
         for line in logged(folder / store.LOG, "rate")
@@ -58,4 +87,8 @@ def _rates(measured: Path, folder: Path) -> tuple[RateChange, ...]:
 
 def _left_out(folder: Path) -> frozenset[int]:
     """Return the steps at which a watch point paused at a loss that was not finite: they were not trained on."""
-    return frozenset(line["step"] for line in logged(folder / store.LOG, "caught") if line.get("what") == "loss")
+    return frozenset(
+        line["step"]
+        for line in logged(folder / store.LOG, "caught")
+        if line.get("what") == "loss"
+    )

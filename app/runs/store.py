@@ -30,7 +30,12 @@ from app.util import leftovers
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
 STAGES = "stages"  # of a run whose net was edited, see `app.runs.stages`
-STEPS, EPOCHS, MEMORY, GRADIENTS = "steps.bin", "epochs.bin", "memory.bin", "gradients.bin"
+STEPS, EPOCHS, MEMORY, GRADIENTS = (
+    "steps.bin",
+    "epochs.bin",
+    "memory.bin",
+    "gradients.bin",
+)
 LOSSES = "losses.bin"  # of several outputs
 LOG = "log.jsonl"
 MOST_NAME = 200  # characters of a run's name
@@ -91,7 +96,9 @@ def listed(folder: Path) -> list[Kept]:
             found.append(Kept(inside, records.read(inside)))
         except RunError:
             continue
-    return sorted(found, key=lambda kept: (kept.record.number, kept.folder.name), reverse=True)
+    return sorted(
+        found, key=lambda kept: (kept.record.number, kept.folder.name), reverse=True
+    )
 
 
 def find(folder: Path, name: str) -> Kept:
@@ -100,17 +107,26 @@ def find(folder: Path, name: str) -> Kept:
     for kept in runs:
         if name in (kept.record.name, str(kept.record.number), kept.folder.name):
             return kept
-    known = ", ".join(kept.record.name or str(kept.record.number) for kept in runs) or "none"
+    known = (
+        ", ".join(kept.record.name or str(kept.record.number) for kept in runs)
+        or "none"
+    )
     raise RunError(f"There is no run “{name}” in {folder}; there are: {known}.")
 
 
 def _numbered(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
-        yield from (inside for inside in folder.iterdir() if _NUMBER.fullmatch(inside.name))
+        yield from (
+            inside for inside in folder.iterdir() if _NUMBER.fullmatch(inside.name)
+        )
 
 
 def begin(
-    folder: Path, project: Project, parent: Parent | None = None, name: str = "", tags: tuple[str, ...] = ()
+    folder: Path,
+    project: Project,
+    parent: Parent | None = None,
+    name: str = "",
+    tags: tuple[str, ...] = (),
 ) -> Kept:
     """Create the folder of a new run with the next number. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -125,13 +141,21 @@ def begin(
 
 
 def begin_in(
-    folder: Path, project: Project, number: int, parent: Parent | None = None, name: str = "",
+    folder: Path,
+    project: Project,
+    number: int,
+    parent: Parent | None = None,
+    name: str = "",
     tags: tuple[str, ...] = (),
-) -> Kept:  # fmt: skip
+) -> Kept:
     """Turn an existing folder into a run's folder. Raises OSError."""
     began = datetime.now().astimezone().isoformat(timespec="seconds")
-    record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name, tags=tags)
-    records.write(folder, record, sync=False)  # on the window's thread; that of the run writes it again at once
+    record = msgspec.structs.replace(
+        records.new_record(project, number, began, parent), name=name, tags=tags
+    )
+    records.write(
+        folder, record, sync=False
+    )  # on the window's thread; that of the run writes it again at once
     return Kept(folder, record)
 
 
@@ -148,7 +172,11 @@ def rename(kept: Kept, name: str) -> Kept:
 
 
 def annotate(
-    kept: Kept, *, name: str | None = None, note: str | None = None, tags: Iterable[str] | None = None
+    kept: Kept,
+    *,
+    name: str | None = None,
+    note: str | None = None,
+    tags: Iterable[str] | None = None,
 ) -> Kept:
     """Change the name, the note or the tags of a run; what is None stays. Raises OSError and RunError."""
     fresh, changes = Kept(kept.folder, records.read(kept.folder)), dict[str, object]()
@@ -162,9 +190,13 @@ def annotate(
             raise RunError("A run's note has at most 4,000 characters.")
         changes["note"] = note.strip()
     if tags is not None:
-        found = tuple(dict.fromkeys(" ".join(tag.split()) for tag in tags if tag.strip()))
+        found = tuple(
+            dict.fromkeys(" ".join(tag.split()) for tag in tags if tag.strip())
+        )
         if len(found) > records.MOST_TAGS or any(len(tag) > 50 for tag in found):
-            raise RunError(f"A run has at most {records.MOST_TAGS} tags, each of at most 50 characters.")
+            raise RunError(
+                f"A run has at most {records.MOST_TAGS} tags, each of at most 50 characters."
+            )
         changes["tags"] = found
     return changed(fresh, **changes)
 
@@ -203,7 +235,12 @@ def copy(kept: Kept, folder: Path) -> Kept | None:
     leftovers.sweep(folder)
     temporary = folder / f"{leftovers.FOLDER}{leftovers.owner()}-{kept.folder.name}"
     try:
-        shutil.copytree(kept.folder, temporary, copy_function=_copied, ignore=shutil.ignore_patterns(LOCK))
+        shutil.copytree(
+            kept.folder,
+            temporary,
+            copy_function=_copied,
+            ignore=shutil.ignore_patterns(LOCK),
+        )
         return move(Kept(temporary, kept.record), folder)
     except shutil.Error as error:  # of several files, each with its reason
         raise OSError(str(error.args[0][0][2])) from error
@@ -213,14 +250,21 @@ def copy(kept: Kept, folder: Path) -> Kept | None:
 
 def _is_of(a: Record, b: Record) -> bool:
     """Return whether two records describe the same run, regardless of number, name, note and tags."""
-    return msgspec.structs.replace(a, number=b.number, name=b.name, note=b.note, tags=b.tags) == b
+    return (
+        msgspec.structs.replace(
+            a, number=b.number, name=b.name, note=b.note, tags=b.tags
+        )
+        == b
+    )
 
 
 def copy_history(before: Kept, kept: Kept) -> None:
     """Copy the history of a run to the one that resumes it. Raises OSError."""
     told = (STEPS, EPOCHS, MEMORY, GRADIENTS, LOSSES, LOG, *layer_tables.files())
     if (before.folder / STAGES).is_dir():
-        shutil.copytree(before.folder / STAGES, kept.folder / STAGES, dirs_exist_ok=True)
+        shutil.copytree(
+            before.folder / STAGES, kept.folder / STAGES, dirs_exist_ok=True
+        )
     for name in (*told, PROJECT, SOURCE):
         if (before.folder / name).exists():
             shutil.copyfile(before.folder / name, kept.folder / name)
@@ -249,7 +293,9 @@ def stage_folder(folder: Path, number: int) -> Path:
 
 def measured(kept: Kept) -> tuple[Path, ...]:
     """Return the folders with the measurements by layer: those of the ended stages, then that of the run."""
-    return *(stage_folder(kept.folder, number) for number in range(1, kept.record.stage)), kept.folder
+    return *(
+        stage_folder(kept.folder, number) for number in range(1, kept.record.stage)
+    ), kept.folder
 
 
 def project_of(kept: Kept) -> Project:
@@ -257,7 +303,9 @@ def project_of(kept: Kept) -> Project:
     try:
         return project_file.read(kept.folder / PROJECT)
     except (OSError, project_file.ProjectFileError) as error:
-        raise RunError(f"The project of {kept.record.title} cannot be read: {error}") from error
+        raise RunError(
+            f"The project of {kept.record.title} cannot be read: {error}"
+        ) from error
 
 
 def history_of(kept: Kept) -> History:
@@ -265,20 +313,34 @@ def history_of(kept: Kept) -> History:
     history = History()
     begun = kept.record.beginning
     try:
-        parts = {name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)}
+        parts = {
+            name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)
+        }
         metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
         gradients = [tables.read(folder / GRADIENTS) for folder in measured(kept)]
         outputs, losses = tables.read(kept.folder / LOSSES)
-        seen = [event for folder in measured(kept) for event in layer_tables.read_events(folder)]
+        seen = [
+            event
+            for folder in measured(kept)
+            for event in layer_tables.read_events(folder)
+        ]
         marked = logged(kept.folder / LOG, "caught", "skipped", "failed")
     except (OSError, tables.TableError) as error:
-        raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
+        raise RunError(
+            f"The measurements of {kept.record.title} cannot be read: {error}"
+        ) from error
     if begun is not None:
         history.add(_started(begun))
-    for columns, name in ((history.steps, STEPS), (history.epochs, EPOCHS), (history.memory, MEMORY)):
+    for columns, name in (
+        (history.steps, STEPS),
+        (history.epochs, EPOCHS),
+        (history.memory, MEMORY),
+    ):
         if parts[name].size:
             if len(parts[name]) < len(columns.names):
-                raise RunError(f"The measurements of {kept.record.title} cannot be read: {name} lacks columns")
+                raise RunError(
+                    f"The measurements of {kept.record.title} cannot be read: {name} lacks columns"
+                )
             columns.extend(parts[name][: len(columns.names)])
     if metrics:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
@@ -286,7 +348,9 @@ def history_of(kept: Kept) -> History:
     history.extend(seen)
     if losses.size:
         if "step" not in outputs:
-            raise RunError(f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns")
+            raise RunError(
+                f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns"
+            )
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
     for stage, (layers, norms) in enumerate(gradients):
@@ -310,6 +374,15 @@ def _mark(history: History, lines: list[dict[str, Any]]) -> None:
 
 def _started(begun: records.Beginning) -> Started:
     return Started(
-        begun.device, begun.device_note, begun.epochs, begun.batch_size, begun.steps_per_epoch, begun.seed,
-        begun.parameters, begun.layers, begun.train_count, begun.validation_count, loss=begun.loss,
-    )  # fmt: skip
+        begun.device,
+        begun.device_note,
+        begun.epochs,
+        begun.batch_size,
+        begun.steps_per_epoch,
+        begun.seed,
+        begun.parameters,
+        begun.layers,
+        begun.train_count,
+        begun.validation_count,
+        loss=begun.loss,
+    )

@@ -25,7 +25,12 @@ class TableError(CodedError, ValueError):
     """Raised for an invalid table file; the message names it."""
 
 
-def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]], kind: str = FLOATS) -> None:
+def append(
+    path: Path,
+    names: Sequence[str],
+    rows: Sequence[Sequence[float | None]],
+    kind: str = FLOATS,
+) -> None:
     """Append rows of one kind of numbers, None as NaN; create the table if needed. Raises OSError and TableError."""
     data = np.array(rows, dtype=kind)  # which makes nan of None
     head = _head(names, kind)
@@ -51,7 +56,9 @@ def read(path: Path) -> tuple[list[str], Array]:
     names, kind, start = _read_head(path)
     numbers = np.fromfile(path, dtype=kind, offset=start)
     rows = len(numbers) // len(names) if names else 0
-    return names, numbers[: rows * len(names)].reshape(rows, len(names)).T.astype(kind[1:])
+    return names, numbers[: rows * len(names)].reshape(rows, len(names)).T.astype(
+        kind[1:]
+    )
 
 
 def names_of(path: Path) -> list[str]:
@@ -84,8 +91,14 @@ def _read_head(path: Path) -> tuple[list[str], str, int]:
         names, kind = head["columns"], head.get("type", FLOATS)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TableError(f"{path} is not a run table") from error
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
+    if (
+        not isinstance(names, list)
+        or not all(isinstance(name, str) for name in names)
+        or not names
+    ):
         raise TableError(f"{path} is not a run table")
     if kind not in (FLOATS, INTEGERS):
-        raise TableError(f"{path} has numbers of the type {kind}, which this program does not read; update Tapedeck")
+        raise TableError(
+            f"{path} has numbers of the type {kind}, which this program does not read; update Tapedeck"
+        )
     return names, kind, len(line)

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from app.training.job import Job
 
 FOLDER = "tensorboard"
-MISSING = "TensorBoard is not installed. Install it: pip install tapedeck-torch[tensorboard]"
+MISSING = (
+    "TensorBoard is not installed. Install it: pip install tapedeck-torch[tensorboard]"
+)
 PICTURES = 32  # samples of the batch that is shown
 
 # The tag of each field of an event; the part before the slash is its group in TensorBoard.
@@ -50,7 +52,11 @@ EPOCH = {
     "train_accuracy": "accuracy/train",
     "val_accuracy": "accuracy/validation",
 }
-MEMORY = {"allocated": "memory/allocated", "reserved": "memory/reserved", "peak": "memory/peak"}
+MEMORY = {
+    "allocated": "memory/allocated",
+    "reserved": "memory/reserved",
+    "peak": "memory/peak",
+}
 PROCESS = "memory/process"
 
 
@@ -86,7 +92,9 @@ class EventWriter:
                 case EpochDone():
                     self._scalars(event, EPOCH, event.seconds)
                     for name, value in event.metrics:
-                        self._scalar(f"metrics/{name}", value, event.step, event.seconds)
+                        self._scalar(
+                            f"metrics/{name}", value, event.step, event.seconds
+                        )
                 case GradientNorms():
                     for layer, norm in zip(event.layers, event.norms, strict=True):
                         self._scalar(f"gradient norm/{layer}", norm, event.step, None)
@@ -98,7 +106,9 @@ class EventWriter:
                         self._histogram(f"{event.kind}/{each.layer}", each, event.step)
                 case LayerFigures():
                     for layer, ratio in zip(event.layers, event.ratios, strict=True):
-                        self._scalar(f"update over weight/{layer}", ratio, event.step, None)
+                        self._scalar(
+                            f"update over weight/{layer}", ratio, event.step, None
+                        )
                 case Saved() if not event.problem:
                     self.weights(Path(event.path))
 
@@ -107,7 +117,9 @@ class EventWriter:
         them."""
         at = bisect_right(self._rates, step.step, key=lambda rates: rates.step) - 1
         if at >= 0:
-            for group, rate in zip(self._rates[at].groups, self._rates[at].rates, strict=True):
+            for group, rate in zip(
+                self._rates[at].groups, self._rates[at].rates, strict=True
+            ):
                 if group:
                     self._scalar(f"rate/{group}", rate, step.step, step.seconds)
 
@@ -121,7 +133,9 @@ class EventWriter:
             return
         for name, value in state["model"].items():
             if value.is_floating_point() and value.numel() > 1:
-                self._out.add_histogram(f"weights/{name}", value, state["position"]["step"])
+                self._out.add_histogram(
+                    f"weights/{name}", value, state["position"]["step"]
+                )
 
     def close(self) -> None:
         self._out.close()
@@ -131,19 +145,35 @@ class EventWriter:
         count, width = sum(shown.counts), (shown.high - shown.low) / len(shown.counts)
         if not count:
             return
-        middles = [shown.low + (number + 0.5) * width for number in range(len(shown.counts))]
+        middles = [
+            shown.low + (number + 0.5) * width for number in range(len(shown.counts))
+        ]
         total = sum(m * n for m, n in zip(middles, shown.counts, strict=True))
         squares = sum(m * m * n for m, n in zip(middles, shown.counts, strict=True))
         ends = [shown.low + (number + 1) * width for number in range(len(shown.counts))]
-        self._out.add_histogram_raw(tag, shown.low, shown.high, count, total, squares, ends, list(shown.counts), step)
+        self._out.add_histogram_raw(
+            tag,
+            shown.low,
+            shown.high,
+            count,
+            total,
+            squares,
+            ends,
+            list(shown.counts),
+            step,
+        )
 
     def _scalars(self, event: Any, tags: dict[str, str], seconds: float) -> None:
         for column, tag in tags.items():
             self._scalar(tag, getattr(event, column), event.step, seconds)
 
-    def _scalar(self, tag: str, value: float | None, step: int, seconds: float | None) -> None:
+    def _scalar(
+        self, tag: str, value: float | None, step: int, seconds: float | None
+    ) -> None:
         if value is not None and value == value:
-            self._out.add_scalar(tag, value, step, None if seconds is None else self._began + seconds)
+            self._out.add_scalar(
+                tag, value, step, None if seconds is None else self._began + seconds
+            )
 
 
 def begin(out: Any, job: Job) -> None:
@@ -194,7 +224,9 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
     target = folder / store.plain(f"{kept.record.project}-{kept.record.title}")
-    with TemporaryFolder() as name:  # TensorBoard's writer appends on a thread, which fails on a full disk
+    with (
+        TemporaryFolder() as name
+    ):  # TensorBoard's writer appends on a thread, which fails on a full disk
         made = Path(name)
         out = writer(made)
         events = EventWriter(out, datetime.fromisoformat(kept.record.began).timestamp())
@@ -221,10 +253,19 @@ def _stored_events(kept: Kept) -> list[Event]:
     names, columns = tables.read(kept.folder / store.STEPS)
     whole = {"step", "epoch", "samples"}
     for row in columns.T.tolist():
-        found.append(StepDone(**{n: int(v) if n in whole else v for n, v in zip(names, row, strict=True)}))
+        found.append(
+            StepDone(
+                **{
+                    n: int(v) if n in whole else v
+                    for n, v in zip(names, row, strict=True)
+                }
+            )
+        )
     names, columns = tables.read(kept.folder / store.EPOCHS)
     for row in columns.T.tolist():
-        values: dict[str, Any] = {n: None if v != v else v for n, v in zip(names, row, strict=True)}
+        values: dict[str, Any] = {
+            n: None if v != v else v for n, v in zip(names, row, strict=True)
+        }
         metrics = tuple((name, values.pop(name)) for name in names[7:])
         values |= {"epoch": int(values["epoch"]), "step": int(values["step"])}
         found.append(EpochDone(**values, metrics=metrics))
@@ -238,6 +279,9 @@ def _stored_events(kept: Kept) -> list[Event]:
     names, columns = tables.read(kept.folder / store.MEMORY)
     for row in columns.T.tolist():
         values = {n: None if v != v else v for n, v in zip(names, row, strict=True)}
-        values |= {"step": int(row[0]), "scope": "device" if values["allocated"] is not None else "process"}
+        values |= {
+            "step": int(row[0]),
+            "scope": "device" if values["allocated"] is not None else "process",
+        }
         found.append(MemorySample(**values))
     return found

@@ -31,7 +31,12 @@ def load_class(source: Source) -> Callable[[], nn.Module]:
     if source.own is not None:
         check_own(source.own)
     name = source.filename
-    linecache.cache[name] = (len(source.text), None, source.text.splitlines(keepends=True), name)
+    linecache.cache[name] = (
+        len(source.text),
+        None,
+        source.text.splitlines(keepends=True),
+        name,
+    )
     module = types.ModuleType(name)
     # dataclasses, pickle and torch.fx look a class's module up by name.
     sys.modules[name] = module
@@ -48,7 +53,11 @@ def make_module(source: Source) -> nn.Module:
         return load_class(source)()
     file = Path(source.own.path) if source.own is not None else None
     # Its output must not be mixed with the events of a run; if it changed the folder, relative paths would move.
-    with contextlib.redirect_stdout(sys.stderr), contextlib.chdir(Path.cwd()), switches.noting(file):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        contextlib.chdir(Path.cwd()),
+        switches.noting(file),
+    ):
         return load_class(source)()
 
 
@@ -58,9 +67,13 @@ def check_own(own: OwnModel) -> None:
     name = Path(own.path).name
     files = own_files.read(Path(own.path), own.module, own.found_from)
     if files is None:
-        raise LayerFileError(f"{own.path} cannot be read; it defines the model. Restore it.")
+        raise LayerFileError(
+            f"{own.path} cannot be read; it defines the model. Restore it."
+        )
     if not files.is_version(own.sha256):
-        raise LayerFileError(f"{name} has changed since its model was opened. Open the model again.")
+        raise LayerFileError(
+            f"{name} has changed since its model was opened. Open the model again."
+        )
     if not layer_files.allowed(files.key):
         raise UntrustedError(f"{name} is not trusted yet, so none of its code was run")
     files.permit()
@@ -81,8 +94,16 @@ def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
     if dtype.is_complex:
         return torch.randn(shape, dtype=dtype)
     if not dtype.is_floating_point:
-        first = int(low) if low is not None else min(0, int(high) - 1) if high is not None else 0
-        return torch.randint(first, int(high) if high is not None else first + 2, shape).to(dtype)
+        first = (
+            int(low)
+            if low is not None
+            else min(0, int(high) - 1)
+            if high is not None
+            else 0
+        )
+        return torch.randint(
+            first, int(high) if high is not None else first + 2, shape
+        ).to(dtype)
     if low is not None and high is not None:
         return torch.rand(shape, dtype=dtype) * (high - low) + low
     drawn = torch.randn(shape, dtype=dtype)

@@ -130,12 +130,18 @@ class Source(Struct, frozen=True):
                 return replace(self, lines=FrozenMap(), modules=FrozenMap())
             prefix += f"{part.module(node, number)}."
             part = inner
-        modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
+        modules = FrozenMap(
+            {node: prefix + name for node, name in part.modules.items()}
+        )
         further = {
-            node: tuple(prefix + part.module(node, number) for number in range(1, count))
+            node: tuple(
+                prefix + part.module(node, number) for number in range(1, count)
+            )
             for node, count in part.spread.items()
         }
-        return replace(self, lines=part.lines, modules=modules, further=FrozenMap(further))
+        return replace(
+            self, lines=part.lines, modules=modules, further=FrozenMap(further)
+        )
 
     @property
     def root_class(self) -> ClassText:
@@ -147,19 +153,28 @@ class Source(Struct, frozen=True):
         turns = part.placed.get(node)
         if node not in part.modules or not (turns or node in part.blocks):
             return None
-        return turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
+        return (
+            turns[min(number, len(turns) - 1)]
+            if turns
+            else self.classes[part.blocks[node]]
+        )
 
     @property
     def forms(self) -> tuple[tuple[OutputSpec, ...], ...]:
         """What `forward` returns, in order: in training, and in evaluation where that is something else."""
         ends = self.ends or tuple(OutputSpec(name) for name in self.outputs)
-        training, evaluation = (tuple(end for end in ends if end.when != other) for other in ("eval", "training"))
+        training, evaluation = (
+            tuple(end for end in ends if end.when != other)
+            for other in ("eval", "training")
+        )
         return (training,) if training == evaluation else (training, evaluation)
 
     @property
     def filename(self) -> str:
         """The name under which tracebacks show the text; equal texts over equal files share it."""
-        whole = "".join((self.text, *(file.module + file.sha256 for file in self.files)))
+        whole = "".join(
+            (self.text, *(file.module + file.sha256 for file in self.files))
+        )
         return f"{GENERATED}{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
 
     def same_net(self, other: Source) -> bool:

@@ -12,9 +12,27 @@ _WAY = re.compile(rf"({_STEP})*")
 # A way from an argument of forward to a tensor in it: `[*]` is one a sample, `["boxes"]` in a dictionary, `[0]` in a
 # list, `(0)` in a tuple.
 _PLACE = re.compile(r'(\[\*\])?(\["[^"\\\n]*"\]|\[\d+\]|\(\d+\))*')
-_CHIEF = ("output", "logits", "out", "last_hidden_state", "prediction", "sample")  # names of main outputs
-_TOTALS = ("loss", "total_loss", "loss_total", "objective")  # names of a loss that is the sum of others
-LABELS = ("labels", "label", "targets", "target", "y")  # usual names of an argument for the target
+_CHIEF = (
+    "output",
+    "logits",
+    "out",
+    "last_hidden_state",
+    "prediction",
+    "sample",
+)  # names of main outputs
+_TOTALS = (
+    "loss",
+    "total_loss",
+    "loss_total",
+    "objective",
+)  # names of a loss that is the sum of others
+LABELS = (
+    "labels",
+    "label",
+    "targets",
+    "target",
+    "y",
+)  # usual names of an argument for the target
 
 
 class Argument(Struct, frozen=True):
@@ -55,7 +73,10 @@ class Returned(Struct, frozen=True):
         >>> Returned(".logits").name, Returned('["aux"][0]').name, Returned("").name
         ('logits', 'aux.0', 'output')
         """
-        return ".".join(step.strip('.[]"') for step in re.findall(_STEP, self.way)) or "output"
+        return (
+            ".".join(step.strip('.[]"') for step in re.findall(_STEP, self.way))
+            or "output"
+        )
 
     @property
     def is_float(self) -> bool:
@@ -69,7 +90,9 @@ class Returned(Struct, frozen=True):
     @property
     def may_be_loss(self) -> bool:
         """True for a value that gradients flow through, one for each sample, or what was None this time."""
-        return not self.dtype or (self.is_float and len(self.shape) < 2 and not self.detached)
+        return not self.dtype or (
+            self.is_float and len(self.shape) < 2 and not self.detached
+        )
 
 
 class Interface(Struct, frozen=True):
@@ -95,7 +118,11 @@ class Interface(Struct, frozen=True):
         floats = [one for one in self.returns if one.is_float]
         numbers = [one for one in floats if not one.shape and not one.detached]
         for name in _TOTALS:
-            total = [one for one in self.returns if one.name.rpartition(".")[2] == name and one.may_be_loss]
+            total = [
+                one
+                for one in self.returns
+                if one.name.rpartition(".")[2] == name and one.may_be_loss
+            ]
             if total:
                 return (min(total, key=lambda one: one.name.count(".")),)
         if named := tuple(one for one in numbers if "loss" in one.name.lower()):
@@ -107,7 +134,9 @@ class Interface(Struct, frozen=True):
     def chief(self) -> Returned | None:
         """The tensor that a loss takes if none is named: of the usual names, else the first floating point one."""
         own = self.own_losses
-        floats = [one for one in self.returns if one.is_float and one.shape and one not in own]
+        floats = [
+            one for one in self.returns if one.is_float and one.shape and one not in own
+        ]
         for name in _CHIEF:
             for one in floats:
                 if one.name == name:

@@ -39,7 +39,9 @@ class LayerFile(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.sha256 != digest(self.text):
-            raise ValueError(f"{self.sha256} is not the hash of the text of {self.name}")
+            raise ValueError(
+                f"{self.sha256} is not the hash of the text of {self.name}"
+            )
 
     def __eq__(self, other: object) -> bool:
         """Compare what is imported; the same file may have been read from elsewhere."""
@@ -63,7 +65,9 @@ class LayerFile(Struct, frozen=True):
         return f"<{self.name} {self.sha256[:12]}>"
 
 
-_OWN = re.compile(r"<(.+\.py) [0-9a-f]{12}>")  # the name under which tracebacks show a file's text
+_OWN = re.compile(
+    r"<(.+\.py) [0-9a-f]{12}>"
+)  # the name under which tracebacks show a file's text
 _FRAME = re.compile(r'  File "([^"]+)", line \d+')
 
 
@@ -123,7 +127,9 @@ def trusted() -> tuple[frozenset[str], frozenset[str]]:
 def trust_only(allowed: Iterable[str], tried: Iterable[str]) -> None:
     """Let these run and no others, as another process does."""
     wanted = set(allowed)
-    _allowed.update(wanted)  # what stays allowed is so at every moment: others load meanwhile
+    _allowed.update(
+        wanted
+    )  # what stays allowed is so at every moment: others load meanwhile
     _allowed.intersection_update(wanted)
     _tried.update(tried)
 
@@ -132,8 +138,16 @@ def error_text(error: BaseException, file: LayerFile) -> str:
     """Return the last line of an error's traceback, with the line of the file."""
     words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.walk_tb(error.__traceback__)
-    places = [line for frame, line in frames if frame.f_code.co_filename == file.filename]
-    line = error.lineno if isinstance(error, SyntaxError) else places[-1] if places else None
+    places = [
+        line for frame, line in frames if frame.f_code.co_filename == file.filename
+    ]
+    line = (
+        error.lineno
+        if isinstance(error, SyntaxError)
+        else places[-1]
+        if places
+        else None
+    )
     return f"{words} (line {line})" if line else words
 
 
@@ -168,7 +182,10 @@ def own_frames(text: str) -> str:
         if line.startswith('  File "'):
             file = _FRAME.match(line)
             mine = _OWN.fullmatch(file[1]) if file else None
-            own, taken = own or mine is not None, file is not None and file[1].startswith("<")
+            own, taken = (
+                own or mine is not None,
+                file is not None and file[1].startswith("<"),
+            )
             line = line.replace(file[1], mine[1]) if file and mine else line
         elif not line.startswith("  "):
             taken = True

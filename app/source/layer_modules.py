@@ -58,13 +58,19 @@ def failure(file: LayerFile) -> str:
 def load(file: LayerFile) -> types.ModuleType:
     """Return the module of a file, run once per version. Raises UntrustedError, or LayerFileError if it fails."""
     if not layer_files.allowed(file.sha256):
-        raise UntrustedError(f"{file.name} is not trusted yet, so none of its code was run")
+        raise UntrustedError(
+            f"{file.name} is not trusted yet, so none of its code was run"
+        )
     own_imports.guard()
     key = (file.module, file.sha256)
     if key not in _modules and key not in _failed:
         # A run holds the generator during a step; waiting here for the trial must not hold a lock that the run needs.
         with _trying:
-            if not layer_files.tried(file.sha256) and key not in _failed and key not in _modules:
+            if (
+                not layer_files.tried(file.sha256)
+                and key not in _failed
+                and key not in _modules
+            ):
                 _keep_failure(key, _try, file)
                 if key not in _failed:
                     layer_files.note_tried(file.sha256)
@@ -89,7 +95,13 @@ def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
     known = {file.module: file for file in files}
     plain = builtins.__import__
 
-    def import_here(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    def import_here(
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
         if level == 0 and name in known:
             return load(known[name])
         return plain(name, globals, locals, fromlist, level)
@@ -97,7 +109,9 @@ def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
     return {**vars(builtins), "__import__": import_here}
 
 
-def _keep_failure(key: _Key, step: Callable[[LayerFile], None], file: LayerFile) -> None:
+def _keep_failure(
+    key: _Key, step: Callable[[LayerFile], None], file: LayerFile
+) -> None:
     """Cache a failure: a file that takes a minute to fail must not take it for every shape."""
     try:
         step(file)
@@ -113,7 +127,9 @@ def _try(file: LayerFile) -> None:
         try:
             done = subprocess.run(
                 command,
-                input=json.dumps([file.text, file.filename, own_imports.__name__]).encode(),
+                input=json.dumps(
+                    [file.text, file.filename, own_imports.__name__]
+                ).encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=told,
                 timeout=PATIENCE,
@@ -122,7 +138,9 @@ def _try(file: LayerFile) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise LayerFileError(f"{file.name} was not done importing after {PATIENCE:.0f} seconds") from None
+            raise LayerFileError(
+                f"{file.name} was not done importing after {PATIENCE:.0f} seconds"
+            ) from None
         if done.returncode == _FINE:
             return
         told.seek(max(0, told.tell() - 4096))
@@ -145,14 +163,21 @@ def _run(file: LayerFile) -> None:
     module.__file__ = file.path or file.filename
     lines = file.text.splitlines(keepends=True)
     linecache.cache[file.filename] = (len(file.text), None, lines, file.filename)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
+    sys.modules[name] = (
+        module  # dataclasses and pickle look a class's module up by name
+    )
     mend_torchvision()
     try:
         # Shape inference runs this under meta device and no_grad; the file's own tensors must be real.
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             with contextlib.redirect_stdout(sys.stderr):
-                exec(compile(file.text, file.filename, "exec", dont_inherit=True), module.__dict__)
+                exec(
+                    compile(file.text, file.filename, "exec", dont_inherit=True),
+                    module.__dict__,
+                )
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise LayerFileError(f"{file.name} cannot be loaded: {error_text(error, file)}") from error
+        raise LayerFileError(
+            f"{file.name} cannot be loaded: {error_text(error, file)}"
+        ) from error
     _modules[file.module, file.sha256] = module

@@ -70,12 +70,19 @@ class OwnFiles(Struct, frozen=True, dict=True):
         """The version of the code: the hash of the text of a single file, else of all names and contents."""
         if len(self.files) == 1:
             return self.entry.sha256
-        return _hash(sorted((os.path.relpath(file.path, self.roots[0]), file.sha256) for file in self.files))
+        return _hash(
+            sorted(
+                (os.path.relpath(file.path, self.roots[0]), file.sha256)
+                for file in self.files
+            )
+        )
 
     @cached_property
     def key(self) -> str:
         """The hash by which they are trusted: of the places and the contents of all of them."""
-        return _hash([self.entry.path, sorted((file.path, file.sha256) for file in self.files)])
+        return _hash(
+            [self.entry.path, sorted((file.path, file.sha256) for file in self.files)]
+        )
 
     def is_version(self, sha256: str) -> bool:
         """Return whether they are as when `digest` was this; of older projects it is the hash of the first alone."""
@@ -98,14 +105,18 @@ def read(path: Path, module: str, folder: str = "") -> OwnFiles | None:
     entry = _read(path)
     if entry is None or entry.text is None:
         return None
-    roots = tuple(dict.fromkeys((str(top_of(Path(entry.path), module)), *filter(None, [folder]))))
+    roots = tuple(
+        dict.fromkeys((str(top_of(Path(entry.path), module)), *filter(None, [folder])))
+    )
     if INSTALLED.intersection(path.parts):
         return OwnFiles((entry,), roots)
     return OwnFiles(_Reader(entry, module, roots).files(), roots)
 
 
 def _hash(facts: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(facts).encode("utf-8", "surrogatepass")
+    ).hexdigest()
 
 
 def top_of(path: Path, module: str) -> Path:
@@ -152,7 +163,9 @@ class _Reader:
 
     def _follow_imports(self, file: OwnFile, name: str) -> None:
         assert file.text is not None
-        package = name if Path(file.path).stem == "__init__" else name.rpartition(".")[0]
+        package = (
+            name if Path(file.path).stem == "__init__" else name.rpartition(".")[0]
+        )
         written = _imports(file.text)
         if written.moves_path:
             self._widen(Path(file.path))
@@ -190,9 +203,14 @@ class _Reader:
             folders[:] = sorted(
                 name
                 for name in folders
-                if name.isidentifier() and name not in INSTALLED and not Path(at, name, "pyvenv.cfg").exists()
+                if name.isidentifier()
+                and name not in INSTALLED
+                and not Path(at, name, "pyvenv.cfg").exists()
             )
-            self._add_modules(Path(at), ".".join(filter(None, (package, *Path(at).relative_to(folder).parts))))
+            self._add_modules(
+                Path(at),
+                ".".join(filter(None, (package, *Path(at).relative_to(folder).parts))),
+            )
 
     def _add_modules(self, folder: Path, package: str) -> None:
         for file in sorted(folder.glob("*.py")):
@@ -203,19 +221,32 @@ class _Reader:
         """Look for imports near a file that changes sys.path, too."""
         near = [file.parents[n] for n in range(min(_FOLDERS_UP, len(file.parents)))]
         try:
-            near += sorted(one for one in file.parent.iterdir() if one.is_dir() and one.name.isidentifier())
+            near += sorted(
+                one
+                for one in file.parent.iterdir()
+                if one.is_dir() and one.name.isidentifier()
+            )
         except OSError:
             pass
-        new = [folder for folder in near if folder not in self._roots and len(self._roots) < MOST]
+        new = [
+            folder
+            for folder in near
+            if folder not in self._roots and len(self._roots) < MOST
+        ]
         self._roots += new
 
 
 def _candidates(module: Path) -> Iterator[Path]:
     """Yield the files that Python may run for a module, in its order of preference."""
-    for package in (module / f"__init__{ending}" for ending in (*EXTENSION_SUFFIXES, ".py")):
+    for package in (
+        module / f"__init__{ending}" for ending in (*EXTENSION_SUFFIXES, ".py")
+    ):
         if package.is_file():
             yield package
-    for file in (module.with_name(f"{module.name}{ending}") for ending in (*EXTENSION_SUFFIXES, ".py")):
+    for file in (
+        module.with_name(f"{module.name}{ending}")
+        for ending in (*EXTENSION_SUFFIXES, ".py")
+    ):
         if file.is_file():
             yield file
 
@@ -252,10 +283,16 @@ def _imports(text: str) -> _Imports:
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             names.add((node.level, base))
-            names.update((node.level, f"{base}.{alias.name}".strip(".")) for alias in node.names)
+            names.update(
+                (node.level, f"{base}.{alias.name}".strip(".")) for alias in node.names
+            )
         elif isinstance(node, ast.Name):
             used.add(node.id)
         elif isinstance(node, ast.Attribute):
             used.add(node.attr)
     imported = {name.rpartition(".")[2] for _, name in names}
-    return _Imports(frozenset(names), bool(_BY_NAME & (used | imported)), "path" in used and "sys" in used | imported)
+    return _Imports(
+        frozenset(names),
+        bool(_BY_NAME & (used | imported)),
+        "path" in used and "sys" in used | imported,
+    )

@@ -13,22 +13,33 @@ import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    ExtensionFileLoader,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-INSTALLED = frozenset({"site-packages", "dist-packages"})  # folders of installed packages
+INSTALLED = frozenset(
+    {"site-packages", "dist-packages"}
+)  # folders of installed packages
 _PROGRAM = Path(__file__).resolve().parents[1]
-_PYTHON = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")))
+_PYTHON = tuple(
+    dict.fromkeys(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
+)
 
 
 class NotReviewedError(ImportError):
     """A file of the user's own that nobody reviewed; the message names it and the cure."""
 
 
-def permit(folders: Sequence[str], texts: Mapping[str, str], compiled: Mapping[str, str]) -> None:
+def permit(
+    folders: Sequence[str], texts: Mapping[str, str], compiled: Mapping[str, str]
+) -> None:
     """Let these files be imported, with `folders` first on Python's path: `texts` by their paths without links, and
     `compiled` modules by path with the hash of their bytes.
 
@@ -50,7 +61,9 @@ def run_as(name: str, path: str) -> ModuleType:
     if package:
         import_module(package)
     real = os.path.realpath(path)
-    spec = spec_from_file_location(name, path, loader=_ReviewedLoader(name, path, finder.texts[real], finder.ran))
+    spec = spec_from_file_location(
+        name, path, loader=_ReviewedLoader(name, path, finder.texts[real], finder.ran)
+    )
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[name] = module
@@ -81,13 +94,21 @@ class OwnFinder(MetaPathFinder):
         self.folders: set[str] = set()
         self.texts: dict[str, str] = {}
         self.compiled: dict[str, str] = {}
-        self.ran: dict[str, tuple[str, str]] = {}  # by module: the path and the text that it ran with
+        self.ran: dict[
+            str, tuple[str, str]
+        ] = {}  # by module: the path and the text that it ran with
         here = os.path.realpath(os.getcwd())
         entries = [os.path.realpath(one) for one in sys.path if one]
-        self._environment = [str(_PROGRAM.parent), *(one for one in entries if one != here)]
+        self._environment = [
+            str(_PROGRAM.parent),
+            *(one for one in entries if one != here),
+        ]
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None or not self._is_own(spec.origin):
@@ -103,11 +124,16 @@ class OwnFinder(MetaPathFinder):
         else:
             loader = _RefusingLoader(spec.origin)
         return spec_from_file_location(
-            fullname, spec.origin, loader=loader, submodule_search_locations=spec.submodule_search_locations
+            fullname,
+            spec.origin,
+            loader=loader,
+            submodule_search_locations=spec.submodule_search_locations,
         )
 
     @staticmethod
-    def find_distributions(context: DistributionFinder.Context | None = None) -> Iterable[Distribution]:
+    def find_distributions(
+        context: DistributionFinder.Context | None = None,
+    ) -> Iterable[Distribution]:
         """Find installed packages by name, for `importlib.metadata`, as the finder does whose place this takes."""
         return PathFinder.find_distributions(context or DistributionFinder.Context())
 
@@ -119,8 +145,16 @@ class OwnFinder(MetaPathFinder):
         """Drop the modules of these folders if one has another text now, and those of other folders, which may have
         the same names."""
         inside = tuple(map(os.path.realpath, folders))
-        pairs = [(path, folder) for path in texts for folder in inside if _within(path, folder)]
-        tops = {os.path.relpath(path, folder).split(os.sep)[0].removesuffix(".py") for path, folder in pairs}
+        pairs = [
+            (path, folder)
+            for path in texts
+            for folder in inside
+            if _within(path, folder)
+        ]
+        tops = {
+            os.path.relpath(path, folder).split(os.sep)[0].removesuffix(".py")
+            for path, folder in pairs
+        }
         changed = any(texts.get(path, text) != text for path, text in self.ran.values())
         for name, (path, _) in tuple(self.ran.items()):
             here = any(_within(path, folder) for folder in inside)
@@ -134,11 +168,19 @@ class OwnFinder(MetaPathFinder):
             return False
         if any(_within(file, folder) for folder in self.folders):
             return True
-        return not any(_within(file, folder) for folder in (*_PYTHON, *self._environment))
+        return not any(
+            _within(file, folder) for folder in (*_PYTHON, *self._environment)
+        )
 
-    def _installed(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    def _installed(
+        self, fullname: str, path: Sequence[str] | None
+    ) -> ModuleSpec | None:
         """Find a module without the user's folders."""
-        entries = [one for one in (sys.path if path is None else path) if not self._is_own(os.path.join(one, "x"))]
+        entries = [
+            one
+            for one in (sys.path if path is None else path)
+            if not self._is_own(os.path.join(one, "x"))
+        ]
         return PathFinder.find_spec(fullname, entries) if entries else None
 
 
@@ -149,7 +191,9 @@ def _within(path: str, folder: str) -> bool:
 class _ReviewedLoader(SourceFileLoader):
     """Compiles the text that was reviewed, whatever the file contains by now."""
 
-    def __init__(self, fullname: str, path: str, text: str, ran: dict[str, tuple[str, str]]) -> None:
+    def __init__(
+        self, fullname: str, path: str, text: str, ran: dict[str, tuple[str, str]]
+    ) -> None:
         super().__init__(fullname, path)
         self._text, self._ran = text, ran
 
@@ -173,7 +217,9 @@ class _CompiledLoader(ExtensionFileLoader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         data = Path(self.path).read_bytes()
         if hashlib.sha256(data).hexdigest() != self._sha256:
-            raise NotReviewedError(f"{self.path} has changed since it was trusted, so none of its code was run")
+            raise NotReviewedError(
+                f"{self.path} has changed since it was trusted, so none of its code was run"
+            )
         if hasattr(os, "memfd_create"):
             memory = os.memfd_create(self.name)
             with open(memory, "wb", closefd=False) as copy:

@@ -16,7 +16,9 @@ FOREIGN = "raised"  # code of what another library raised in an engine, whose cl
 
 def trace_of(error: BaseException) -> str:
     """Return the traceback of an exception: that of the engine where it was raised in one."""
-    return getattr(error, "__traceback_text__", "") or "".join(traceback.format_exception(error))
+    return getattr(error, "__traceback_text__", "") or "".join(
+        traceback.format_exception(error)
+    )
 
 
 def place_of(error: BaseException) -> str:
@@ -30,7 +32,8 @@ def _place_in(block: str) -> str:
     places = [
         f"line {line} of {layer_files.display_name(file)}"
         for file, line in _FRAME.findall(block)
-        if layer_files.is_layer_file(file) or (user_frames.is_users(file) and "-packages" not in file)
+        if layer_files.is_layer_file(file)
+        or (user_frames.is_users(file) and "-packages" not in file)
     ]
     return places[-1] if places else ""
 
@@ -47,7 +50,11 @@ def is_ours(error: BaseException) -> bool:
 
 def message_of(error: BaseException) -> str:
     """Return the text of an error of this program as it is, and the sentence of any other."""
-    return str(error).strip() or type(error).__name__ if is_ours(error) else sentence(error)
+    return (
+        str(error).strip() or type(error).__name__
+        if is_ours(error)
+        else sentence(error)
+    )
 
 
 def sentence(error: BaseException) -> str:
@@ -62,6 +69,8 @@ def sentence(error: BaseException) -> str:
         return (text or type(error).__name__).removesuffix(".")
     place = place_of(error)
     if isinstance(error, OSError) and error.strerror and not place:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return (
+            f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        )
     words = f"{kind_of(error)}: {text}".removesuffix(": ").removesuffix(".")
     return f"{words} ({place})" if place else words

@@ -52,7 +52,9 @@ def noting(file: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _noted.extend(f"{sentence}." for sentence in current().turned_since(before, file))
+        _noted.extend(
+            f"{sentence}." for sentence in current().turned_since(before, file)
+        )
 
 
 def noted() -> str:
@@ -69,5 +71,7 @@ def _line(file: Path | None, word: str) -> str:
     if file is None:
         return ""
     lines = file.read_text("utf-8", "replace").splitlines()
-    number = next((number for number, line in enumerate(lines, 1) if f"{word}(" in line), 0)
+    number = next(
+        (number for number, line in enumerate(lines, 1) if f"{word}(" in line), 0
+    )
     return f" (line {number} of {file.name})" if number else ""

@@ -81,7 +81,11 @@ class TrustStore:
     def trust(self, file: LayerFile | OwnFiles) -> None:
         """Allow a text, or all files of a model, to run, persistently. Raises OSError if that cannot be saved."""
         if isinstance(file, OwnFiles):
-            sha256, path, texts = file.key, file.entry.path, {one.path: one.reviewed_text for one in file.files}
+            sha256, path, texts = (
+                file.key,
+                file.entry.path,
+                {one.path: one.reviewed_text for one in file.files},
+            )
         else:
             sha256, path, texts = file.sha256, file.path, {file.path: file.text}
         layer_files.allow(sha256)

@@ -54,9 +54,15 @@ def source_of(
     lines = [f'"""Make {_plain(str(opened.source))}, which train.py trains."""', ""]
     lines += [*sorted(standard), *(["from typing import Any"] if hooks else [])]
     others = ["import torch", *others] if opened.interface.lazy else others
-    lines += [""] * (lines[-1] != "") + [*others, f"from torch import {'Tensor, ' * (_PRESENT in hooks)}nn"]
+    lines += [""] * (lines[-1] != "") + [
+        *others,
+        f"from torch import {'Tensor, ' * (_PRESENT in hooks)}nn",
+    ]
     if opened.source.own_code and opened.folder:
-        lines += ["", f"CODE = {_literal(code_folder(opened))}  # where the code of the model is"]
+        lines += [
+            "",
+            f"CODE = {_literal(code_folder(opened))}  # where the code of the model is",
+        ]
     for hook in hooks:
         lines += ["", "", hook]
     lines += [
@@ -67,14 +73,22 @@ def source_of(
     ]
     lines += [f"    {line}".rstrip() for line in before]
     if parts:
-        lines += [f"    model = {expression}", *(f"    {part}" for part in parts), "    return model"]
+        lines += [
+            f"    model = {expression}",
+            *(f"    {part}" for part in parts),
+            "    return model",
+        ]
     else:
         lines.append(f"    return {expression}")
     names = named or tuple(one.name for one in returned) or ("output",)
     return Source(
-        "\n".join(lines) + "\n", taken, names, class_name=MAKER,
-        ends=tuple(OutputSpec(name, name if named else None) for name in names), own=own_file(opened),
-    )  # fmt: skip
+        "\n".join(lines) + "\n",
+        taken,
+        names,
+        class_name=MAKER,
+        ends=tuple(OutputSpec(name, name if named else None) for name in names),
+        own=own_file(opened),
+    )
 
 
 def _first_call(inputs: Iterable[InputSpec]) -> list[str]:
@@ -83,16 +97,30 @@ def _first_call(inputs: Iterable[InputSpec]) -> list[str]:
         f"torch.zeros({_literal((1, *one.shape))}{'' if one.dtype == 'float32' else f', dtype=torch.{one.dtype}'})"
         for one in inputs
     )
-    return ["with torch.no_grad():", f"    model.eval()({zeros})  # the sizes of its lazy layers", "model.train()"]
+    return [
+        "with torch.no_grad():",
+        f"    model.eval()({zeros})  # the sizes of its lazy layers",
+        "model.train()",
+    ]
 
 
 def own_file(opened: OpenedModel) -> OwnModel | None:
     """Return the user's file that defines the model, None for a model of a collection."""
-    file = finding.file_of(opened.source, opened.folder) if opened.source.own_code else None
+    file = (
+        finding.file_of(opened.source, opened.folder)
+        if opened.source.own_code
+        else None
+    )
     if file is None:
         return None
-    module = opened.source.where if opened.source.kind == "module" else finding.package_of(file)[1]
-    return OwnModel(str(file), opened.sha256, module, code_folder(opened), opened.folder)
+    module = (
+        opened.source.where
+        if opened.source.kind == "module"
+        else finding.package_of(file)[1]
+    )
+    return OwnModel(
+        str(file), opened.sha256, module, code_folder(opened), opened.folder
+    )
 
 
 def code_folder(opened: OpenedModel) -> str:
@@ -105,19 +133,29 @@ def code_folder(opened: OpenedModel) -> str:
 # --- Calls
 
 
-def _order(opened: OpenedModel, names: list[str], conversions: Mapping[str, str]) -> str:
+def _order(
+    opened: OpenedModel, names: list[str], conversions: Mapping[str, str]
+) -> str:
     """Return the hook that passes tensors by name; "" where they are forward's first arguments anyway."""
     takes = opened.interface.takes
     known = {one.name for one in takes}
     if lost := [name for name in names if name not in known]:
-        raise SourceError(f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}")
+        raise SourceError(
+            f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}"
+        )
     if conversions or any(one.way for one in takes if one.name in names):
-        return _within(opened, [one for name in names for one in takes if one.name == name], conversions)
+        return _within(
+            opened,
+            [one for name in names for one in takes if one.name == name],
+            conversions,
+        )
     if names == [one.name for one in takes][: len(names)]:
         return ""
     places = [one.name for one in takes if one.by_place]
     if any(name in places for name in names):
-        raise SourceError(f"{opened.source} takes {', '.join(places)} by position only; give it a field for each")
+        raise SourceError(
+            f"{opened.source} takes {', '.join(places)} by position only; give it a field for each"
+        )
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
         '    """Pass the tensors of a batch to the arguments of forward that they are for."""\n'
@@ -144,16 +182,22 @@ _ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
     return model'''
 
 
-def _within(opened: OpenedModel, given: list[Argument], conversions: Mapping[str, str]) -> str:
+def _within(
+    opened: OpenedModel, given: list[Argument], conversions: Mapping[str, str]
+) -> str:
     """Return the hook that puts tensors into the arguments, lists, tuples and dictionaries that forward takes."""
     parts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for number, one in enumerate(given):
         if one.by_place:
-            raise SourceError(f"{opened.source} takes {one.name} by position only, which cannot be filled")
+            raise SourceError(
+                f"{opened.source} takes {one.name} by position only, which cannot be filled"
+            )
         parts.setdefault(one.of or one.name, []).append(
             (steps_of(one.way), f"tensors[{number}]{conversions.get(one.name, '')}")
         )
-    told = ", ".join(f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items())
+    told = ", ".join(
+        f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items()
+    )
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
         '    """Put the tensors of a batch into the arguments of forward that they are for."""\n'
@@ -175,7 +219,9 @@ def _nested(parts: list[tuple[tuple[str, ...], str]]) -> str:
     if steps[0] == "[*]":
         if len(steps) == 1:
             return f"[*{code}]"
-        inner = _nested([(way[1:], f"one[{number}]") for number, (way, _) in enumerate(parts)])
+        inner = _nested(
+            [(way[1:], f"one[{number}]") for number, (way, _) in enumerate(parts)]
+        )
         inner = f"present({inner})" if steps[1].startswith('["') else inner
         return f"[{inner} for one in zip({', '.join(code for _, code in parts)})]"
     groups: dict[str, list[tuple[tuple[str, ...], str]]] = {}
@@ -183,7 +229,13 @@ def _nested(parts: list[tuple[tuple[str, ...], str]]) -> str:
         groups.setdefault(way[0], []).append((way[1:], code))
     values = {step: _nested(inside) for step, inside in groups.items()}
     if steps[0].startswith('["'):
-        return "{" + ", ".join(f"{_literal(step[2:-2])}: {value}" for step, value in values.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{_literal(step[2:-2])}: {value}" for step, value in values.items()
+            )
+            + "}"
+        )
     held = ", ".join(values.values())
     return f"[{held}]" if steps[0].startswith("[") else f"({held},)"
 
@@ -195,20 +247,32 @@ def _names(takes: Iterable[Argument]) -> str:
 def _returned(opened: OpenedModel, names: tuple[str, ...]) -> tuple[Returned, ...]:
     known = {one.name: one for one in opened.interface.returns}
     if lost := [name for name in names if name not in known]:
-        raise SourceError(f"{opened.source} does not return {lost[0]}; it returns {', '.join(known) or 'nothing'}")
+        raise SourceError(
+            f"{opened.source} does not return {lost[0]}; it returns {', '.join(known) or 'nothing'}"
+        )
     chief = opened.interface.chief
-    found = tuple(known[name] for name in names) or ((chief,) if chief is not None else ())
+    found = tuple(known[name] for name in names) or (
+        (chief,) if chief is not None else ()
+    )
     if bad := next((one.way for one in found if not is_way(one.way)), None):
         raise SourceError(f"{bad!r} leads to no tensor")
     return found
 
 
-def _chosen(returned: tuple[Returned, ...], by_name: bool, layouts: Mapping[str, str]) -> str:
+def _chosen(
+    returned: tuple[Returned, ...], by_name: bool, layouts: Mapping[str, str]
+) -> str:
     """Return the hook that selects the tensors of the losses from the output of forward."""
-    codes = {one.name: f"output{one.way}{layouts.get(one.name, '')}" for one in returned}
+    codes = {
+        one.name: f"output{one.way}{layouts.get(one.name, '')}" for one in returned
+    }
     told = codes[returned[0].name]
     if by_name:
-        told = "{" + ", ".join(f"{_literal(name)}: {code}" for name, code in codes.items()) + "}"
+        told = (
+            "{"
+            + ", ".join(f"{_literal(name)}: {code}" for name, code in codes.items())
+            + "}"
+        )
     return (
         "def chosen(_model: nn.Module, _tensors: Any, output: Any) -> Any:\n"
         '    """Return what the loss takes."""\n'
@@ -218,8 +282,12 @@ def _chosen(returned: tuple[Returned, ...], by_name: bool, layouts: Mapping[str,
 
 # --- How it is made
 
-_Made = tuple[list[str], list[str], str]  # imports at the top, lines of the function, the expression
-_FIRST = "made[0] if isinstance(made, tuple) else made"  # of a model with its example inputs
+_Made = tuple[
+    list[str], list[str], str
+]  # imports at the top, lines of the function, the expression
+_FIRST = (
+    "made[0] if isinstance(made, tuple) else made"  # of a model with its example inputs
+)
 
 
 def _making(opened: OpenedModel) -> _Made:
@@ -247,14 +315,19 @@ def _own(opened: OpenedModel) -> _Made:
     outer, _, inner = source.name.partition(".")
     for name in (*module.split("."), *source.name.split(".")):
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise SourceError(f"{source} cannot be imported: {name!r} is not a Python identifier")
+            raise SourceError(
+                f"{source} cannot be imported: {name!r} is not a Python identifier"
+            )
     before = []
     if opened.folder:
         before += ["if CODE not in sys.path:", "    sys.path.insert(0, CODE)"]
     before += [f"from {module} import {outer}", ""]
     maker = f"{outer}.{inner}" if inner else outer
     made = f"{maker}({_call(opened.arguments)})"
-    if not source.call and opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]:
+    if (
+        not source.call
+        and opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]
+    ):
         return [], before, made
     if not source.call:
         made = f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {made}"
@@ -264,21 +337,33 @@ def _own(opened: OpenedModel) -> _Made:
 def _torchvision(opened: OpenedModel) -> _Made:
     name, _, part = opened.source.name.partition(".")
     given = {"weights": None, **opened.arguments}
-    if any(f".{task}." in opened.interface.model for task in ("detection", "segmentation")):
+    if any(
+        f".{task}." in opened.interface.model for task in ("detection", "segmentation")
+    ):
         given = {"weights": None, "weights_backbone": None, **opened.arguments}
     made = f"torchvision.models.get_model({_literal(name)}, {_call(given)})"
-    return ["import torchvision"], [], made + (f".get_submodule({_literal(part)})" if part else "")
+    return (
+        ["import torchvision"],
+        [],
+        made + (f".get_submodule({_literal(part)})" if part else ""),
+    )
 
 
 def _timm(opened: OpenedModel) -> _Made:
     given = {"pretrained": False, **opened.arguments}
-    return ["import timm"], [], f"timm.create_model({_literal(opened.source.name)}, {_call(given)})"
+    return (
+        ["import timm"],
+        [],
+        f"timm.create_model({_literal(opened.source.name)}, {_call(given)})",
+    )
 
 
 def _transformers(opened: OpenedModel) -> _Made:
     name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
     if not kind.isidentifier():
-        raise SourceError(f"{opened.source} has the class {kind!r}, which is not a Python identifier")
+        raise SourceError(
+            f"{opened.source} has the class {kind!r}, which is not a Python identifier"
+        )
     given = _call(opened.arguments)
     if Path(opened.folder, name).is_dir() or not name.replace("-", "_").isidentifier():
         kept = ", ".join(filter(None, (_literal(name), "local_files_only=True", given)))
@@ -286,23 +371,45 @@ def _transformers(opened: OpenedModel) -> _Made:
         return ["import transformers"], [config], f"transformers.{kind}(config)"
     config = f"config = transformers.AutoConfig.for_model({', '.join(filter(None, (_literal(name), given)))})"
     auto = "architectures" not in opened.arguments
-    return ["import transformers"], [config], f"transformers.{'AutoModel.from_config' if auto else kind}(config)"
+    return (
+        ["import transformers"],
+        [config],
+        f"transformers.{'AutoModel.from_config' if auto else kind}(config)",
+    )
 
 
 def _diffusers(opened: OpenedModel) -> _Made:
     name, kind = opened.source.name, opened.interface.model.rpartition(".")[2]
     if not kind.isidentifier():
-        raise SourceError(f"{opened.source} has the class {kind!r}, which is not a Python identifier")
+        raise SourceError(
+            f"{opened.source} has the class {kind!r}, which is not a Python identifier"
+        )
     if Path(name).is_dir():
         file = _literal(str(Path(name, "config.json").resolve()))
-        lines = [f'with open({file}, encoding="utf-8") as file:', "    config = json.load(file)"]
+        lines = [
+            f'with open({file}, encoding="utf-8") as file:',
+            "    config = json.load(file)",
+        ]
         if opened.arguments:
             lines.append(f"config |= {_literal(dict(opened.arguments))}")
-        return ["import json", "import diffusers"], lines, f"diffusers.{kind}.from_config(config)"
-    return ["import diffusers"], [], f"diffusers.{kind}.from_config({_literal(dict(opened.arguments))})"
+        return (
+            ["import json", "import diffusers"],
+            lines,
+            f"diffusers.{kind}.from_config(config)",
+        )
+    return (
+        ["import diffusers"],
+        [],
+        f"diffusers.{kind}.from_config({_literal(dict(opened.arguments))})",
+    )
 
 
-_COLLECTIONS = {"torchvision": _torchvision, "timm": _timm, "hf": _transformers, "diffusers": _diffusers}
+_COLLECTIONS = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _transformers,
+    "diffusers": _diffusers,
+}
 
 
 # --- Values
@@ -314,7 +421,11 @@ def _call(arguments: Mapping[str, Any]) -> str:
     >>> _call({"width": 8, "act": "relu", "class": None})
     'width=8, act="relu", **{"class": None}'
     """
-    plain = {name: value for name, value in arguments.items() if name.isidentifier() and not keyword.iskeyword(name)}
+    plain = {
+        name: value
+        for name, value in arguments.items()
+        if name.isidentifier() and not keyword.iskeyword(name)
+    }
     rest = {name: value for name, value in arguments.items() if name not in plain}
     texts = [f"{name}={_literal(value)}" for name, value in plain.items()]
     return ", ".join([*texts, f"**{_literal(rest)}"] if rest else texts)
@@ -323,18 +434,30 @@ def _call(arguments: Mapping[str, Any]) -> str:
 def _literal(value: Any) -> str:
     """Return a JSON value as a Python literal. Raises SourceError for another one."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(one)}" for key, one in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{_literal(key)}: {_literal(one)}" for key, one in value.items()
+            )
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_literal, value)) + "," * (len(value) == 1) + ")"
     if isinstance(value, str) and value.isprintable() and not {'"', "\\"} & {*value}:
         return f'"{value}"'
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and abs(value) < 1e308):
+    if (
+        value is None
+        or isinstance(value, bool | int | str)
+        or (isinstance(value, float) and abs(value) < 1e308)
+    ):
         return repr(value)
     raise SourceError(f"{value!r} cannot be written into a script")
 
 
 def _plain(text: str) -> str:
     """Escape a text for a docstring."""
-    return "".join(one if one.isprintable() and one not in '"\\' else "_" for one in text)
+    return "".join(
+        one if one.isprintable() and one not in '"\\' else "_" for one in text
+    )

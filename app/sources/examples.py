@@ -14,21 +14,47 @@ from torch import Tensor, nn
 
 from app.source import raised
 from app.source.interface import LABELS
-from app.sources.spec import ARANGE, BATCH, EXAMPLES, ExampleSpec, InputSpec, ModelRaisedError, SourceError
+from app.sources.spec import (
+    ARANGE,
+    BATCH,
+    EXAMPLES,
+    ExampleSpec,
+    InputSpec,
+    ModelRaisedError,
+    SourceError,
+)
 from app.util import module_tree, tensor_files
 
 IDS = ("input_ids", "ids", "idx", "tokens", "token_ids", "decoder_input_ids")
-_SINGLE = ("t", "timestep", "timesteps", "time", "step", "labels", "label", "class_labels", "y", "target", "targets")
+_SINGLE = (
+    "t",
+    "timestep",
+    "timesteps",
+    "time",
+    "step",
+    "labels",
+    "label",
+    "class_labels",
+    "y",
+    "target",
+    "targets",
+)
 _POSITIONS = ("position_ids", "positions", "pos", "pos_ids")
 _RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments by position, and those by name
+Call = tuple[
+    tuple[Any, ...], dict[str, Any]
+]  # the arguments by position, and those by name
 
 
 def dtype_of(model: nn.Module) -> str:
     """Return the dtype of a model's weights; torch's default where they have several or there are none."""
-    kinds = {one.dtype for one in module_tree.parameters(model) if one.dtype.is_floating_point}
+    kinds = {
+        one.dtype
+        for one in module_tree.parameters(model)
+        if one.dtype.is_floating_point
+    }
     kind = kinds.pop() if len(kinds) == 1 else torch.get_default_dtype()
     return str(kind).removeprefix("torch.")
 
@@ -44,7 +70,12 @@ def example(one: InputSpec, floats: str = "float32") -> Tensor:
         return torch.empty(one.shape, dtype=dtype)
     generator = torch.Generator().manual_seed(0)
     if one.values == ARANGE:
-        return torch.arange(one.shape[-1] if one.shape else 1).expand(one.shape).clone().to(dtype)
+        return (
+            torch.arange(one.shape[-1] if one.shape else 1)
+            .expand(one.shape)
+            .clone()
+            .to(dtype)
+        )
     low, high = one.bounds or (0.0, 1.0)
     if low > high:
         return falling(low, high, one.shape).to(dtype)
@@ -52,14 +83,22 @@ def example(one: InputSpec, floats: str = "float32") -> Tensor:
         wide = dtype if dtype.itemsize >= 4 else torch.float32
         if one.bounds is None:
             return torch.randn(one.shape, dtype=wide, generator=generator).to(dtype)
-        return (torch.rand(one.shape, generator=generator) * (high - low) + low).to(dtype)
-    return torch.randint(int(low), int(high) + 1, one.shape, generator=generator).to(dtype)
+        return (torch.rand(one.shape, generator=generator) * (high - low) + low).to(
+            dtype
+        )
+    return torch.randint(int(low), int(high) + 1, one.shape, generator=generator).to(
+        dtype
+    )
 
 
 def falling(high: float, low: float, shape: Sequence[int]) -> Tensor:
     """Return whole numbers that fall from `high` to `low` along the first axis."""
     rows = torch.linspace(high, low, shape[0] if shape else 1).round()
-    return rows.reshape(-1, *((1,) * (len(shape) - 1))).expand(*shape).clone() if shape else rows[0]
+    return (
+        rows.reshape(-1, *((1,) * (len(shape) - 1))).expand(*shape).clone()
+        if shape
+        else rows[0]
+    )
 
 
 def called_with(inputs: Sequence[InputSpec], tensors: Sequence[Tensor]) -> Call:
@@ -77,7 +116,9 @@ def called_with(inputs: Sequence[InputSpec], tensors: Sequence[Tensor]) -> Call:
         for step in way:
             inner = inner.setdefault(step, {})
             if not isinstance(inner, dict):
-                raise SourceError(f"{one.name}: {step} is a tensor already, which has no parts")
+                raise SourceError(
+                    f"{one.name}: {step} is a tensor already, which has no parts"
+                )
         if last in inner:
             raise SourceError(f"{one.name} is described twice")
         inner[last] = tensor
@@ -90,11 +131,15 @@ def _nested(name: str, value: Any) -> Any:
         return value
     kinds = {type(step) for step in value}
     if len(kinds) > 1:
-        raise SourceError(f"{name} has both names and numbers below it; describe the parts of one in the same way")
+        raise SourceError(
+            f"{name} has both names and numbers below it; describe the parts of one in the same way"
+        )
     parts = {step: _nested(name, one) for step, one in value.items()}
     if kinds == {str}:
         return parts
-    numbered = {step[0] if isinstance(step, tuple) else step: one for step, one in parts.items()}
+    numbered = {
+        step[0] if isinstance(step, tuple) else step: one for step, one in parts.items()
+    }
     if [*sorted(numbered)] != [*range(len(numbered))]:
         raise SourceError(f"the parts of {name} are numbered from 0, without a gap")
     ordered = [numbered[place] for place in range(len(numbered))]
@@ -104,7 +149,9 @@ def _nested(name: str, value: Any) -> Any:
 # --- Of a file
 
 
-def from_file(spec: ExampleSpec, model: nn.Module, imported: Callable[[Path], Any]) -> Call:
+def from_file(
+    spec: ExampleSpec, model: nn.Module, imported: Callable[[Path], Any]
+) -> Call:
     """Return the inputs of a file; `imported` runs a Python file. Raises SourceError for one that has none, and
     ModelRaisedError for a function that raises."""
     path = Path(spec.file)
@@ -118,11 +165,15 @@ def from_file(spec: ExampleSpec, model: nn.Module, imported: Callable[[Path], An
     module = imported(path)
     function = getattr(module, spec.function, None)
     if not callable(function):
-        raise SourceError(f"--example {spec}: {path.name} has no function {spec.function}")
+        raise SourceError(
+            f"--example {spec}: {path.name} has no function {spec.function}"
+        )
     try:
         return arranged(function(), model)
     except (Exception, SystemExit) as error:
-        raise ModelRaisedError(f"--example {spec} failed: {raised.sentence(error)}") from error
+        raise ModelRaisedError(
+            f"--example {spec} failed: {raised.sentence(error)}"
+        ) from error
 
 
 def _stored(path: Path) -> Any:
@@ -134,8 +185,14 @@ def _stored(path: Path) -> Any:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     except Exception as error:  # readers of damaged files raise anything
-        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SourceError(f"--example {path} cannot be read as tensors ({' or '.join(EXAMPLES)}): {why}") from error
+        why = (
+            str(error).strip().splitlines()[0]
+            if str(error).strip()
+            else type(error).__name__
+        )
+        raise SourceError(
+            f"--example {path} cannot be read as tensors ({' or '.join(EXAMPLES)}): {why}"
+        ) from error
 
 
 def arranged(value: Any, model: nn.Module) -> Call:
@@ -147,7 +204,12 @@ def arranged(value: Any, model: nn.Module) -> Call:
     >>> arranged({"input": 1}, nn.Linear(1, 1)), arranged((1, 2), nn.Linear(1, 1))
     (((), {'input': 1}), ((1, 2), {}))
     """
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict):
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], tuple)
+        and isinstance(value[1], dict)
+    ):
         return value
     if isinstance(value, tuple):
         return value, {}
@@ -164,7 +226,9 @@ def arranged(value: Any, model: nn.Module) -> Call:
     return (dict(value),), {}
 
 
-def of_batch(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], model: nn.Module) -> Call:
+def of_batch(
+    inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], model: nn.Module
+) -> Call:
     """Return a batch of data as the arguments of forward: each field as the argument of its name, the target as one
     with a usual name of it, and the other inputs in the order of the arguments that are left. Raises SourceError for an
     argument that no field is left for.
@@ -177,7 +241,11 @@ def of_batch(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], model:
     if needed is None:
         return tuple(inputs.values()), {}
     fields = {**targets, **inputs}
-    named = {name: fields[name] for name in inspect.signature(model.forward).parameters if name in fields}
+    named = {
+        name: fields[name]
+        for name in inspect.signature(model.forward).parameters
+        if name in fields
+    }
     if len(needed) == 1 and len(inputs) > 1 and not named:
         return (fields,), {}
     free = [one for name, one in inputs.items() if name not in named]
@@ -188,16 +256,29 @@ def of_batch(inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], model:
         source = labels if argument.name in LABELS and labels else free
         if not source:
             names = ", ".join(filter(None, fields)) or "one input"
-            raise SourceError(f"the data have nothing for {argument.name} of forward, only {names}; give --input")
+            raise SourceError(
+                f"the data have nothing for {argument.name} of forward, only {names}; give --input"
+            )
         named[argument.name] = source.pop(0)
     args, kwargs = by_position(model, named)
-    return args, {**kwargs, **{name: one for name, one in named.items() if name not in {each.name for each in needed}}}
+    return args, {
+        **kwargs,
+        **{
+            name: one
+            for name, one in named.items()
+            if name not in {each.name for each in needed}
+        },
+    }
 
 
 def _as_weights(value: Tensor, model: nn.Module) -> Tensor:
     """Return an input on the current default device, floating point numbers in the dtype of the weights."""
     value = value.to(torch.get_default_device())
-    return value.to(getattr(torch, dtype_of(model))) if value.is_floating_point() else value
+    return (
+        value.to(getattr(torch, dtype_of(model)))
+        if value.is_floating_point()
+        else value
+    )
 
 
 # --- Proposed
@@ -210,21 +291,29 @@ def needed_arguments(model: nn.Module) -> tuple[inspect.Parameter, ...] | None:
     except (TypeError, ValueError):
         return None
     various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return tuple(one for one in parameters if one.default is one.empty and one.kind not in various)
+    return tuple(
+        one
+        for one in parameters
+        if one.default is one.empty and one.kind not in various
+    )
 
 
 def by_position(model: nn.Module, kwargs: Mapping[str, Any]) -> Call:
     """Return needed arguments as most callers pass them: by position where forward takes them so."""
     needed = needed_arguments(model) or ()
     args = tuple(kwargs[one.name] for one in needed if one.kind != one.KEYWORD_ONLY)
-    return args, {one.name: kwargs[one.name] for one in needed if one.kind == one.KEYWORD_ONLY}
+    return args, {
+        one.name: kwargs[one.name] for one in needed if one.kind == one.KEYWORD_ONLY
+    }
 
 
 def proposals(model: nn.Module) -> Iterator[tuple[InputSpec, ...]]:
     """Yield descriptions of all needed arguments of forward, the likeliest first; none if it does not say which, or if
     the sizes of its layers are to come from its first call."""
     needed = needed_arguments(model)
-    if not needed or any(map(torch.nn.parameter.is_lazy, module_tree.parameters(model))):
+    if not needed or any(
+        map(torch.nn.parameter.is_lazy, module_tree.parameters(model))
+    ):
         return
     used, keys = _uses(model)
     wanted = [path for one in needed for path in (keys.get(one.name) or (one.name,))]
@@ -234,7 +323,9 @@ def proposals(model: nn.Module) -> Iterator[tuple[InputSpec, ...]]:
         yield tuple(each[min(number, len(each) - 1)] for each in choices)
 
 
-def _choices(path: str, layer: nn.Module | None, usual: Sequence[InputSpec]) -> Iterator[InputSpec]:
+def _choices(
+    path: str, layer: nn.Module | None, usual: Sequence[InputSpec]
+) -> Iterator[InputSpec]:
     """Yield descriptions of one argument: by the layer that it goes into, by its name, else those that are `usual`."""
     layouts = [*_layouts(layer)] if layer is not None else []
     known = _by_name(path.rpartition(".")[2])
@@ -257,9 +348,14 @@ def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, 
     optional = {
         node.left.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and isinstance(node.ops[0], ast.In)
+        if isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Constant)
+        and isinstance(node.ops[0], ast.In)
     }
-    nodes = sorted(ast.walk(tree), key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0)))
+    nodes = sorted(
+        ast.walk(tree),
+        key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0)),
+    )
     assigned: dict[str, int] = {}  # the line from which on a name means something else
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -267,13 +363,25 @@ def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, 
 
     def argument(node: ast.expr) -> str:
         path = _path_of(node)
-        return path if assigned.get(path.partition(".")[0], node.lineno) >= node.lineno else ""
+        return (
+            path
+            if assigned.get(path.partition(".")[0], node.lineno) >= node.lineno
+            else ""
+        )
 
     for node in nodes:
-        if isinstance(node, ast.Subscript) and (path := argument(node)) and path.partition(".")[2] not in optional:
+        if (
+            isinstance(node, ast.Subscript)
+            and (path := argument(node))
+            and path.partition(".")[2] not in optional
+        ):
             name = path.partition(".")[0]
             keys[name] = tuple(dict.fromkeys((*keys.get(name, ()), path)))
-        if isinstance(node, ast.Call) and node.args and (layer := _layer_of(model, node.func)) is not None:
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and (layer := _layer_of(model, node.func)) is not None
+        ):
             layers.setdefault(argument(node.args[0]), layer)
     return layers, keys
 
@@ -282,15 +390,27 @@ def _path_of(node: ast.AST) -> str:
     """Return the path of a name or of a key of a dictionary, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and isinstance(node.slice, ast.Constant)
+    ):
         key = node.slice.value
-        return f"{node.value.id}.{key}" if isinstance(key, str) and key.isidentifier() else ""
+        return (
+            f"{node.value.id}.{key}"
+            if isinstance(key, str) and key.isidentifier()
+            else ""
+        )
     return ""
 
 
 def _layer_of(model: nn.Module, node: ast.AST) -> nn.Module | None:
     """Return the layer that an expression such as `self.text` stands for."""
-    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"):
+    if not (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    ):
         return None
     layer = getattr(model, node.attr, None)
     return layer if isinstance(layer, nn.Module) else None
@@ -316,7 +436,11 @@ def _by_name(name: str) -> InputSpec | None:
 def _layouts(model: nn.Module) -> Iterator[InputSpec]:
     """Yield the usual inputs of the first layer with weights; of one whose sizes are not known yet, none."""
     for layer in module_tree.modules(model):
-        if any(map(torch.nn.parameter.is_lazy, module_tree.parameters(layer, recurse=False))):
+        if any(
+            map(
+                torch.nn.parameter.is_lazy, module_tree.parameters(layer, recurse=False)
+            )
+        ):
             return
         if isinstance(layer, nn.Linear):
             yield InputSpec((2, layer.in_features))
@@ -338,7 +462,13 @@ def _layouts(model: nn.Module) -> Iterator[InputSpec]:
             yield InputSpec((2, layer.num_features, 16))
             return
         if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d):
-            yield InputSpec((2, layer.num_features, *((32,) * (2 if isinstance(layer, nn.BatchNorm2d) else 3))))
+            yield InputSpec(
+                (
+                    2,
+                    layer.num_features,
+                    *((32,) * (2 if isinstance(layer, nn.BatchNorm2d) else 3)),
+                )
+            )
             return
         if isinstance(layer, _RECURRENT):
             yield InputSpec((2, 16, layer.input_size))

@@ -27,11 +27,17 @@ def file_of(source: SourceSpec, folder: str = "") -> Path | None:
         spec = PathFinder.find_spec(".".join(parts[: number + 1]), where)
         if spec is None:
             return None
-        where = [*spec.submodule_search_locations] if spec.submodule_search_locations is not None else []
+        where = (
+            [*spec.submodule_search_locations]
+            if spec.submodule_search_locations is not None
+            else []
+        )
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def code_of(source: SourceSpec, folder: str = "", example: str = "") -> tuple[OwnFiles, ...]:
+def code_of(
+    source: SourceSpec, folder: str = "", example: str = ""
+) -> tuple[OwnFiles, ...]:
     """Read the user's own files that run for a model, and those for a function that gives its inputs."""
     found = [files_of(source, folder)]
     spec = parse_example(example) if example else None
@@ -65,7 +71,10 @@ def relative_level(path: Path) -> int:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return 0
-    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+    return max(
+        (node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)),
+        default=0,
+    )
 
 
 def files_of(source: SourceSpec, folder: str = "") -> OwnFiles | None:
@@ -73,7 +82,9 @@ def files_of(source: SourceSpec, folder: str = "") -> OwnFiles | None:
     file = file_of(source, folder) if source.own_code else None
     if file is None:
         return None
-    return own_files.read(file, package_of(file)[1] if source.kind == "file" else source.where, folder)
+    return own_files.read(
+        file, package_of(file)[1] if source.kind == "file" else source.where, folder
+    )
 
 
 def digest_of(source: SourceSpec, folder: str = "") -> str:
@@ -85,11 +96,21 @@ def digest_of(source: SourceSpec, folder: str = "") -> str:
 def shadowing(folder: Path, names: Iterable[str]) -> str:
     """Say which of these top-level modules are taken from a folder, before installed packages of the same names; "" if
     none is."""
-    elsewhere = [one for one in sys.path if Path(one or ".").resolve() != folder.resolve()]
+    elsewhere = [
+        one for one in sys.path if Path(one or ".").resolve() != folder.resolve()
+    ]
     found = []
     for name in sorted(set(names)):
-        here, installed = PathFinder.find_spec(name, [str(folder)]), PathFinder.find_spec(name, elsewhere)
-        if here is not None and here.origin and installed is not None and installed.origin:
+        here, installed = (
+            PathFinder.find_spec(name, [str(folder)]),
+            PathFinder.find_spec(name, elsewhere),
+        )
+        if (
+            here is not None
+            and here.origin
+            and installed is not None
+            and installed.origin
+        ):
             found.append(
                 f"{name} is the one in {folder}, which Python imports before the package in {_home(installed)}"
             )

@@ -20,11 +20,34 @@ from app.util.module_tree import temporary_mode
 
 ROUNDS = 5  # forward passes, each with what the one before has shown
 INTEGERS = (torch.int64, torch.int32, torch.int16)
-_COPIES = {"to", "long", "int", "clone", "contiguous", "reshape", "flatten", "cpu", "repeat", "expand", "type_as"}
+_COPIES = {
+    "to",
+    "long",
+    "int",
+    "clone",
+    "contiguous",
+    "reshape",
+    "flatten",
+    "cpu",
+    "repeat",
+    "expand",
+    "type_as",
+}
 _BY_DIMENSION = {
-    "index_select", "gather", "take_along_dim", "scatter", "scatter_", "scatter_add", "scatter_add_", "index_add",
-    "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_",
-}  # fmt: skip
+    "index_select",
+    "gather",
+    "take_along_dim",
+    "scatter",
+    "scatter_",
+    "scatter_add",
+    "scatter_add_",
+    "index_add",
+    "index_add_",
+    "index_copy",
+    "index_copy_",
+    "index_fill",
+    "index_fill_",
+}
 
 
 class Range(Struct, frozen=True):
@@ -60,21 +83,34 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, wanted: Mapping[int, Tensor], known: dict[int, Range]) -> None:
         super().__init__()
-        self._of = {tensor.untyped_storage().data_ptr(): place for place, tensor in wanted.items()}
-        self._alive: list[Tensor] = []  # so that no other tensor gets the storage of a copy
+        self._of = {
+            tensor.untyped_storage().data_ptr(): place
+            for place, tensor in wanted.items()
+        }
+        self._alive: list[
+            Tensor
+        ] = []  # so that no other tensor gets the storage of a copy
         self._places = set(wanted)
         self.known = known
         self.seen: set[int] = set()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+        with contextlib.suppress(
+            AttributeError, IndexError, KeyError, TypeError, ValueError
+        ):
             self._note(name, args, kwargs)
         if self.seen == self._places:
             raise _AllKnownError
         result = func(*args, **kwargs)
-        if name in _COPIES and isinstance(result, Tensor) and (place := self._place(args[0])) is not None:
+        if (
+            name in _COPIES
+            and isinstance(result, Tensor)
+            and (place := self._place(args[0])) is not None
+        ):
             self._of[result.untyped_storage().data_ptr()] = place
             self._alive.append(result)
         return result
@@ -88,18 +124,30 @@ class _Watch(TorchFunctionMode):
         values: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         if name in ("embedding", "embedding_bag"):
             table: Any = values.get("weight", values.get(1))
-            self._use(values.get("input", values.get(0)), Range(0, len(table) - 1, values.get("padding_idx")))
+            self._use(
+                values.get("input", values.get(0)),
+                Range(0, len(table) - 1, values.get("padding_idx")),
+            )
         elif name in ("cross_entropy", "nll_loss"):
             scores: Any = values.get("input", values.get(0))
-            self._use(values.get("target", values.get(1)), Range(0, scores.shape[min(1, scores.ndim - 1)] - 1))
-        elif name == "one_hot" and (classes := values.get("num_classes", values.get(1, -1))) > 0:
+            self._use(
+                values.get("target", values.get(1)),
+                Range(0, scores.shape[min(1, scores.ndim - 1)] - 1),
+            )
+        elif (
+            name == "one_hot"
+            and (classes := values.get("num_classes", values.get(1, -1))) > 0
+        ):
             self._use(values[0], Range(0, classes - 1))
         elif name == "_pack_padded_sequence":
             first = 1 if values.get("batch_first", values.get(2)) else 0
             self._use(values[1], Range(1, values[0].shape[first], sorted=True))
         elif name in _BY_DIMENSION:
             dimension = values.get("dim", values.get(1))
-            self._use(values.get("index", values.get(2)), Range(0, values[0].shape[dimension] - 1))
+            self._use(
+                values.get("index", values.get(2)),
+                Range(0, values[0].shape[dimension] - 1),
+            )
         elif name == "__getitem__":
             self._indexed(values[0], values[1])
 
@@ -108,7 +156,9 @@ class _Watch(TorchFunctionMode):
         after = 0
         if Ellipsis in [one for one in parts if not isinstance(one, Tensor)]:
             at = next(place for place, one in enumerate(parts) if one is Ellipsis)
-            after = tensor.ndim - sum(one is not None and one is not Ellipsis for one in parts)
+            after = tensor.ndim - sum(
+                one is not None and one is not Ellipsis for one in parts
+            )
             parts = (*parts[:at], *([slice(None)] * after), *parts[at + 1 :])
         dimension = 0
         for one in parts:
@@ -129,19 +179,32 @@ class _Watch(TorchFunctionMode):
             return
         low, high = max(before.low, bounds.low), min(before.high, bounds.high)
         if low <= high:
-            self.known[place] = Range(low, high, before.without, before.sorted or bounds.sorted)
+            self.known[place] = Range(
+                low, high, before.without, before.sorted or bounds.sorted
+            )
 
 
 def ranges_of(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], free: Sequence[Tensor]
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    free: Sequence[Tensor],
 ) -> list[Range | None]:
     """Return the range that a model uses each of the `free` integer tensors among its arguments in, as some calls of it
     show; None where they show none. The values of these tensors are replaced by those of their range."""
-    wanted = {place: one for place, one in enumerate(free) if one.dtype in INTEGERS and one.numel()}
+    wanted = {
+        place: one
+        for place, one in enumerate(free)
+        if one.dtype in INTEGERS and one.numel()
+    }
     known: dict[int, Range] = {}
     for _ in range(ROUNDS if wanted else 0):
         before = dict(known)
-        copies = {id(one): one.clone() for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        copies = {
+            id(one): one.clone()
+            for one in tree_leaves((args, kwargs))
+            if isinstance(one, Tensor)
+        }
         copied_args, copied_kwargs = _mapped((args, kwargs), copies)
         watch = _Watch({place: copies[id(one)] for place, one in wanted.items()}, known)
         attempt(model, copied_args, copied_kwargs, around=watch)
@@ -165,7 +228,12 @@ def attempt(
     """Call a model without effect on it, on torch's generators or on what is printed; return what it raised."""
     called: Callable[..., Any] = model
     try:
-        with _silenced(), rng.borrowed(0), temporary_mode(model, False), torch.no_grad():
+        with (
+            _silenced(),
+            rng.borrowed(0),
+            temporary_mode(model, False),
+            torch.no_grad(),
+        ):
             with around or contextlib.nullcontext():
                 called(*args, **kwargs)
     except _AllKnownError:

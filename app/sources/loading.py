@@ -19,7 +19,15 @@ from torch import Tensor, nn
 
 from app.source import layer_files, own_files, own_imports, raised, switches
 from app.source.own_files import OwnFiles
-from app.sources.examples import by_position, called_with, dtype_of, example, from_file, needed_arguments, proposals
+from app.sources.examples import (
+    by_position,
+    called_with,
+    dtype_of,
+    example,
+    from_file,
+    needed_arguments,
+    proposals,
+)
 from app.sources.finding import file_of, files_of, package_of
 from app.sources.index_ranges import INTEGERS, attempt, ranges_of
 from app.sources.spec import (
@@ -35,9 +43,16 @@ from app.sources.spec import (
 )
 from app.util import module_tree
 
-PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers", "diffusers": "diffusers"}
+PACKAGES = {
+    "torchvision": "torchvision",
+    "timm": "timm",
+    "hf": "transformers",
+    "diffusers": "diffusers",
+}
 TRIAL = 1 << 28  # bytes of weights of a model that is copied for a trial
-LARGEST = 1 << 31  # bytes of weights: a model of a configuration that has more is made without its weights
+LARGEST = (
+    1 << 31
+)  # bytes of weights: a model of a configuration that has more is made without its weights
 
 
 class Loaded(Struct):
@@ -75,9 +90,13 @@ class Loaded(Struct):
 
 
 def load(
-    source: SourceSpec, arguments: Mapping[str, Any], inputs: tuple[InputSpec, ...] = (), meta: bool = False,
-    folder: str = "", example_file: str = "",
-) -> Loaded:  # fmt: skip
+    source: SourceSpec,
+    arguments: Mapping[str, Any],
+    inputs: tuple[InputSpec, ...] = (),
+    meta: bool = False,
+    folder: str = "",
+    example_file: str = "",
+) -> Loaded:
     """Build a model, on the meta device if `meta`, and its example inputs.
 
     They are those of `example_file`, of `inputs`, or proposed. `folder` comes first on Python's path.
@@ -93,24 +112,42 @@ def load(
         except own_imports.NotReviewedError as error:
             raise SourceError(str(error)) from error
         except ModuleNotFoundError as error:
-            if source.kind == "module" and f"{source.where}.".startswith(f"{error.name}."):
-                raise SourceError(f"there is no module {source.where}: {error}") from error
-            raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
+            if source.kind == "module" and f"{source.where}.".startswith(
+                f"{error.name}."
+            ):
+                raise SourceError(
+                    f"there is no module {source.where}: {error}"
+                ) from error
+            raise ModelRaisedError(
+                f"{source} cannot be made: {raised.sentence(error)}"
+            ) from error
         except (Exception, SystemExit) as error:  # whatever a constructor raises
-            raise ModelRaisedError(f"{source} cannot be made: {raised.sentence(error)}") from error
-        after, file = switches.current(), file_of(source, folder) if source.own_code else None
+            raise ModelRaisedError(
+                f"{source} cannot be made: {raised.sentence(error)}"
+            ) from error
+        after, file = (
+            switches.current(),
+            file_of(source, folder) if source.own_code else None,
+        )
         loaded.switched = tuple(f"{one}." for one in after.turned_since(before, file))
         if before.gradients and not after.gradients:
             loaded.switched += ("Gradients are on here.",)
         torch.set_grad_enabled(before.gradients)
         if example_file:
-            loaded.args, loaded.kwargs = from_file(parse_example(example_file), loaded.model, _imported_example)
+            loaded.args, loaded.kwargs = from_file(
+                parse_example(example_file), loaded.model, _imported_example
+            )
         elif inputs:
             _describe(loaded, inputs)
         elif not (loaded.args or loaded.kwargs):
             _propose(source, loaded)
         elif source.kind in COLLECTIONS:
-            _fit(loaded, [InputSpec((), name=name) for name in loaded.kwargs], [*loaded.kwargs.values()], said=False)
+            _fit(
+                loaded,
+                [InputSpec((), name=name) for name in loaded.kwargs],
+                [*loaded.kwargs.values()],
+                said=False,
+            )
         if is_lazy(loaded.model):
             loaded.lazy = True
             _initialize(loaded)
@@ -125,19 +162,33 @@ def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:
     _fit(loaded, inputs, tensors)
 
 
-def _fit(loaded: Loaded, inputs: Sequence[InputSpec], tensors: Sequence[Any], said: bool = True) -> None:
+def _fit(
+    loaded: Loaded,
+    inputs: Sequence[InputSpec],
+    tensors: Sequence[Any],
+    said: bool = True,
+) -> None:
     """Give the integers that nobody has given the values of the range that the model uses them in."""
     free = [
         (one, tensor)
         for one, tensor in zip(inputs, tensors, strict=True)
-        if isinstance(tensor, Tensor) and tensor.dtype in INTEGERS and not one.values and tensor.device.type != "meta"
+        if isinstance(tensor, Tensor)
+        and tensor.dtype in INTEGERS
+        and not one.values
+        and tensor.device.type != "meta"
     ]
     if not free or is_lazy(loaded.model):
         return
-    ranges = ranges_of(_trial_copy(loaded.model), loaded.args, loaded.kwargs, [tensor for _, tensor in free])
+    ranges = ranges_of(
+        _trial_copy(loaded.model),
+        loaded.args,
+        loaded.kwargs,
+        [tensor for _, tensor in free],
+    )
     if said:
         loaded.guessed = tuple(
-            replace(one, values=str(bounds or "0..1")) for (one, _), bounds in zip(free, ranges, strict=True)
+            replace(one, values=str(bounds or "0..1"))
+            for (one, _), bounds in zip(free, ranges, strict=True)
         )
 
 
@@ -157,18 +208,32 @@ def _propose(source: SourceSpec, loaded: Loaded) -> None:
     for inputs in proposals(model):
         _describe(loaded, inputs)
         values = {one.name: one.values for one in loaded.guessed}
-        loaded.guessed = tuple(replace(one, values=values.get(one.name, one.values)) for one in inputs)
+        loaded.guessed = tuple(
+            replace(one, values=values.get(one.name, one.values)) for one in inputs
+        )
         loaded.args, loaded.kwargs = by_position(model, loaded.kwargs)
         raised_now = attempt(trial, loaded.args, loaded.kwargs)
         if raised_now is None:
             return
         first, error = first or inputs, error or raised_now
     names = tuple(one.name for one in needed or ())
-    guesses = tuple(map(str, first)) or tuple(f"{name}=1x3x32x32" for name in names) or ("1x3x32x32",)
+    guesses = (
+        tuple(map(str, first))
+        or tuple(f"{name}=1x3x32x32" for name in names)
+        or ("1x3x32x32",)
+    )
     if error is None or len(names) > 1 or len(first) > 1:
         options = " ".join(f"--input {one}" for one in guesses)
-        why = f"; with these, which are guessed, it raised {raised.sentence(error)}" if error is not None else ""
-        raise InputsNeededError(f"describe the inputs of {source}, for instance {options}{why}", names, guesses)
+        why = (
+            f"; with these, which are guessed, it raised {raised.sentence(error)}"
+            if error is not None
+            else ""
+        )
+        raise InputsNeededError(
+            f"describe the inputs of {source}, for instance {options}{why}",
+            names,
+            guesses,
+        )
     _describe(loaded, first)
     loaded.args, loaded.kwargs = by_position(model, loaded.kwargs)
     loaded.guessed, loaded.refusal = first, raised.sentence(error)
@@ -187,13 +252,22 @@ def _trial_copy(model: nn.Module) -> nn.Module:
 
 def is_lazy(model: nn.Module) -> bool:
     """Return whether the sizes of some layers are to come from a first call, as those of `nn.LazyLinear`."""
-    return any(map(torch.nn.parameter.is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model))))
+    return any(
+        map(
+            torch.nn.parameter.is_lazy,
+            (*module_tree.parameters(model), *module_tree.buffers(model)),
+        )
+    )
 
 
 def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of its parameters and buffers, without those whose sizes are not known yet."""
     tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
-    return sum(one.numel() * one.element_size() for one in tensors if not torch.nn.parameter.is_lazy(one))
+    return sum(
+        one.numel() * one.element_size()
+        for one in tensors
+        if not torch.nn.parameter.is_lazy(one)
+    )
 
 
 def _initialize(loaded: Loaded) -> None:
@@ -253,14 +327,18 @@ def _let_run(source: SourceSpec, folder: str) -> None:
 def _permit(files: OwnFiles | None) -> None:
     if files is None or not layer_files.allowed(files.key):
         name = files.entry.name if files is not None else "the file"
-        raise SourceError(f"{name} is not trusted as it is now, so none of its code was run: open the model again")
+        raise SourceError(
+            f"{name} is not trusted as it is now, so none of its code was run: open the model again"
+        )
     files.permit()
 
 
 def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     """Load an exported program with its own example inputs. That unpickles parts of the file."""
     if not source.call:
-        raise SourceError(f"loading {source} can run code that the file contains; review its origin, then trust it")
+        raise SourceError(
+            f"loading {source} can run code that the file contains; review its origin, then trust it"
+        )
     if arguments:
         raise SourceError(f"{source} takes no constructor arguments")
     path = Path(source.where).resolve()
@@ -274,7 +352,9 @@ def _exported(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 
 def _described(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
-    raise SourceError(f"{source} can only be viewed: tapedeck draw shows the graph that it describes")
+    raise SourceError(
+        f"{source} can only be viewed: tapedeck draw shows the graph that it describes"
+    )
 
 
 def _imported(name: str) -> Any:
@@ -292,12 +372,16 @@ def _build(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loa
         return Loaded(maker)
     if not callable(maker):
         there = ", ".join(_makers(module)) or "none that makes a model"
-        raise SourceError(f"{source.where} has no class or function {source.name}; it has {there}")
+        raise SourceError(
+            f"{source.where} has no class or function {source.name}; it has {there}"
+        )
     _check_arguments(source, maker, arguments)
     return _loaded(source, maker(**arguments))
 
 
-def _check_arguments(source: SourceSpec, maker: Any, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(
+    source: SourceSpec, maker: Any, arguments: Mapping[str, Any]
+) -> None:
     """Raise SourceError with the names to give, where a class or function cannot be called with these arguments."""
     try:
         signature = inspect.signature(maker)
@@ -307,14 +391,27 @@ def _check_arguments(source: SourceSpec, maker: Any, arguments: Mapping[str, Any
         signature.bind(**arguments)
         return
     except TypeError as error:
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        named = {one.name: one for one in signature.parameters.values() if one.kind in kinds}
+        kinds = (
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.KEYWORD_ONLY,
+        )
+        named = {
+            one.name: one for one in signature.parameters.values() if one.kind in kinds
+        }
         words = str(error)
     unknown = [name for name in arguments if name not in named]
-    missing = [name for name, one in named.items() if one.default is one.empty and name not in arguments]
+    missing = [
+        name
+        for name, one in named.items()
+        if one.default is one.empty and name not in arguments
+    ]
     if not unknown and missing:
-        given = ", ".join([*(f"{json.dumps(name)}: …" for name in (*arguments, *missing))])
-        raise ArgumentsError(f"{source} needs {', '.join(missing)}: give its arguments as JSON, {{{given}}}")
+        given = ", ".join(
+            [*(f"{json.dumps(name)}: …" for name in (*arguments, *missing))]
+        )
+        raise ArgumentsError(
+            f"{source} needs {', '.join(missing)}: give its arguments as JSON, {{{given}}}"
+        )
     if unknown:
         words = f"takes no {', '.join(unknown)}; its arguments are {', '.join(named) or 'none'}"
     raise ArgumentsError(f"{source} {words}")
@@ -333,15 +430,25 @@ def _loaded(source: SourceSpec, made: Any) -> Loaded:
     args = parts[1] if len(parts) > 1 else ()
     kwargs = parts[2] if len(parts) > 2 else {}
     if not isinstance(args, tuple | list) or not isinstance(kwargs, Mapping):
-        raise SourceError(f"{source} must return its positional inputs as a tuple, and keyword inputs as a dictionary")
+        raise SourceError(
+            f"{source} must return its positional inputs as a tuple, and keyword inputs as a dictionary"
+        )
     return Loaded(parts[0], tuple(args), dict(kwargs))
 
 
 def _makers(module: Any) -> Iterator[str]:
     for name, value in vars(module).items():
-        if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__:
+        if (
+            isinstance(value, type)
+            and issubclass(value, nn.Module)
+            and value.__module__ == module.__name__
+        ):
             yield name
-        elif inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+        elif (
+            inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and not name.startswith("_")
+        ):
             yield f"{name}()"
 
 
@@ -384,7 +491,9 @@ def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     timm = _package("timm", source)
     if not timm.is_model(source.name):
         near = timm.list_models(f"*{source.name[:6]}*")[:6]
-        raise SourceError(f"timm has no model {source.name}{f'; there are {chr(44).join(near)}' if near else ''}")
+        raise SourceError(
+            f"timm has no model {source.name}{f'; there are {chr(44).join(near)}' if near else ''}"
+        )
     model = timm.create_model(source.name, pretrained=False, **arguments)
     sizes = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
     return Loaded(model, (example(InputSpec((1, *sizes))),))
@@ -396,21 +505,39 @@ def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     models = import_torchvision("models")
     name, _, part = source.name.partition(".")
     if name not in models.list_models():
-        near = [known for known in models.list_models() if known.startswith(name[:4])][:8]
-        raise SourceError(f"torchvision has no model {name}{f'; there are {chr(44).join(near)}' if near else ''}")
+        near = [known for known in models.list_models() if known.startswith(name[:4])][
+            :8
+        ]
+        raise SourceError(
+            f"torchvision has no model {name}{f'; there are {chr(44).join(near)}' if near else ''}"
+        )
     given = {"weights": None, **arguments}
-    if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+    if (
+        "weights_backbone"
+        in inspect.signature(models.get_model_builder(name)).parameters
+    ):
         given = {"weights_backbone": None, **given}
-    if asked := [name for name in ("weights", "weights_backbone") if given.get(name) is not None]:
-        raise SourceError(f"weights are not downloaded; leave {' and '.join(asked)} out of the arguments")
+    if asked := [
+        name for name in ("weights", "weights_backbone") if given.get(name) is not None
+    ]:
+        raise SourceError(
+            f"weights are not downloaded; leave {' and '.join(asked)} out of the arguments"
+        )
     model = models.get_model(name, **given).get_submodule(part)
     if part:
         return Loaded(model)
     if name in models.list_models(module=models.detection):
         picture = example(InputSpec((3, 320, 320)))
-        several = {"images": [picture, picture], "targets": [_boxes(model)] * 2}  # of one a batch norm learns nothing
+        several = {
+            "images": [picture, picture],
+            "targets": [_boxes(model)] * 2,
+        }  # of one a batch norm learns nothing
         return Loaded(model, (), {"images": [picture]}, several)
-    sizes = (3, 16, 112, 112) if name in models.list_models(module=models.video) else (3, 224, 224)
+    sizes = (
+        (3, 16, 112, 112)
+        if name in models.list_models(module=models.video)
+        else (3, 224, 224)
+    )
     with contextlib.suppress(ValueError, AttributeError):
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
         crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
@@ -422,8 +549,12 @@ def _boxes(model: nn.Module) -> dict[str, Any]:
     """Return the target of a picture of 320 by 320 for a detection model: two boxes, with masks or keypoints where it
     predicts those."""
     heads = getattr(model, "roi_heads", None)
-    found = {"boxes": torch.tensor([[40.0, 40.0, 200.0, 160.0], [120.0, 100.0, 280.0, 300.0]]),
-             "labels": torch.ones(2, dtype=torch.int64)}  # fmt: skip
+    found = {
+        "boxes": torch.tensor(
+            [[40.0, 40.0, 200.0, 160.0], [120.0, 100.0, 280.0, 300.0]]
+        ),
+        "labels": torch.ones(2, dtype=torch.int64),
+    }
     if getattr(heads, "mask_predictor", None) is not None:
         found["masks"] = torch.zeros(2, 320, 320, dtype=torch.uint8)
         found["masks"][0, 40:160, 40:200] = 1
@@ -452,10 +583,14 @@ def _transformers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
                 f"{source.name} is neither a folder with a config.json, nor in the local cache, nor a model type of "
                 "transformers; nothing is downloaded"
             ) from error
-    kind = next((getattr(transformers, name, None) for name in config.architectures or ()), None)
+    kind = next(
+        (getattr(transformers, name, None) for name in config.architectures or ()), None
+    )
     if kind is None and type(config) not in transformers.MODEL_MAPPING:
         raise SourceError(_classes_of(source, transformers, config))
-    model = kind(config) if kind is not None else transformers.AutoModel.from_config(config)
+    model = (
+        kind(config) if kind is not None else transformers.AutoModel.from_config(config)
+    )
     return Loaded(model, (), _inputs_of(model, config))
 
 
@@ -464,12 +599,21 @@ def _classes_of(source: SourceSpec, transformers: Any, config: Any) -> str:
     package = type(config).__module__.rpartition(".")[0]
     with contextlib.suppress(ImportError):
         importlib.import_module(f"{package}.modeling_{package.rpartition('.')[2]}")
-    modules = [module for name, module in sys.modules.items() if name.startswith(f"{package}.modeling_")]
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith(f"{package}.modeling_")
+    ]
     there = {
-        name for module in modules for name, one in vars(module).items()
-        if isinstance(one, type) and issubclass(one, nn.Module) and getattr(one, "config_class", None) is type(config)
-        and getattr(transformers, name, None) is one and not name.endswith("PreTrainedModel")
-    }  # fmt: skip
+        name
+        for module in modules
+        for name, one in vars(module).items()
+        if isinstance(one, type)
+        and issubclass(one, nn.Module)
+        and getattr(one, "config_class", None) is type(config)
+        and getattr(transformers, name, None) is one
+        and not name.endswith("PreTrainedModel")
+    }
     words = f"{source} has no plain model in transformers"
     if not there:
         return f"{words}, and no class of its own: open the model that it is a part of"
@@ -484,15 +628,29 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
     main = getattr(model, "main_input_name", "input_ids")
     text = getattr(config, "text_config", config)
     vision = getattr(config, "vision_config", config)
-    size = getattr(vision, "image_size", None) or _size_of_processor(getattr(config, "name_or_path", "")) or 224
+    size = (
+        getattr(vision, "image_size", None)
+        or _size_of_processor(getattr(config, "name_or_path", ""))
+        or 224
+    )
     size = tuple(size) if isinstance(size, list | tuple) else (size, size)
-    frames = (config.num_frames,) if hasattr(config, "tubelet_size") and getattr(config, "num_frames", None) else ()
+    frames = (
+        (config.num_frames,)
+        if hasattr(config, "tubelet_size") and getattr(config, "num_frames", None)
+        else ()
+    )
     known = {
         "input_ids": InputSpec((1, 16), "int64"),
-        "pixel_values": InputSpec((1, *frames, getattr(vision, "num_channels", None) or 3, *size)),
+        "pixel_values": InputSpec(
+            (1, *frames, getattr(vision, "num_channels", None) or 3, *size)
+        ),
         "input_values": InputSpec((1, 16000)),
         "input_features": InputSpec(
-            (1, getattr(config, "num_mel_bins", 80), 2 * getattr(config, "max_source_positions", 1500))
+            (
+                1,
+                getattr(config, "num_mel_bins", 80),
+                2 * getattr(config, "max_source_positions", 1500),
+            )
         ),
         "decoder_input_ids": InputSpec((1, 8), "int64"),
     }
@@ -503,7 +661,11 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
     }
     if getattr(config, "is_encoder_decoder", False):
         wanted.add("decoder_input_ids")
-    return {name: example(one) for name, one in known.items() if name in wanted and name in names}
+    return {
+        name: example(one)
+        for name, one in known.items()
+        if name in wanted and name in names
+    }
 
 
 def _size_of_processor(folder: str) -> int | tuple[int, int] | None:
@@ -514,7 +676,11 @@ def _size_of_processor(folder: str) -> int | tuple[int, int] | None:
         size = size or plain.get("size") or {}
         if isinstance(size, int):
             return size
-        return (size["height"], size["width"]) if "height" in size else size.get("shortest_edge")
+        return (
+            (size["height"], size["width"])
+            if "height" in size
+            else size.get("shortest_edge")
+        )
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -525,10 +691,15 @@ def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     diffusers = _package("diffusers", source)
     kind, config = getattr(diffusers, source.name, None), dict(arguments)
     if kind is None and Path(source.name, "config.json").is_file():
-        config = {**json.loads(Path(source.name, "config.json").read_text("utf-8")), **arguments}
+        config = {
+            **json.loads(Path(source.name, "config.json").read_text("utf-8")),
+            **arguments,
+        }
         kind = getattr(diffusers, config.get("_class_name", ""), None)
     if kind is None:
-        raise SourceError(f"diffusers has no class {source.name}, and no folder of that name has a config.json")
+        raise SourceError(
+            f"diffusers has no class {source.name}, and no folder of that name has a config.json"
+        )
     model = kind.from_config(config) if hasattr(kind, "from_config") else kind(**config)
     if found := _latents_of(model):
         return Loaded(model, (), found)
@@ -539,28 +710,52 @@ def _latents_of(model: Any) -> dict[str, Any]:
     """Propose the inputs of a diffusion model by the names that its forward takes and the sizes of its configuration;
     none if it needs another."""
     config = model.config
-    size, channels = getattr(config, "sample_size", None) or 32, getattr(config, "in_channels", None) or 4
-    picture = InputSpec((1, channels, *(size if isinstance(size, list | tuple) else (size, size))))
-    words = getattr(config, "cross_attention_dim", None) or getattr(config, "joint_attention_dim", None)
+    size, channels = (
+        getattr(config, "sample_size", None) or 32,
+        getattr(config, "in_channels", None) or 4,
+    )
+    picture = InputSpec(
+        (1, channels, *(size if isinstance(size, list | tuple) else (size, size)))
+    )
+    words = getattr(config, "cross_attention_dim", None) or getattr(
+        config, "joint_attention_dim", None
+    )
     words = words[0] if isinstance(words, list | tuple) else words
-    pooled, axes = getattr(config, "pooled_projection_dim", None), len(getattr(config, "axes_dims_rope", ()))
+    pooled, axes = (
+        getattr(config, "pooled_projection_dim", None),
+        len(getattr(config, "axes_dims_rope", ())),
+    )
     known = {
         "sample": picture,
-        "hidden_states": picture if getattr(config, "sample_size", None) else InputSpec((1, 16, channels)),
+        "hidden_states": picture
+        if getattr(config, "sample_size", None)
+        else InputSpec((1, 16, channels)),
         "timestep": InputSpec((1,), "int64"),
-        "class_labels": InputSpec((1,), "int64") if getattr(config, "num_embeds_ada_norm", None) else None,
+        "class_labels": InputSpec((1,), "int64")
+        if getattr(config, "num_embeds_ada_norm", None)
+        else None,
         "encoder_hidden_states": InputSpec((1, 8, words)) if words else None,
         "pooled_projections": InputSpec((1, pooled)) if pooled else None,
         "img_ids": InputSpec((16, axes)),
         "txt_ids": InputSpec((8, axes)),
     }
-    found = {name: one for name in inspect.signature(model.forward).parameters if (one := known.get(name)) is not None}
+    found = {
+        name: one
+        for name in inspect.signature(model.forward).parameters
+        if (one := known.get(name)) is not None
+    }
     if not {one.name for one in needed_arguments(model) or ()} <= found.keys():
         return {}
     return {name: example(one) for name, one in found.items()}
 
 
 _LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {
-    "file": _from_file, "module": _from_module, "torchvision": _torchvision, "timm": _timm, "hf": _transformers,
-    "diffusers": _diffusers, "pt2": _exported, "onnx": _described,
-}  # fmt: skip
+    "file": _from_file,
+    "module": _from_module,
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _transformers,
+    "diffusers": _diffusers,
+    "pt2": _exported,
+    "onnx": _described,
+}

@@ -10,7 +10,16 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import DEEPEST, NAMELESS, NESTED, REMARK, Scopes, Size, Structure, facts
+from app.sources.structure import (
+    DEEPEST,
+    NAMELESS,
+    NESTED,
+    REMARK,
+    Scopes,
+    Size,
+    Structure,
+    facts,
+)
 from app.util.formatting import counted
 
 _GRAPH, _GRAPHS = 5, 10  # ONNX's numbers of types of attributes
@@ -19,10 +28,23 @@ _INFERRED = "unk__"  # begins a name that ONNX's shape inference makes up
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 # By ONNX's numbers of element types: torch's name and the bytes of an element.
 _DTYPES = {
-    1: ("float32", 4), 2: ("uint8", 1), 3: ("int8", 1), 4: ("uint16", 2), 5: ("int16", 2), 6: ("int32", 4),
-    7: ("int64", 8), 8: ("string", 0), 9: ("bool", 1), 10: ("float16", 2), 11: ("float64", 8), 12: ("uint32", 4),
-    13: ("uint64", 8), 14: ("complex64", 8), 15: ("complex128", 16), 16: ("bfloat16", 2),
-}  # fmt: skip
+    1: ("float32", 4),
+    2: ("uint8", 1),
+    3: ("int8", 1),
+    4: ("uint16", 2),
+    5: ("int16", 2),
+    6: ("int32", 4),
+    7: ("int64", 8),
+    8: ("string", 0),
+    9: ("bool", 1),
+    10: ("float16", 2),
+    11: ("float64", 8),
+    12: ("uint32", 4),
+    13: ("uint64", 8),
+    14: ("complex64", 8),
+    15: ("complex128", 16),
+    16: ("bfloat16", 2),
+}
 
 
 def read(path: Path) -> Observation:
@@ -32,21 +54,31 @@ def read(path: Path) -> Observation:
     try:
         onnx: Any = importlib.import_module("onnx")
     except ImportError as error:
-        raise SourceError("to read ONNX files, install the package onnx: pip install tapedeck-torch[onnx]") from error
+        raise SourceError(
+            "to read ONNX files, install the package onnx: pip install tapedeck-torch[onnx]"
+        ) from error
     if not path.stat().st_size:
-        raise SourceError(f"{path.name} is empty: it has 0 bytes. Export or download it again")
+        raise SourceError(
+            f"{path.name} is empty: it has 0 bytes. Export or download it again"
+        )
     try:
         model = onnx.load(str(path), load_external_data=False)
         if not model.ir_version or not model.HasField("graph"):
-            raise SourceError(f"{path.name} is not a valid ONNX model: it has no graph. Export or download it again")
+            raise SourceError(
+                f"{path.name} is not a valid ONNX model: it has no graph. Export or download it again"
+            )
         if path.stat().st_size < _SMALL:
             model = onnx.shape_inference.infer_shapes(model)
         functions = {(each.domain, each.name): each for each in model.functions}
-        return _Reader(path.stem, functions).read(model.graph, _external(path, model.graph))
+        return _Reader(path.stem, functions).read(
+            model.graph, _external(path, model.graph)
+        )
     except SourceError:
         raise
     except RecursionError as error:
-        raise SourceError(f"{path.name} is not a valid ONNX model: its parts are nested without an end") from error
+        raise SourceError(
+            f"{path.name} is not a valid ONNX model: its parts are nested without an end"
+        ) from error
     except Exception as error:  # the reader's own kinds
         words = str(error).strip().partition("\n")[0] or type(error).__name__
         raise SourceError(
@@ -85,9 +117,13 @@ class _Reader:
         for each in graph.initializer:
             name = names.get(each.name, each.name)
             self._weights.add(name)
-            self._built.know(name, facts(each.dims, *_DTYPES.get(each.data_type, ("unknown", 0))))
+            self._built.know(
+                name, facts(each.dims, *_DTYPES.get(each.data_type, ("unknown", 0)))
+            )
 
-    def _add(self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int) -> None:
+    def _add(
+        self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int
+    ) -> None:
         """Add nodes within a body: `names` are the values of the whole graph by the body's names for them."""
         for node in nodes:
             metadata = {each.key: each.value for each in node.metadata_props}
@@ -117,26 +153,69 @@ class _Reader:
         if _SCOPES not in metadata:
             return _scopes_of_name(name)
         try:
-            paths, kinds = ast.literal_eval(metadata[_SCOPES]), ast.literal_eval(metadata[_CLASSES])
-            return [(str(path), str(kind)) for path, kind in zip(paths[:-1], kinds[:-1], strict=True)]
-        except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two: too deep
+            paths, kinds = (
+                ast.literal_eval(metadata[_SCOPES]),
+                ast.literal_eval(metadata[_CLASSES]),
+            )
+            return [
+                (str(path), str(kind))
+                for path, kind in zip(paths[:-1], kinds[:-1], strict=True)
+            ]
+        except (
+            KeyError,
+            ValueError,
+            SyntaxError,
+            TypeError,
+            MemoryError,
+            RecursionError,
+        ):  # the last two: too deep
             self._unreadable += 1
             return _scopes_of_name(name)
 
     def _call(
-        self, function: Any, node: Any, inputs: list[str], outputs: list[str], scopes: Scopes, depth: int
+        self,
+        function: Any,
+        node: Any,
+        inputs: list[str],
+        outputs: list[str],
+        scopes: Scopes,
+        depth: int,
     ) -> None:
         """Add the nodes of a function that is called, as a part of its own."""
-        names = dict(zip(function.output, outputs, strict=False)) | dict(zip(function.input, inputs, strict=False))
+        names = dict(zip(function.output, outputs, strict=False)) | dict(
+            zip(function.input, inputs, strict=False)
+        )
         around = self._scope(scopes, node.name or node.op_type, node.op_type)
-        self._add(function.node, self._built.names_of_body(_made_by(function.node), names), around, depth + 1)
+        self._add(
+            function.node,
+            self._built.names_of_body(_made_by(function.node), names),
+            around,
+            depth + 1,
+        )
 
-    def _body(self, body: Any, label: str, node: Any, inputs: list[str], scopes: Scopes, depth: int) -> list[str]:
+    def _body(
+        self,
+        body: Any,
+        label: str,
+        node: Any,
+        inputs: list[str],
+        scopes: Scopes,
+        depth: int,
+    ) -> list[str]:
         """Add a body of If, Loop or Scan as a part of its own; return the values that it ends with."""
-        names = {value.name: given for value, given in zip(body.input, inputs, strict=False) if given}
-        own = [*(each.name for each in (*body.input, *body.initializer)), *_made_by(body.node)]
+        names = {
+            value.name: given
+            for value, given in zip(body.input, inputs, strict=False)
+            if given
+        }
+        own = [
+            *(each.name for each in (*body.input, *body.initializer)),
+            *_made_by(body.node),
+        ]
         names = self._built.names_of_body(own, names)
-        around = self._scope(scopes, f"{node.name or node.op_type}.{label}", f"{node.op_type}: {label}")
+        around = self._scope(
+            scopes, f"{node.name or node.op_type}.{label}", f"{node.op_type}: {label}"
+        )
         self._describe(body, names)
         self._add(body.node, names, around, depth + 1)
         return [names.get(value.name, value.name) for value in body.output]
@@ -156,7 +235,10 @@ def _bodies(node: Any) -> Iterator[tuple[str, Any]]:
         if attribute.type == _GRAPH:
             yield attribute.name, attribute.g
         elif attribute.type == _GRAPHS:
-            yield from ((f"{attribute.name} {number}", graph) for number, graph in enumerate(attribute.graphs))
+            yield from (
+                (f"{attribute.name} {number}", graph)
+                for number, graph in enumerate(attribute.graphs)
+            )
 
 
 def _external(path: Path, graph: Any) -> list[str]:
@@ -172,9 +254,13 @@ def _external(path: Path, graph: Any) -> list[str]:
         values = f"the values of {', '.join(tensors[:3])}{' and others' if len(tensors) > 3 else ''}"
         where = (folder / name).resolve()
         if not where.is_relative_to(folder):
-            remarks.append(f"{name} with {values} lies outside the folder of {path.name}: it is not read.")
+            remarks.append(
+                f"{name} with {values} lies outside the folder of {path.name}: it is not read."
+            )
         elif not where.is_file():
-            remarks.append(f"{name} with {values} is not there: put it beside {path.name} to run the model.")
+            remarks.append(
+                f"{name} with {values} is not there: put it beside {path.name} to run the model."
+            )
     return remarks
 
 
@@ -182,22 +268,35 @@ def _facts(value: Any) -> TensorFacts | None:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
         return None
-    return facts(map(_size, kind.shape.dim), *_DTYPES.get(kind.elem_type, ("unknown", 0)))
+    return facts(
+        map(_size, kind.shape.dim), *_DTYPES.get(kind.elem_type, ("unknown", 0))
+    )
 
 
 def _size(size: Any) -> Size:
     if size.HasField("dim_value"):
         return int(size.dim_value)
-    return NAMELESS if size.dim_param.startswith(_INFERRED) else size.dim_param or NAMELESS
+    return (
+        NAMELESS if size.dim_param.startswith(_INFERRED) else size.dim_param or NAMELESS
+    )
 
 
 def _scopes_of_name(name: str) -> Scopes:
     """Return the modules that a name of `/a/b/Op` says, without their classes."""
-    parts = [part for part in name.split("/")[:-1] if part] if name.startswith("/") else []
+    parts = (
+        [part for part in name.split("/")[:-1] if part] if name.startswith("/") else []
+    )
     scopes: Scopes = []
     for part in parts[: DEEPEST + 1]:
         before = scopes[-1][0] if scopes else ""
-        scopes.append((part if part.startswith(f"{before}.") or not before else f"{before}.{part}", "module"))
+        scopes.append(
+            (
+                part
+                if part.startswith(f"{before}.") or not before
+                else f"{before}.{part}",
+                "module",
+            )
+        )
     return scopes
 
 
@@ -205,8 +304,13 @@ def _settings(attributes: Iterable[Any]) -> list[str]:
     """Return numbers, texts and short lists of a node as text."""
     found = []
     for one in attributes:
-        values = {1: lambda a: a.f, 2: lambda a: a.i, 3: lambda a: a.s.decode("utf-8", "replace"),
-                  6: lambda a: [*a.floats], 7: lambda a: [*a.ints]}  # fmt: skip
+        values = {
+            1: lambda a: a.f,
+            2: lambda a: a.i,
+            3: lambda a: a.s.decode("utf-8", "replace"),
+            6: lambda a: [*a.floats],
+            7: lambda a: [*a.ints],
+        }
         if one.type in values:
             found.append(f"{one.name}={values[one.type](one)}"[:60])
     return found

@@ -32,11 +32,15 @@ class OpenedModel(Struct, frozen=True):
         """Why it cannot be trained, "" if it can."""
         if self.source.kind in ("pt2", "onnx"):
             return f"{self.source} is a graph in one mode: open the Python class that it was exported from to train it."
-        odd = next((one for one in self.interface.takes if one.other and one.needed), None)
+        odd = next(
+            (one for one in self.interface.takes if one.other and one.needed), None
+        )
         if odd is not None:
             return f"Its {odd.name} is a {odd.other}, and batches are tensors. Wrap it in a class that takes tensors."
         if self.interface.chief is None and not self.interface.own_losses:
-            return "It returns no tensor of floating point numbers that a loss could take."
+            return (
+                "It returns no tensor of floating point numbers that a loss could take."
+            )
         if self.interface.quantised:
             return (
                 f"{self.interface.quantised} is quantised: its packed int8 weights have no gradient, nor does anything "
@@ -54,4 +58,8 @@ class OpenedModel(Struct, frozen=True):
     @property
     def optional(self) -> tuple[Argument, ...]:
         """The optional arguments of forward."""
-        return tuple(one for one in self.interface.takes if not one.needed and not one.dtype and not one.other)
+        return tuple(
+            one
+            for one in self.interface.takes
+            if not one.needed and not one.dtype and not one.other
+        )

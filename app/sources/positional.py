@@ -20,7 +20,10 @@ def positional(loaded: Loaded) -> tuple[nn.Module, tuple[Tensor, ...]]:
     names = [*inspect.signature(loaded.model.forward).parameters]
     if [*loaded.kwargs] == names[len(loaded.args) : len(given)]:
         return loaded.model, given
-    by_order = sorted(loaded.kwargs, key=lambda name: names.index(name) if name in names else len(names))
+    by_order = sorted(
+        loaded.kwargs,
+        key=lambda name: names.index(name) if name in names else len(names),
+    )
     if not loaded.args and by_order == names[: len(by_order)]:
         return loaded.model, tuple(loaded.kwargs[name] for name in by_order)
     return _called(loaded), given
@@ -30,13 +33,19 @@ def _called(loaded: Loaded) -> nn.Module:
     count, names = len(loaded.args), [*loaded.kwargs]
 
     def forward(self: Any, *tensors: Tensor) -> Any:
-        return self.model(*tensors[:count], **dict(zip(names, tensors[count:], strict=True)))
+        return self.model(
+            *tensors[:count], **dict(zip(names, tensors[count:], strict=True))
+        )
 
     own = [*inspect.signature(loaded.model.forward).parameters][:count]
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-                  for name in ("self", *own, *(f"x{at}" for at in range(len(own), count)), *names)]  # fmt: skip
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("self", *own, *(f"x{at}" for at in range(len(own), count)), *names)
+    ]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    kind: Any = type(f"Called{type(loaded.model).__name__}", (nn.Module,), {"forward": forward})
+    kind: Any = type(
+        f"Called{type(loaded.model).__name__}", (nn.Module,), {"forward": forward}
+    )
     model: nn.Module = kind()
     model.model = loaded.model
     return model

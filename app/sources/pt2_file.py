@@ -15,21 +15,64 @@ from typing import Any
 
 from app.observe.observation import Observation, TensorFacts
 from app.sources.spec import SourceError
-from app.sources.structure import NAMELESS, NESTED, REMARK, Scopes, Size, Structure, facts
+from app.sources.structure import (
+    NAMELESS,
+    NESTED,
+    REMARK,
+    Scopes,
+    Size,
+    Structure,
+    facts,
+)
 
 LARGEST = 1 << 29  # bytes of a graph's description
 # By the numbers of torch's export schema: the name of a dtype and the bytes of an element.
 _DTYPES = {
-    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
-    7: ("float32", 4), 8: ("float64", 8), 9: ("complex32", 4), 10: ("complex64", 8), 11: ("complex128", 16),
-    12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2), 29: ("float8_e4m3fn", 1), 30: ("float8_e5m2", 1),
-}  # fmt: skip
-_PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools")
-_KEPT = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}
+    1: ("uint8", 1),
+    2: ("int8", 1),
+    3: ("int16", 2),
+    4: ("int32", 4),
+    5: ("int64", 8),
+    6: ("float16", 2),
+    7: ("float32", 4),
+    8: ("float64", 8),
+    9: ("complex32", 4),
+    10: ("complex64", 8),
+    11: ("complex128", 16),
+    12: ("bool", 1),
+    13: ("bfloat16", 2),
+    28: ("uint16", 2),
+    29: ("float8_e4m3fn", 1),
+    30: ("float8_e5m2", 1),
+}
+_PLAIN = (
+    "as_int",
+    "as_float",
+    "as_bool",
+    "as_string",
+    "as_ints",
+    "as_floats",
+    "as_bools",
+)
+_KEPT = {
+    "parameter": "parameter_name",
+    "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+}
 SCHEMA = (8, 20)  # the newest version of torch's export schema that was tried
 AGAIN = "Copy or download it again, or write it with torch.export.save"
-_BODIES = {"cond": ("true_fn", "false_fn"), "while_loop": ("cond_fn", "body_fn")}  # torch's names, in order
-_LISTS = ("as_tensors", "as_nested_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_floats", "as_sym_bools")
+_BODIES = {
+    "cond": ("true_fn", "false_fn"),
+    "while_loop": ("cond_fn", "body_fn"),
+}  # torch's names, in order
+_LISTS = (
+    "as_tensors",
+    "as_nested_tensors",
+    "as_optional_tensors",
+    "as_sym_ints",
+    "as_sym_floats",
+    "as_sym_bools",
+)
 _SINGLE = ("as_sym_int", "as_sym_float", "as_sym_bool", "as_optional_tensor")
 _NO_MODULE = "_empty_nn_module_stack"
 _LONGEST = 500  # letters of the expression of a size
@@ -41,10 +84,21 @@ def read(path: Path) -> Observation:
         raise SourceError(f"there is no file {path}")
     try:
         program = _program(path)
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise SourceError(f"{path.name} is not readable: its archive is damaged ({error}). {AGAIN}") from error
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
+        raise SourceError(
+            f"{path.name} is not readable: its archive is damaged ({error}). {AGAIN}"
+        ) from error
     except ValueError as error:
-        raise SourceError(f"{path.name} is not readable: its graph is not JSON ({error}). {AGAIN}") from error
+        raise SourceError(
+            f"{path.name} is not readable: its graph is not JSON ({error}). {AGAIN}"
+        ) from error
     newer = _newer(program)
     try:
         return _Reader(path.stem).read(program["graph_module"], newer)
@@ -56,14 +110,25 @@ def read(path: Path) -> Observation:
 def _message(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "its graphs are nested without an end"
-    return f"its graph has no {error}" if isinstance(error, KeyError) else "its graph has another form than torch's"
+    return (
+        f"its graph has no {error}"
+        if isinstance(error, KeyError)
+        else "its graph has another form than torch's"
+    )
 
 
 def _newer(program: Any) -> str:
     """Return what a newer schema means, with the cure; "" for one that was tried."""
     version = program.get("schema_version") if isinstance(program, dict) else None
-    numbers = tuple(version.get(key, 0) for key in ("major", "minor")) if isinstance(version, dict) else (0, 0)
-    if not all(isinstance(number, int) for number in numbers) or numbers[0] <= SCHEMA[0]:
+    numbers = (
+        tuple(version.get(key, 0) for key in ("major", "minor"))
+        if isinstance(version, dict)
+        else (0, 0)
+    )
+    if (
+        not all(isinstance(number, int) for number in numbers)
+        or numbers[0] <= SCHEMA[0]
+    ):
         return ""
     return (
         f"It has version {numbers[0]}.{numbers[1]} of torch's export schema, newer than {SCHEMA[0]}.{SCHEMA[1]}, which "
@@ -76,22 +141,36 @@ def _program(path: Path) -> Any:
     with path.open("rb") as file:
         start = file.read(4)
     if not start:
-        raise SourceError(f"{path.name} is not an exported program: it is empty. {AGAIN}")
+        raise SourceError(
+            f"{path.name} is not an exported program: it is empty. {AGAIN}"
+        )
     if not zipfile.is_zipfile(path):
         if start.startswith(b"PK"):
-            raise SourceError(f"{path.name} is not complete: the end of its archive is missing. {AGAIN}")
+            raise SourceError(
+                f"{path.name} is not complete: the end of its archive is missing. {AGAIN}"
+            )
         raise SourceError(
             f"{path.name} is not an exported program, which is a zip archive. Write it with torch.export.save"
         )
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        parts = [name for name in names if name.endswith(".json") and "/models/" in f"/{name}"]
-        parts += [name for name in names if name.endswith("serialized_exported_program.json")]
+        parts = [
+            name
+            for name in names
+            if name.endswith(".json") and "/models/" in f"/{name}"
+        ]
+        parts += [
+            name for name in names if name.endswith("serialized_exported_program.json")
+        ]
         if not parts:
-            raise SourceError(f"{path.name} contains no exported program{_instead(names)}")
+            raise SourceError(
+                f"{path.name} contains no exported program{_instead(names)}"
+            )
         size = archive.getinfo(parts[0]).file_size
         if size > LARGEST:
-            raise SourceError(f"the graph of {path.name} takes {size >> 20} MiB, which exceeds the limit")
+            raise SourceError(
+                f"the graph of {path.name} takes {size >> 20} MiB, which exceeds the limit"
+            )
         try:
             return json.loads(archive.read(parts[0]))
         except RecursionError as error:
@@ -114,7 +193,9 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self._built = Structure(name)
-        self._stored: dict[str, str] = {}  # weights and buffers by the names of their tensors
+        self._stored: dict[
+            str, str
+        ] = {}  # weights and buffers by the names of their tensors
         self._model: Scopes = []  # the scope of what is in no other module
 
     def read(self, module: Any, newer: str) -> Observation:
@@ -128,7 +209,9 @@ class _Reader:
                     self._built.add_input(tensor, tensor)
             elif kind in _KEPT:
                 self._stored[entry["arg"]["name"]] = entry[_KEPT[kind]]
-        self._model = next((around[:1] for node in graph["nodes"] if (around := _scopes(node))), [])
+        self._model = next(
+            (around[:1] for node in graph["nodes"] if (around := _scopes(node))), []
+        )
         self._add(graph["nodes"], {}, [], 0)
         for number, spec in enumerate(module["signature"]["output_specs"]):
             ((kind, entry),) = spec.items()
@@ -141,16 +224,23 @@ class _Reader:
         for tensor, meta in graph["tensor_values"].items():
             self._built.know(names.get(tensor, tensor), _facts(meta))
 
-    def _add(self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int) -> None:
+    def _add(
+        self, nodes: Iterable[Any], names: Mapping[str, str], scopes: Scopes, depth: int
+    ) -> None:
         """Add nodes within a body: `names` are the values of the whole graph by the body's names for them."""
         for node in nodes:
             around = scopes or _scopes(node) or self._model
-            if any("as_graph" in each["arg"] for each in node["inputs"]) and depth < NESTED:
+            if (
+                any("as_graph" in each["arg"] for each in node["inputs"])
+                and depth < NESTED
+            ):
                 inputs = self._with_bodies(node, names, around, depth)
             else:
                 inputs = _renamed(_of_all(node["inputs"]), names)
             arriving = [name for name in inputs if name is not None]
-            outputs = _renamed((name for each in node["outputs"] for name in _values(each)), names)
+            outputs = _renamed(
+                (name for each in node["outputs"] for name in _values(each)), names
+            )
             self._built.add_operation(
                 _op(node["target"]),
                 around,
@@ -161,9 +251,15 @@ class _Reader:
                 (node.get("metadata") or {}).get("stack_trace", ""),
             )
 
-    def _with_bodies(self, node: Any, names: Mapping[str, str], scopes: Scopes, depth: int) -> list[str | None]:
+    def _with_bodies(
+        self, node: Any, names: Mapping[str, str], scopes: Scopes, depth: int
+    ) -> list[str | None]:
         """Add the bodies of a node; return what arrives at the node itself: what stands before them, and their ends."""
-        places = [place for place, each in enumerate(node["inputs"]) if "as_graph" in each["arg"]]
+        places = [
+            place
+            for place, each in enumerate(node["inputs"])
+            if "as_graph" in each["arg"]
+        ]
         arriving = _renamed(_of_all(node["inputs"][: places[0]]), names)
         operands = _renamed(_of_all(node["inputs"][places[-1] + 1 :]), names)
         operation = _op(node["target"]).rpartition(".")[2]
@@ -173,21 +269,44 @@ class _Reader:
             label = labels[number] if number < len(labels) else described["name"]
             path = f"{node.get('name') or operation}.{label}"
             path = f"{scopes[-1][0]}.{path}" if scopes and scopes[-1][0] else path
-            arriving += self._body(described["graph"], operands, [*scopes, (path, f"{operation}: {label}")], depth + 1)
+            arriving += self._body(
+                described["graph"],
+                operands,
+                [*scopes, (path, f"{operation}: {label}")],
+                depth + 1,
+            )
         return arriving
 
-    def _body(self, graph: Any, operands: list[str | None], scopes: Scopes, depth: int) -> list[str | None]:
+    def _body(
+        self, graph: Any, operands: list[str | None], scopes: Scopes, depth: int
+    ) -> list[str | None]:
         """Add a body as a part of its own; return the values that it ends with."""
         inputs = [name for each in graph["inputs"] for name in _values(each)]
-        own = [*inputs, *(name for node in graph["nodes"] for each in node["outputs"] for name in _values(each))]
-        given = {name: value for name, value in zip(inputs, operands, strict=False) if name and value}
+        own = [
+            *inputs,
+            *(
+                name
+                for node in graph["nodes"]
+                for each in node["outputs"]
+                for name in _values(each)
+            ),
+        ]
+        given = {
+            name: value
+            for name, value in zip(inputs, operands, strict=False)
+            if name and value
+        }
         names = self._built.names_of_body(own, given)
         self._describe(graph, names)
         self._add(graph["nodes"], names, scopes, depth)
-        return _renamed((name for each in graph["outputs"] for name in _values(each)), names)
+        return _renamed(
+            (name for each in graph["outputs"] for name in _values(each)), names
+        )
 
 
-def _renamed(values: Iterable[str | None], names: Mapping[str, str]) -> list[str | None]:
+def _renamed(
+    values: Iterable[str | None], names: Mapping[str, str]
+) -> list[str | None]:
     return [None if name is None else names.get(name, name) for name in values]
 
 
@@ -246,15 +365,26 @@ def _formula(node: ast.expr) -> str:
     name = ast.unparse(node.func).rpartition(".")[2]
     first = node.args[0] if node.args else None
     if name in ("Symbol", "Integer") and first is not None:
-        return str(first.value) if isinstance(first, ast.Constant) else ast.unparse(first)
+        return (
+            str(first.value) if isinstance(first, ast.Constant) else ast.unparse(first)
+        )
     terms = [_formula(each) for each in node.args]
     if name == "Add":
         terms.sort(key=lambda term: term.lstrip("-").isdigit())  # numbers last
         return " + ".join(terms).replace("+ -", "- ")
-    between = {"Mul": "*", "Pow": "**", "FloorDiv": "//", "Mod": "%", "PythonMod": "%", "Rational": "/"}.get(name)
+    between = {
+        "Mul": "*",
+        "Pow": "**",
+        "FloorDiv": "//",
+        "Mod": "%",
+        "PythonMod": "%",
+        "Rational": "/",
+    }.get(name)
     if between is None:
         return f"{name}({', '.join(terms)})"
-    return between.join(term if term.isidentifier() or term.isdigit() else f"({term})" for term in terms)
+    return between.join(
+        term if term.isidentifier() or term.isdigit() else f"({term})" for term in terms
+    )
 
 
 def _tensors(argument: Any) -> Iterator[str]:
@@ -271,7 +401,9 @@ def _settings(inputs: Any) -> Iterator[str]:
 def _scopes(node: Any) -> Scopes:
     """Return the modules around a node, noted as "key,path,class;key,path,class"; none for one that torch added."""
     scopes = []
-    for one in filter(None, (node.get("metadata") or {}).get("nn_module_stack", "").split(";")):
+    for one in filter(
+        None, (node.get("metadata") or {}).get("nn_module_stack", "").split(";")
+    ):
         key, _, rest = one.partition(",")
         path, _, kind = rest.rpartition(",")
         if not key.startswith(_NO_MODULE):

@@ -9,8 +9,16 @@ from msgspec.structs import replace
 
 from app.util.errors import CodedError
 
-COLLECTIONS = ("torchvision", "timm", "hf", "diffusers")  # of installed packages: no code of the user's own
-FILES = ("pt2", "onnx")  # graphs that are drawn as their files describe them; a .pt2 can be run too
+COLLECTIONS = (
+    "torchvision",
+    "timm",
+    "hf",
+    "diffusers",
+)  # of installed packages: no code of the user's own
+FILES = (
+    "pt2",
+    "onnx",
+)  # graphs that are drawn as their files describe them; a .pt2 can be run too
 FORMS = (
     "package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER, "
     "diffusers:Class, FILE.pt2 or FILE.onnx"
@@ -19,7 +27,7 @@ EXAMPLES = (".pt", ".npz", ".safetensors")  # files of inputs
 BATCH = ".batch.pt"  # how a file of a batch of data ends, with its fields as `inputs` and as `targets`
 DTYPES = (
     "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128"
-).split()  # fmt: skip
+).split()
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 _INPUT = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+|\[\d+\])*)=)?"
@@ -56,7 +64,9 @@ class InputsNeededError(SourceError):
     """Inputs that cannot be proposed; `names` are the arguments of forward that must be given, as far as known, and
     `guessed` a description of each to begin with."""
 
-    def __init__(self, message: str, names: tuple[str, ...] = (), guessed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, names: tuple[str, ...] = (), guessed: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.names, self.guessed = names, guessed
 
@@ -131,7 +141,9 @@ class InputSpec(Struct, frozen=True):
         assert first is not None
         found: list[str | int | tuple[int]] = [first[0]]
         for key, place in _STEP.findall(self.name[first.end() :]):
-            found.append((int(place),) if place else int(key) if key.isdecimal() else key)
+            found.append(
+                (int(place),) if place else int(key) if key.isdecimal() else key
+            )
         return tuple(found)
 
 
@@ -159,7 +171,12 @@ def parse_source(text: str) -> SourceSpec:
     SourceSpec(kind='module', where='package.nets', name='make', call=True)
     """
     kind, colon, rest = text.partition(":")
-    if colon and rest and kind.isidentifier() and (kind in COLLECTIONS or kind in adapters()):
+    if (
+        colon
+        and rest
+        and kind.isidentifier()
+        and (kind in COLLECTIONS or kind in adapters())
+    ):
         return SourceSpec(kind, "", rest)
     for kind in FILES:
         if text.endswith(f".{kind}") and text != f".{kind}":
@@ -189,8 +206,14 @@ def parse_input(text: str) -> InputSpec:
         )
     dtype = parts["dtype"] or ""
     if dtype and dtype not in DTYPES:
-        raise SourceNameError(f"{text!r} has the dtype {dtype}; there are {', '.join(DTYPES)}")
-    sizes = () if parts["sizes"] == "scalar" else tuple(map(int, re.split("[x×]", parts["sizes"])))
+        raise SourceNameError(
+            f"{text!r} has the dtype {dtype}; there are {', '.join(DTYPES)}"
+        )
+    sizes = (
+        ()
+        if parts["sizes"] == "scalar"
+        else tuple(map(int, re.split("[x×]", parts["sizes"])))
+    )
     if any(size >= 2**31 for size in sizes):
         raise SourceNameError(f"{text!r} has an invalid size")
     return InputSpec(sizes, dtype, parts["name"] or "", parts["values"] or "")

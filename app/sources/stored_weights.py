@@ -19,10 +19,19 @@ WHOLE = "model.safetensors"
 PIECE = 1 << 26  # bytes that are read at a time
 LARGEST_HEADER = 1 << 27
 _DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
-}  # fmt: skip
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
 
 
 class StoredWeight(Struct, frozen=True):
@@ -48,15 +57,23 @@ class _Place(Struct, frozen=True):
 def weights_of(folder: Path, layer: str) -> tuple[StoredWeight, ...]:
     """Return the weights of a layer and its submodules, by its path. Raises SourceError if there are none."""
     try:
-        names = [name for name in _files(folder) if not layer or name == layer or name.startswith(f"{layer}.")]
+        names = [
+            name
+            for name in _files(folder)
+            if not layer or name == layer or name.startswith(f"{layer}.")
+        ]
         if not names:
             some = sorted({name.rpartition(".")[0] or name for name in _files(folder)})
-            raise SourceError(f"{folder} has no weights of {layer}; there are {', '.join(some[:8])}")
+            raise SourceError(
+                f"{folder} has no weights of {layer}; there are {', '.join(some[:8])}"
+            )
         return tuple(_described(name, place) for name, place in _places(folder, names))
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, SourceError):
             raise
-        raise SourceError(f"the safetensors of {folder} cannot be read: {error}") from error
+        raise SourceError(
+            f"the safetensors of {folder} cannot be read: {error}"
+        ) from error
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -88,7 +105,10 @@ def _places(folder: Path, names: list[str]) -> Iterator[tuple[str, _Place]]:
         header, start = headers[file]
         one = header[name]
         begin, end = one["data_offsets"]
-        yield name, _Place(file, start + begin, start + end, tuple(one["shape"]), one["dtype"])
+        yield (
+            name,
+            _Place(file, start + begin, start + end, tuple(one["shape"]), one["dtype"]),
+        )
 
 
 def _described(name: str, place: _Place) -> StoredWeight:
@@ -101,9 +121,20 @@ def _described(name: str, place: _Place) -> StoredWeight:
         count += piece.numel()
         total += float(piece.sum())
         squares += float((piece * piece).sum())
-        least, greatest = min(least, float(piece.min())), max(greatest, float(piece.max()))
+        least, greatest = (
+            min(least, float(piece.min())),
+            max(greatest, float(piece.max())),
+        )
     mean = total / count
-    return StoredWeight(name, place.shape, dtype, mean, math.sqrt(max(squares / count - mean**2, 0.0)), least, greatest)
+    return StoredWeight(
+        name,
+        place.shape,
+        dtype,
+        mean,
+        math.sqrt(max(squares / count - mean**2, 0.0)),
+        least,
+        greatest,
+    )
 
 
 def _pieces(place: _Place, kind: torch.dtype) -> Iterator[Tensor]:

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from app.observe.observation import Call, Flow, Observation, TensorFacts
 
-Scopes = list[tuple[str, str]]  # path and class of the modules around a node, the outermost first
+Scopes = list[
+    tuple[str, str]
+]  # path and class of the modules around a node, the outermost first
 Size = int | str  # a size that a file leaves open has a name or an expression of names
 NAMELESS = "?"  # an open size that the file does not name
 DEEPEST = 300  # modules within modules
@@ -34,7 +36,9 @@ class Structure:
         self._modules: dict[str, str] = {}
         self._is_cut = False  # an operation lies deeper than is drawn
 
-    def names_of_body(self, own: Iterable[str | None], given: Mapping[str, str]) -> dict[str, str]:
+    def names_of_body(
+        self, own: Iterable[str | None], given: Mapping[str, str]
+    ) -> dict[str, str]:
         """Return the values of the whole graph by a body's names for them: those that are `given`, and a new one for
         each of its `own`, since two bodies may use the same names."""
         self.bodies += 1
@@ -49,9 +53,15 @@ class Structure:
         self._sources[tensor] = (made, 0)
 
     def add_operation(
-        self, op: str, scopes: Sequence[tuple[str, str]], given: Sequence[str], made: Sequence[str],
-        settings: Iterable[str] = (), names: Iterable[str] = (), trace: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        op: str,
+        scopes: Sequence[tuple[str, str]],
+        given: Sequence[str],
+        made: Sequence[str],
+        settings: Iterable[str] = (),
+        names: Iterable[str] = (),
+        trace: str = "",
+    ) -> None:
         """Add an operation. `scopes` are paths and classes of the modules around it, outermost first; `names` those of
         the weights among its inputs; `trace` the text of a stack trace."""
         if len(scopes) > DEEPEST:
@@ -60,30 +70,64 @@ class Structure:
         path = scopes[-1][0] if scopes else ""
         file, line = _source_line(trace)
         id = self._add(
-            "operation", path, op, self._open[-1] if self._open else None, inputs=self._known(given),
-            outputs=self._known(made), settings=tuple(settings), parameters=tuple(names), file=file, line=line,
-        )  # fmt: skip
+            "operation",
+            path,
+            op,
+            self._open[-1] if self._open else None,
+            inputs=self._known(given),
+            outputs=self._known(made),
+            settings=tuple(settings),
+            parameters=tuple(names),
+            file=file,
+            line=line,
+        )
         for tensor in given:
             self._flow(tensor, id)
-        self._sources.update({tensor: (id, number) for number, tensor in enumerate(made)})
+        self._sources.update(
+            {tensor: (id, number) for number, tensor in enumerate(made)}
+        )
 
     def add_output(self, name: str, tensor: str) -> None:
         self._open.clear()
-        self._flow(tensor, self._add("output", name, "output", None, inputs=self._known([tensor])))
+        self._flow(
+            tensor,
+            self._add("output", name, "output", None, inputs=self._known([tensor])),
+        )
 
     def observation(self, remarks: Iterable[str]) -> Observation:
         """Return the collected structure; inputs and outputs of a module are the tensors that cross its boundary."""
-        sizes = {size for tensor in self._facts.values() for size in tensor.shape if isinstance(size, str)}
+        sizes = {
+            size
+            for tensor in self._facts.values()
+            for size in tensor.shape
+            if isinstance(size, str)
+        }
         remarks = tuple(remarks)
         if self._is_cut:
-            remarks = (*remarks, f"Only {DEEPEST} modules within one another are drawn; some operations lie deeper.")
+            remarks = (
+                *remarks,
+                f"Only {DEEPEST} modules within one another are drawn; some operations lie deeper.",
+            )
         if sizes:
-            names = sorted(size for size in sizes if size.isidentifier() or size == NAMELESS) or sorted(sizes)
+            names = sorted(
+                size for size in sizes if size.isidentifier() or size == NAMELESS
+            ) or sorted(sizes)
             more = " and others" if len(names) > FEW else ""
-            remarks = (*remarks, f"Open sizes are written as the file names them: {', '.join(names[:FEW])}{more}.")
-        return Observation(self._name, self._with_borders(), tuple(self._flows), self._modules, remarks=remarks)
+            remarks = (
+                *remarks,
+                f"Open sizes are written as the file names them: {', '.join(names[:FEW])}{more}.",
+            )
+        return Observation(
+            self._name,
+            self._with_borders(),
+            tuple(self._flows),
+            self._modules,
+            remarks=remarks,
+        )
 
-    def _add(self, kind: str, path: str, op: str, parent: int | None, **rest: object) -> int:
+    def _add(
+        self, kind: str, path: str, op: str, parent: int | None, **rest: object
+    ) -> int:
         self._calls.append(Call(len(self._calls), kind, path, op, parent, **rest))  # type: ignore[arg-type]
         return len(self._calls) - 1
 
@@ -97,14 +141,19 @@ class Structure:
     def _enter(self, scopes: Sequence[tuple[str, str]]) -> None:
         """Close the module calls that are not in `scopes`, and open calls of new ones."""
         same = 0
-        while same < min(len(scopes), len(self._open)) and self._calls[self._open[same]].path == scopes[same][0]:
+        while (
+            same < min(len(scopes), len(self._open))
+            and self._calls[self._open[same]].path == scopes[same][0]
+        ):
             same += 1
         del self._open[same:]
         for path, kind in scopes[same:]:
             self._times[path] = self._times.get(path, 0) + 1
             self._modules[path] = kind
             parent = self._open[-1] if self._open else None
-            self._open.append(self._add("module", path, kind, parent, call=self._times[path]))
+            self._open.append(
+                self._add("module", path, kind, parent, call=self._times[path])
+            )
 
     def _with_borders(self) -> tuple[Call, ...]:
         """Set inputs and outputs of every module call: the tensors from outside it, and those used outside it."""
@@ -122,17 +171,28 @@ class Structure:
                 given.setdefault(module, {})[tensor] = None
 
         def facts(tensors: Iterable[tuple[int, int]]) -> tuple[TensorFacts, ...]:
-            found = ((self._calls[source].outputs, number) for source, number in tensors)
-            return tuple(outputs[number] for outputs, number in found if number < len(outputs))
+            found = (
+                (self._calls[source].outputs, number) for source, number in tensors
+            )
+            return tuple(
+                outputs[number] for outputs, number in found if number < len(outputs)
+            )
 
         return tuple(
-            replace(call, inputs=facts(taken.get(call.id, ())), outputs=facts(given.get(call.id, ())))
-            if call.kind == "module" else call
+            replace(
+                call,
+                inputs=facts(taken.get(call.id, ())),
+                outputs=facts(given.get(call.id, ())),
+            )
+            if call.kind == "module"
+            else call
             for call in self._calls
-        )  # fmt: skip
+        )
 
 
-def facts(shape: Iterable[Size], dtype: str, size: int, requires_grad: bool = False) -> TensorFacts:
+def facts(
+    shape: Iterable[Size], dtype: str, size: int, requires_grad: bool = False
+) -> TensorFacts:
     """Describe a tensor of elements of `size` bytes; with an open size it counts none."""
     sizes = tuple(shape)
     count = size
@@ -144,5 +204,7 @@ def facts(shape: Iterable[Size], dtype: str, size: int, requires_grad: bool = Fa
 def _source_line(trace: str) -> tuple[str, int]:
     """Return the file and the line of the innermost frame of a stack trace that is not torch's own."""
     frames = _PLACE.findall(trace)
-    found = [one for one in frames if "/torch/" not in one[0].replace("\\", "/")] or frames
+    found = [
+        one for one in frames if "/torch/" not in one[0].replace("\\", "/")
+    ] or frames
     return (found[-1][0], int(found[-1][1])) if found else ("", 0)

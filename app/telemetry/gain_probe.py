@@ -32,7 +32,9 @@ class GainProbe:
 
     def __init__(self, model: nn.Module, meter: Meter) -> None:
         self._meter = meter
-        self._modules = {module: path or NET for path, module in module_tree.named_modules(model)}
+        self._modules = {
+            module: path or NET for path, module in module_tree.named_modules(model)
+        }
         self._handles: list[Any] = []
         self._clear()
 
@@ -50,8 +52,12 @@ class GainProbe:
 
         self.drop()
         for module in self._modules:
-            self._handles.append(module_tree.before_call(module, self._enter, prepend=True))
-            self._handles.append(module_tree.on_call(module, self._leave, always_call=True))
+            self._handles.append(
+                module_tree.before_call(module, self._enter, prepend=True)
+            )
+            self._handles.append(
+                module_tree.on_call(module, self._leave, always_call=True)
+            )
 
     def forward_done(self, loss: Tensor | None, scale: float = 1.0) -> None:
         """Take them off; put hooks on the nodes below the loss. `scale` is a gradient scaler's factor."""
@@ -78,7 +84,10 @@ class GainProbe:
             norm = value / self._scale if math.isfinite(value) else math.inf
             found[key, leaves] = math.hypot(found.get((key, leaves), 0.0), norm)
         layers = tuple(reversed(self._order))
-        arriving, leaving = (tuple(found.get((key, leaves), math.nan) for key in layers) for leaves in (False, True))
+        arriving, leaving = (
+            tuple(found.get((key, leaves), math.nan) for key in layers)
+            for leaves in (False, True)
+        )
         self._clear()
         return Gains(layers, arriving, leaving) if layers else None
 
@@ -121,7 +130,9 @@ class GainProbe:
         root = loss.grad_fn
         nodes, edges = _graph(root)
         keys = self._keys(nodes)
-        ends: dict[Any, list[int]] = {}  # by which slots the gradient leaves a node for another layer
+        ends: dict[
+            Any, list[int]
+        ] = {}  # by which slots the gradient leaves a node for another layer
         begins = {root}  # where it arrives from another
         for node, slot, child in edges:
             if child in keys and keys[child] != keys[node]:
@@ -129,7 +140,9 @@ class GainProbe:
                 begins.add(child)
         for node in {*ends, *begins}:
             if key := keys[node]:
-                node.register_hook(partial(self._measure, key, ends.get(node, []), node in begins))
+                node.register_hook(
+                    partial(self._measure, key, ends.get(node, []), node in begins)
+                )
 
     def _keys(self, nodes: Mapping[Any, int]) -> dict[Any, str]:
         """Return the layer of each node but the leaves. A container's own operations before, between and after its
@@ -161,7 +174,10 @@ class GainProbe:
         with self._meter, torch.no_grad():
             if key not in self._order:
                 self._order.append(key)
-            for leaves, tensors in ((True, [gradients[slot] for slot in slots]), (False, arrived if begins else ())):
+            for leaves, tensors in (
+                (True, [gradients[slot] for slot in slots]),
+                (False, arrived if begins else ()),
+            ):
                 for tensor in tensors:
                     if tensor is not None and _is_plain(tensor):
                         self._norms.append((key, leaves, _norm(tensor)))
@@ -188,7 +204,9 @@ def _is_plain(gradient: Tensor) -> bool:
     """Return whether a norm can be computed: an exception in a hook would end the run."""
     import torch
 
-    return gradient.layout in (torch.strided, torch.sparse_coo) and not gradient.is_nested
+    return (
+        gradient.layout in (torch.strided, torch.sparse_coo) and not gradient.is_nested
+    )
 
 
 def _norm(gradient: Tensor) -> Tensor:
@@ -196,4 +214,6 @@ def _norm(gradient: Tensor) -> Tensor:
     import torch
 
     dense = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return torch.linalg.vector_norm(dense, dtype=torch.promote_types(dense.dtype, torch.float32)).float()
+    return torch.linalg.vector_norm(
+        dense, dtype=torch.promote_types(dense.dtype, torch.float32)
+    ).float()

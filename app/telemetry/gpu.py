@@ -10,7 +10,9 @@ from app.telemetry.gpu_figures import Allocator, GpuReading
 def read(device: str) -> GpuReading:
     """Query `device`, such as "cuda:0". Everything else has no such numbers."""
     if not device.startswith("cuda"):
-        return GpuReading(reason=f"{device} reports neither utilisation nor temperature")
+        return GpuReading(
+            reason=f"{device} reports neither utilisation nor temperature"
+        )
     try:
         import pynvml
     except ImportError:
@@ -44,7 +46,10 @@ def _read(library: Any, handle: Any) -> GpuReading:
         except library.NVMLError:
             return None
 
-    name, rates = query(library.nvmlDeviceGetName), query(library.nvmlDeviceGetUtilizationRates)
+    name, rates = (
+        query(library.nvmlDeviceGetName),
+        query(library.nvmlDeviceGetUtilizationRates),
+    )
     memory = query(library.nvmlDeviceGetMemoryInfo)
     return GpuReading(
         str(name or ""),
@@ -62,8 +67,12 @@ def allocator(device: str) -> Allocator | None:
     import torch
 
     stats = torch.cuda.memory_stats(device)
-    names = ("allocated_bytes.all.current", "reserved_bytes.all.current", "allocated_bytes.all.peak",
-             "inactive_split_bytes.all.current")  # fmt: skip
+    names = (
+        "allocated_bytes.all.current",
+        "reserved_bytes.all.current",
+        "allocated_bytes.all.peak",
+        "inactive_split_bytes.all.current",
+    )
     return Allocator(*(int(stats.get(name, 0)) for name in names))
 
 

@@ -25,9 +25,13 @@ class GradientSampler:
 
     def __init__(self, model: nn.Module) -> None:
         named = [
-            (name, parameter) for name, parameter in module_tree.named_parameters(model) if parameter.requires_grad
+            (name, parameter)
+            for name, parameter in module_tree.named_parameters(model)
+            if parameter.requires_grad
         ]
-        self.owners = [name.rpartition(".")[0] or name for name, _ in named]  # the layer of each parameter
+        self.owners = [
+            name.rpartition(".")[0] or name for name, _ in named
+        ]  # the layer of each parameter
         self.layers: tuple[str, ...] = tuple(dict.fromkeys(self.owners))
         self.parameters = [parameter for _, parameter in named]
         self._layer_of = [self.layers.index(owner) for owner in self.owners]
@@ -37,12 +41,23 @@ class GradientSampler:
         import torch
 
         grads = (parameter.grad for parameter in self.parameters)
-        gradients = [None if gradient is None else values_of(gradient) for gradient in grads]
+        gradients = [
+            None if gradient is None else values_of(gradient) for gradient in grads
+        ]
         present = [gradient for gradient in gradients if gradient is not None]
         norms = iter(torch._foreach_norm(present)) if present else iter(())
         first = present[0] if present else self.parameters[0].detach()
-        missing = first.new_full((), math.nan, dtype=torch.float32) if len(present) < len(gradients) else first
-        return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
+        missing = (
+            first.new_full((), math.nan, dtype=torch.float32)
+            if len(present) < len(gradients)
+            else first
+        )
+        return torch.stack(
+            [
+                missing if g is None else next(norms).to(first.device, torch.float32)
+                for g in gradients
+            ]
+        )
 
     def by_layer(self, norms: list[float]) -> tuple[float, ...]:
         """Return the 2-norm of each layer's gradients together, in the order of `layers`; NaN without gradients."""
@@ -50,4 +65,6 @@ class GradientSampler:
         for layer, norm in zip(self._layer_of, norms, strict=True):
             if not math.isnan(norm):
                 squares[layer] = (squares[layer] or 0.0) + norm * norm
-        return tuple(math.nan if square is None else math.sqrt(square) for square in squares)
+        return tuple(
+            math.nan if square is None else math.sqrt(square) for square in squares
+        )

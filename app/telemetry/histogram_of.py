@@ -33,4 +33,6 @@ def histogram(layer: str, values: Tensor, size: int = 0) -> Histogram:
         alone = (0,) * (BINS // 2) + (len(counted),) + (0,) * (BINS - BINS // 2 - 1)
         return Histogram(layer, low, high, alone, *figures)
     bins = np.minimum((wide - low) * (BINS / (high - low)), BINS - 1).astype(np.intp)
-    return Histogram(layer, low, high, tuple(np.bincount(bins, minlength=BINS).tolist()), *figures)
+    return Histogram(
+        layer, low, high, tuple(np.bincount(bins, minlength=BINS).tolist()), *figures
+    )

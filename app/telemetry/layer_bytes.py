@@ -28,4 +28,6 @@ class StepBytes(Struct, frozen=True):
     @property
     def total(self) -> LayerBytes:
         names = ("parameters", "gradients", "optimizer", "activations")
-        return LayerBytes("", *(sum(getattr(layer, name) for layer in self.layers) for name in names))
+        return LayerBytes(
+            "", *(sum(getattr(layer, name) for layer in self.layers) for name in names)
+        )

@@ -13,27 +13,40 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def step_bytes(model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]) -> StepBytes:
+def step_bytes(
+    model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]
+) -> StepBytes:
     """Count the bytes of a step. `state` is that of the optimizer by parameter; `forward` runs net and loss once.
 
     Gradients are counted for every trainable parameter, as they are there before the optimizer's step; parameters
     and buffers once, where they are shared by layers at the first of them.
     """
     counted: dict[str, list[int]] = {}
-    for name, tensor in (*module_tree.named_parameters(model), *module_tree.named_buffers(model)):
+    for name, tensor in (
+        *module_tree.named_parameters(model),
+        *module_tree.named_buffers(model),
+    ):
         row = counted.setdefault(name.rpartition(".")[0], [0, 0, 0, 0])
         row[0] += _bytes(tensor)
         if tensor.requires_grad:
             row[1] += _bytes(tensor)
-        row[2] += sum(_bytes(value) for value in state.get(tensor, {}).values() if _is_tensor(value))
+        row[2] += sum(
+            _bytes(value)
+            for value in state.get(tensor, {}).values()
+            if _is_tensor(value)
+        )
     with saved(model) as held:
         kept = forward()
         for layer, size in held.values():
             counted.setdefault(layer, [0, 0, 0, 0])[3] += size
         del kept
-    order = {path: place for place, (path, _) in enumerate(module_tree.named_modules(model))}
+    order = {
+        path: place for place, (path, _) in enumerate(module_tree.named_modules(model))
+    }
     rows = sorted(counted.items(), key=lambda item: order.get(item[0], len(order)))
-    return StepBytes(tuple(LayerBytes(path, *row) for path, row in rows if any(row)), batch)
+    return StepBytes(
+        tuple(LayerBytes(path, *row) for path, row in rows if any(row)), batch
+    )
 
 
 @contextmanager
@@ -44,7 +57,10 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
     """
     import torch
 
-    own = {_storage(tensor) for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))}
+    own = {
+        _storage(tensor)
+        for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))
+    }
     running: list[str] = [""]
     held: dict[int, tuple[str, int]] = {}
     alive: list[Tensor] = []
@@ -61,7 +77,11 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
 
     handles = []
     for path, module in module_tree.named_modules(model):
-        handles.append(module_tree.before_call(module, lambda _module, _inputs, path=path: running.append(path)))
+        handles.append(
+            module_tree.before_call(
+                module, lambda _module, _inputs, path=path: running.append(path)
+            )
+        )
         handles.append(module_tree.on_call(module, leave, always_call=True))
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -52,9 +52,23 @@ class Look:
     Measurements stay on the device until `fetch`. `hooks` is off for a compiled forward, which hooks would recompile.
     """
 
-    def __init__(self, model: nn.Module, source: Source, sampler: GradientSampler, meter: Meter, hooks: bool) -> None:
-        self._sampler, self._source, self._meter, self._hooks = sampler, source, meter, hooks
-        self._paths = {id(module): path for path, module in module_tree.named_modules(model)}
+    def __init__(
+        self,
+        model: nn.Module,
+        source: Source,
+        sampler: GradientSampler,
+        meter: Meter,
+        hooks: bool,
+    ) -> None:
+        self._sampler, self._source, self._meter, self._hooks = (
+            sampler,
+            source,
+            meter,
+            hooks,
+        )
+        self._paths = {
+            id(module): path for path, module in module_tree.named_modules(model)
+        }
         paths = (path for path in sampler.layers if _is_module(model, path))
         self._modules = [(path, module_tree.submodule(model, path)) for path in paths]
         self._gains = GainProbe(model, meter)
@@ -68,19 +82,24 @@ class Look:
         self._norms: Tensor | None = None
         self._changes: Tensor | None = None
         self._dead: dict[str, tuple[Tensor, str | None]] = {}
-        self._samples: dict[str, dict[str, tuple[Tensor, int]]] = {kind: {} for kind in KINDS}
+        self._samples: dict[str, dict[str, tuple[Tensor, int]]] = {
+            kind: {} for kind in KINDS
+        }
 
     def begin(self) -> None:
         """Start before the forward: copy the weights, and hook the layers' outputs."""
         with self._meter:
             self._clear()
             self.open = True
-            self._before = [parameter.detach().clone() for parameter in self._sampler.parameters]
+            self._before = [
+                parameter.detach().clone() for parameter in self._sampler.parameters
+            ]
             self._norms = _norms(self._before)
             self._sample("weights", self._before)
             if self._hooks:
                 self._handles = [
-                    module_tree.on_call(module, partial(self._take_output, path)) for path, module in self._modules
+                    module_tree.on_call(module, partial(self._take_output, path))
+                    for path, module in self._modules
                 ]
                 self._gains.begin()
                 self._inside = _Functions(self._take_cut)
@@ -102,14 +121,19 @@ class Look:
     def gradients(self) -> None:
         """Sample the gradients, between backward and the optimizer's step."""
         with self._meter:
-            self._sample("gradients", [parameter.grad for parameter in self._sampler.parameters])
+            self._sample(
+                "gradients", [parameter.grad for parameter in self._sampler.parameters]
+            )
 
     def end(self) -> None:
         """Measure by how much the weights changed, after the optimizer's step."""
         import torch
 
         with self._meter, torch.no_grad():
-            torch._foreach_sub_(self._before, [parameter.detach() for parameter in self._sampler.parameters])
+            torch._foreach_sub_(
+                self._before,
+                [parameter.detach() for parameter in self._sampler.parameters],
+            )
             self._changes = _norms(self._before)
             self._before = []
             self.open = False
@@ -129,17 +153,28 @@ class Look:
         with self._meter:
             assert self._norms is not None and self._changes is not None
             weights, changes = torch.stack([self._norms, self._changes]).tolist()
-            total, moved = self._sampler.by_layer(weights), self._sampler.by_layer(changes)
-            ratios = tuple(change / norm if norm else float("nan") for change, norm in zip(moved, total, strict=True))
+            total, moved = (
+                self._sampler.by_layer(weights),
+                self._sampler.by_layer(changes),
+            )
+            ratios = tuple(
+                change / norm if norm else float("nan")
+                for change, norm in zip(moved, total, strict=True)
+            )
             seen = Seen(
                 total,
                 ratios,
                 {name: float(share) for name, (share, _) in self._dead.items()},
                 {name: node for name, (_, node) in self._dead.items()},
-                {kind: tuple(histogram(layer, *values) for layer, values in samples.items())
-                 for kind, samples in self._samples.items() if samples},
+                {
+                    kind: tuple(
+                        histogram(layer, *values) for layer, values in samples.items()
+                    )
+                    for kind, samples in self._samples.items()
+                    if samples
+                },
                 self._gains.fetch(),
-            )  # fmt: skip
+            )
             self._clear()
         return seen
 
@@ -147,19 +182,30 @@ class Look:
         """Keep some values of each layer: of its largest tensor, which is the weight and not the bias."""
         largest: dict[str, Tensor] = {}
         for layer, tensor in zip(self._sampler.owners, tensors, strict=True):
-            if tensor is not None and (layer not in largest or tensor.numel() > largest[layer].numel()):
+            if tensor is not None and (
+                layer not in largest or tensor.numel() > largest[layer].numel()
+            ):
                 largest[layer] = tensor
         for layer, tensor in largest.items():
             self._samples[kind][layer] = _some(tensor), tensor.numel()
 
-    def _take_output(self, path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+    def _take_output(
+        self, path: str, _module: nn.Module, _inputs: Any, output: Any
+    ) -> None:
         import torch
 
         while isinstance(output, tuple | list) and output:
             output = output[0]
-        if isinstance(output, torch.Tensor) and output.is_floating_point() and path not in self._samples["activations"]:
+        if (
+            isinstance(output, torch.Tensor)
+            and output.is_floating_point()
+            and path not in self._samples["activations"]
+        ):
             with self._meter, torch.no_grad():
-                self._samples["activations"][path] = _some(output.detach()), output.numel()
+                self._samples["activations"][path] = (
+                    _some(output.detach()),
+                    output.numel(),
+                )
 
     def _take_cut(self, function: str, output: Tensor) -> None:
         """Measure dead units of a function's output, for the layer or line that called it."""
@@ -173,7 +219,10 @@ class Look:
                 name += "′"  # a further call of the layer in one forward
             unit = output.ndim - 1 if output.ndim == 3 else 1
             others = tuple(d for d in range(output.ndim) if d != unit)
-            self._dead[name] = ((output.detach() != 0).sum(others).eq(0).float().mean(), node)
+            self._dead[name] = (
+                (output.detach() != 0).sum(others).eq(0).float().mean(),
+                node,
+            )
 
     def _caller(self, function: str) -> tuple[str, str | None]:
         """Return the path of the running layer, or for a plain function its line; and the node."""
@@ -199,9 +248,13 @@ class _Functions:
         from torch.overrides import TorchFunctionMode
 
         class ZeroOutputMode(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
                 output = func(*args, **(kwargs or {}))
-                if getattr(func, "__name__", "") in _CUTTING and isinstance(output, torch.Tensor):
+                if getattr(func, "__name__", "") in _CUTTING and isinstance(
+                    output, torch.Tensor
+                ):
                     take(func.__name__, output)
                 return output
 

@@ -36,7 +36,11 @@ def read(device: str) -> MemoryReading:
     if device == "mps":
         import torch
 
-        return MemoryReading("device", torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory())
+        return MemoryReading(
+            "device",
+            torch.mps.current_allocated_memory(),
+            torch.mps.driver_allocated_memory(),
+        )
     return MemoryReading("process", resident=resident())
 
 
@@ -57,7 +61,14 @@ class _TaskInfo(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_uint64)
-        for name in ("virtual_size", "resident_size", "total_user", "total_system", "threads_user", "threads_system")
+        for name in (
+            "virtual_size",
+            "resident_size",
+            "total_user",
+            "total_system",
+            "threads_user",
+            "threads_system",
+        )
     ] + [(f"count_{index}", ctypes.c_int32) for index in range(12)]
 
 
@@ -65,7 +76,13 @@ def _resident_darwin() -> int | None:
     proc_pidtaskinfo = 4
     info = _TaskInfo()
     library = ctypes.CDLL("/usr/lib/libproc.dylib")
-    arguments = (os.getpid(), proc_pidtaskinfo, ctypes.c_uint64(0), ctypes.byref(info), ctypes.sizeof(info))
+    arguments = (
+        os.getpid(),
+        proc_pidtaskinfo,
+        ctypes.c_uint64(0),
+        ctypes.byref(info),
+        ctypes.sizeof(info),
+    )
     written = library.proc_pidinfo(*arguments)
     return int(info.resident_size) if written == ctypes.sizeof(info) else None
 
@@ -93,5 +110,7 @@ def _resident_windows() -> int | None:
     counters = _MemoryCounters(cb=ctypes.sizeof(_MemoryCounters))
     libraries.kernel32.GetCurrentProcess.restype = ctypes.c_void_p
     process = ctypes.c_void_p(libraries.kernel32.GetCurrentProcess())
-    answered = libraries.psapi.GetProcessMemoryInfo(process, ctypes.byref(counters), counters.cb)
+    answered = libraries.psapi.GetProcessMemoryInfo(
+        process, ctypes.byref(counters), counters.cb
+    )
     return int(counters.working_set) if answered else None

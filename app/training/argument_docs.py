@@ -33,7 +33,9 @@ def _plain(text: str) -> str:
     >>> _plain(r"adds .. math:: \\text{x} * \\log(2\\pi)")
     'adds x * log(2π)'
     """
-    text = re.sub(r"\\text\{(.*?)\}", r"\1", text.replace(".. math:: ", "").replace("\\pi", "π"))
+    text = re.sub(
+        r"\\text\{(.*?)\}", r"\1", text.replace(".. math:: ", "").replace("\\pi", "π")
+    )
     text = re.sub(r"\\(exp|log)\b", r"\1", text)
     text = re.sub(r":\w+:`(.*?)(?:\s*<.*?>)?`", r"\1", text)
     return re.sub(r"`+(.*?)(?:\s*<.*?>)?`+_?", r"\1", text).strip()

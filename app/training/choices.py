@@ -43,22 +43,47 @@ WITH_PROBABILITIES = "CrossEntropyLoss"  # of those that take class ids the one 
 
 # SparseAdam needs sparse gradients (Embedding with sparse=True) and Muon matrices; LBFGS runs a closure.
 OPTIMIZERS: tuple[str, ...] = (
-    "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
-    "LBFGS", "Muon", "SparseAdam",
-)  # fmt: skip
+    "Adam",
+    "AdamW",
+    "SGD",
+    "RMSprop",
+    "NAdam",
+    "RAdam",
+    "Adamax",
+    "Adagrad",
+    "Adadelta",
+    "Adafactor",
+    "Rprop",
+    "ASGD",
+    "LBFGS",
+    "Muon",
+    "SparseAdam",
+)
 
 # Left out: LambdaLR and MultiplicativeLR take a function, ChainedScheduler and SequentialLR other schedulers (a warmup
 # is a field of every schedule); LRScheduler is their base.
 SCHEDULERS: tuple[str, ...] = (
-    "StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR",
-    "LinearLR", "PolynomialLR", "ConstantLR", "CyclicLR", "ReduceLROnPlateau",
-)  # fmt: skip
+    "StepLR",
+    "MultiStepLR",
+    "ExponentialLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "OneCycleLR",
+    "LinearLR",
+    "PolynomialLR",
+    "ConstantLR",
+    "CyclicLR",
+    "ReduceLROnPlateau",
+)
 PLATEAU = "ReduceLROnPlateau"
 
 CLOSURE = "LBFGS"
 WARMUP_FROM = 0.01  # of the rate
-NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR": ", since it has its own warmup",
-             "CyclicLR": ", since it starts with its own increase"}  # fmt: skip
+NO_WARMUP = {
+    PLATEAU: ", since it depends on the validation loss",
+    "OneCycleLR": ", since it has its own warmup",
+    "CyclicLR": ", since it starts with its own increase",
+}
 
 
 def takes_one_output(loss: str, classes: int) -> bool:
@@ -86,7 +111,9 @@ def loss_named(text: str) -> str:
     """
     names = {_plain(name): name for name in (*LOSSES, OWN_LOSS)}
     if (name := names.get(_plain(text))) is None:
-        raise ChoiceError(f"There is no loss “{text}” here. Choose own, or one of: {', '.join(LOSSES)}.")
+        raise ChoiceError(
+            f"There is no loss “{text}” here. Choose own, or one of: {', '.join(LOSSES)}."
+        )
     return name
 
 

@@ -30,7 +30,9 @@ class Columns:
     def append(self, *row: float | None) -> None:
         """Append a row; None becomes NaN."""
         self._make_room(1)
-        self._data[:, self._count] = [np.nan if value is None else value for value in row]
+        self._data[:, self._count] = [
+            np.nan if value is None else value for value in row
+        ]
         self._count += 1
 
     def extend(self, rows: Array) -> None:
@@ -43,14 +45,18 @@ class Columns:
     def _make_room(self, count: int) -> None:
         """Reserve capacity for `count` more rows."""
         if self._count + count > self._data.shape[1]:
-            grown = np.empty((len(self.names), max(2 * self._data.shape[1], self._count + count)))
+            grown = np.empty(
+                (len(self.names), max(2 * self._data.shape[1], self._count + count))
+            )
             grown[:, : self._count] = self._data[:, : self._count]
             self._data = grown
 
     def cut(self, count: int) -> None:
         """Keep the first `count` rows."""
         # In a new array: later appends must not show in views that were returned.
-        self._data = np.concatenate([self._data[:, :count], np.empty((len(self.names), 256))], axis=1)
+        self._data = np.concatenate(
+            [self._data[:, :count], np.empty((len(self.names), 256))], axis=1
+        )
         self._count = count
 
     def matrix(self) -> Array:

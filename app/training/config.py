@@ -14,7 +14,16 @@ TARGET = "(target)"  # as an input: the only target of the data, such as for a m
 
 BY_MODEL, BY_DATA = "model", "data"  # what chose a loss that nobody did
 
-_COUNTS = ("epochs", "batch_size", "accumulate", "max_steps", "patience", "save_every", "leave_out", "warmup")
+_COUNTS = (
+    "epochs",
+    "batch_size",
+    "accumulate",
+    "max_steps",
+    "patience",
+    "save_every",
+    "leave_out",
+    "warmup",
+)
 # The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
 MOST = {
     **dict.fromkeys(_COUNTS, 10_000_000),

@@ -55,7 +55,9 @@ class Control:
         self._paused = False
         self._credits = 0
         self._stopping = False
-        self._calls: deque[tuple[Callable[[LiveRun], Any] | RunRequest[Any], Future[Any]]] = deque()
+        self._calls: deque[
+            tuple[Callable[[LiveRun], Any] | RunRequest[Any], Future[Any]]
+        ] = deque()
         self._operations: deque[tuple[Operate, Future[Any]]] = deque()
         self._live: LiveRun | None = None
         self._answer: Answer | None = None
@@ -123,7 +125,11 @@ class Control:
         future: Future[T] = Future()
         with self._condition:
             if self._result is not None:
-                future.set_exception(RunEndedError("The run has ended; its weights are in `Control.result`."))
+                future.set_exception(
+                    RunEndedError(
+                        "The run has ended; its weights are in `Control.result`."
+                    )
+                )
                 return future
             if isinstance(function, Operate):
                 self._operations.append((function, future))
@@ -163,13 +169,23 @@ class Control:
 
     def attach(self, live: LiveRun, answer: Answer) -> None:
         """Attach the model that `call` passes to callbacks, and the handler of requests about it."""
-        self._live, self._answer, self._loop_thread = live, answer, threading.get_ident()
+        self._live, self._answer, self._loop_thread = (
+            live,
+            answer,
+            threading.get_ident(),
+        )
 
     def wait(self) -> None:
         """Wait until there is a callback, a step to take, or the end."""
         with self._condition:
             self._condition.wait_for(
-                lambda: self._calls or self._operations or self._stopping or not self._paused or self._credits
+                lambda: (
+                    self._calls
+                    or self._operations
+                    or self._stopping
+                    or not self._paused
+                    or self._credits
+                )
             )
 
     def may_step(self) -> bool:
@@ -207,7 +223,9 @@ class Control:
                 if not isinstance(error, Exception):
                     raise
 
-    def _visitor(self, function: Callable[[LiveRun], Any] | RunRequest[Any]) -> Callable[[LiveRun], Any]:
+    def _visitor(
+        self, function: Callable[[LiveRun], Any] | RunRequest[Any]
+    ) -> Callable[[LiveRun], Any]:
         if not isinstance(function, RunRequest):
             return function
         assert self._answer is not None
@@ -225,9 +243,11 @@ class Control:
             self._operations.clear()
         for future in (*left, *late):
             if future.set_running_or_notify_cancel():
-                words = "The run has ended; its net can no longer be edited." if future in late else (
-                    "The run ended before it had a model."
-                )  # fmt: skip
+                words = (
+                    "The run has ended; its net can no longer be edited."
+                    if future in late
+                    else ("The run ended before it had a model.")
+                )
                 future.set_exception(RunEndedError(words))
 
     def _changed(self) -> None:
@@ -235,4 +255,6 @@ class Control:
         self._condition.notify_all()
 
     def _note(self) -> None:
-        self.attention = bool(self._paused or self._stopping or self._calls or self._operations)
+        self.attention = bool(
+            self._paused or self._stopping or self._calls or self._operations
+        )

@@ -44,23 +44,40 @@ _OVERFLOW_CURE = (
     "are kept."
 )
 # Optimizers that torch says to support one kind of gradient alone.
-_SPARSE, _DENSE = "does not support sparse gradients", "does not support dense gradients"
+_SPARSE, _DENSE = (
+    "does not support sparse gradients",
+    "does not support dense gradients",
+)
 _SPARSE_CURE = (
     "An Embedding with sparse=True has sparse gradients. Choose SGD or Adagrad under Training, SparseAdam where every "
     "parameter has them, or set sparse=False."
 )
 _DENSE_CURE = "It is for nets whose every parameter has sparse gradients. Choose SGD or Adagrad under Training."
 _ANOTHER = "another label"  # the message itself says what to do
-_LOST_CURE = "Restore the data; Runs can resume from the newest checkpoint, if there is one."
-_MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+_LOST_CURE = (
+    "Restore the data; Runs can resume from the newest checkpoint, if there is one."
+)
+_MEMORY_WORDS = re.compile(
+    r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE
+)
 
 
 def failure(
-    error: BaseException, source: Source, batch_size: int, epoch: int, step: int, *, kept: bool = True
+    error: BaseException,
+    source: Source,
+    batch_size: int,
+    epoch: int,
+    step: int,
+    *,
+    kept: bool = True,
 ) -> Failed:
     """Build the event for `error`, raised after `step` whole steps; their weights are `kept`, or this was a trial."""
     kind = _kind(error)
-    node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
+    node = (
+        error.node
+        if isinstance(error, NotFinite)
+        else node_of(error.__traceback__, source)
+    )
     if isinstance(error, OutputError):
         node = _output_node(source)
     text = "".join(traceback.format_exception(error))
@@ -78,7 +95,9 @@ def failure(
         cure = _OPENED_LATER_CURE if step > 0 else _OPENED_CURE
     else:
         cure = _cure(kind, batch_size, node, kept and step > 0)
-    return Failed(kind, _message(error, kind, step, source), cure, text, node, epoch, step)
+    return Failed(
+        kind, _message(error, kind, step, source), cure, text, node, epoch, step
+    )
 
 
 def node_of(trace: TracebackType | None, source: Source) -> str | None:
@@ -93,7 +112,11 @@ def node_of(trace: TracebackType | None, source: Source) -> str | None:
 def _output_node(source: Source) -> str | None:
     """Return the node that `forward` returns."""
     lines = source.text.splitlines()
-    returns = (number for number in range(len(lines), 0, -1) if lines[number - 1].strip().startswith("return"))
+    returns = (
+        number
+        for number in range(len(lines), 0, -1)
+        if lines[number - 1].strip().startswith("return")
+    )
     return next((node for node in map(source.node_at, returns) if node), None)
 
 
@@ -113,7 +136,9 @@ def _kind(error: BaseException) -> str:
         return "memory"
     if isinstance(error, RuntimeError) and _MEMORY_WORDS.search(text):
         return "memory"
-    if isinstance(error, RuntimeError | ValueError | IndexError) and _SHAPE_WORDS.search(text):
+    if isinstance(
+        error, RuntimeError | ValueError | IndexError
+    ) and _SHAPE_WORDS.search(text):
         return "shape"
     return "error"
 
@@ -126,7 +151,11 @@ def _is_lost(error: BaseException) -> bool:
 def _switched(error: BaseException) -> str:
     """Return what the model's own file has switched, where an error can come from that; "" if nothing."""
     text = str(error)
-    return switches.noted() if text == GRADIENTS_OFF or "dtype" in text or "scalar type" in text else ""
+    return (
+        switches.noted()
+        if text == GRADIENTS_OFF or "dtype" in text or "scalar type" in text
+        else ""
+    )
 
 
 def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
@@ -136,8 +165,12 @@ def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
         return f"{where} ran out of memory: {text}"
-    place = layer_files.error_location(error.__traceback__) or _own_place(error.__traceback__, source)
-    return f"{where} failed with {type(error).__name__}: {text}" + (f" ({place})" if place else "")
+    place = layer_files.error_location(error.__traceback__) or _own_place(
+        error.__traceback__, source
+    )
+    return f"{where} failed with {type(error).__name__}: {text}" + (
+        f" ({place})" if place else ""
+    )
 
 
 def _own_place(trace: TracebackType | None, source: Source) -> str:
@@ -147,7 +180,10 @@ def _own_place(trace: TracebackType | None, source: Source) -> str:
     found = ""
     for frame, line in traceback.walk_tb(trace):
         file = Path(frame.f_code.co_filename)
-        if Path(source.own.folder) in file.parents and "site-packages" not in file.parts:
+        if (
+            Path(source.own.folder) in file.parents
+            and "site-packages" not in file.parts
+        ):
             found = f"line {line} of {file.name}"
     return found
 
@@ -155,7 +191,9 @@ def _own_place(trace: TracebackType | None, source: Source) -> str:
 def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
     if kind == "memory":
         if batch_size > 1:
-            return f"Reduce batch_size: it is {batch_size}, try {max(1, batch_size // 2)}."
+            return (
+                f"Reduce batch_size: it is {batch_size}, try {max(1, batch_size // 2)}."
+            )
         return "batch_size is already 1: make the network smaller, or choose another device."
     if kind == "shape" and node:
         return "Check the shapes on the wires of the marked node, and change its parameters or the nodes before it."

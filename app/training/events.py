@@ -97,9 +97,13 @@ class LossParts(_Event, frozen=True):
     losses: tuple[float, ...]
 
     @classmethod
-    def from_tensors(cls, epoch: int, step: int, parts: Mapping[str, Tensor]) -> LossParts:
+    def from_tensors(
+        cls, epoch: int, step: int, parts: Mapping[str, Tensor]
+    ) -> LossParts:
         """Read the scalar losses off the device."""
-        return cls(epoch, step, tuple(parts), tuple(value.item() for value in parts.values()))
+        return cls(
+            epoch, step, tuple(parts), tuple(value.item() for value in parts.values())
+        )
 
 
 class GradientNorms(_Event, frozen=True):
@@ -307,7 +311,11 @@ class Finished(_Event, frozen=True):
     def reason_text(self) -> str:
         """Return why it ended early, and what was skipped; "" if it went as planned."""
         of = f"{self.since:,} {'step was' if self.since == 1 else 'steps were'}"
-        skipped = f"{self.skipped:,} of {of} skipped: their loss was not finite" if self.skipped else ""
+        skipped = (
+            f"{self.skipped:,} of {of} skipped: their loss was not finite"
+            if self.skipped
+            else ""
+        )
         return "; ".join(filter(None, (self.note, skipped)))
 
 
@@ -324,10 +332,31 @@ class Failed(_Event, frozen=True):
 
 
 Event = (
-    Started | StepDone | GroupRates | LossParts | GradientNorms | LayerFigures | GainFigures | Histograms | Looking
-    | StepHashes | Hashing | Caught | Noticed | EpochDone | MemorySample | Skipped | Saving | Saved | RateSet | Cut
-    | Paused | Resumed | Finished | Failed
-)  # fmt: skip
+    Started
+    | StepDone
+    | GroupRates
+    | LossParts
+    | GradientNorms
+    | LayerFigures
+    | GainFigures
+    | Histograms
+    | Looking
+    | StepHashes
+    | Hashing
+    | Caught
+    | Noticed
+    | EpochDone
+    | MemorySample
+    | Skipped
+    | Saving
+    | Saved
+    | RateSet
+    | Cut
+    | Paused
+    | Resumed
+    | Finished
+    | Failed
+)
 
 
 def to_json(event: Event) -> str | None:
@@ -339,42 +368,71 @@ def to_json(event: Event) -> str | None:
     fields = _fields(event)
     if fields is None:
         return None
-    clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+    clean = {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v
+        for k, v in fields.items()
+    }
     return json.dumps(clean, ensure_ascii=False, allow_nan=False)
 
 
 def _fields(event: Event) -> dict[str, Any] | None:
     match event:
         case Started():
-            names = ("device", "epochs", "batch_size", "seed", "parameters", "train_count", "validation_count")
+            names = (
+                "device",
+                "epochs",
+                "batch_size",
+                "seed",
+                "parameters",
+                "train_count",
+                "validation_count",
+            )
             return _picked("started", event, *names, "loss")
         case StepDone():
             return _picked("step", event, "epoch", "step", "loss")
         case LossParts():
-            parts = {f"loss_{name}": value for name, value in zip(event.outputs, event.losses, strict=True)}
+            parts = {
+                f"loss_{name}": value
+                for name, value in zip(event.outputs, event.losses, strict=True)
+            }
             return _picked("losses", event, "epoch", "step") | parts
         case EpochDone():
             figures = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
             gathered = {f"val_{name}": value for name, value in event.metrics}
             return _picked("epoch", event, "epoch", "step", *figures) | gathered
         case Caught():
-            return _picked("caught", event, "epoch", "step", "what", "layer", "value", "message")
+            return _picked(
+                "caught", event, "epoch", "step", "what", "layer", "value", "message"
+            )
         case Skipped():
             return _picked("skipped", event, "epoch", "step")
         case Saved():
             return _picked("saved", event, "step", "path", "problem")
         case RateSet():
-            return _picked("rate", event, "step", "rate", *(["group"] if event.group else []))
+            return _picked(
+                "rate", event, "step", "rate", *(["group"] if event.group else [])
+            )
         case Cut():
-            layers = {fate.after or fate.before: fate.what for fate in event.outcome.fates}
+            layers = {
+                fate.after or fate.before: fate.what for fate in event.outcome.fates
+            }
             return _picked("surgery", event, "step", "stage", "description") | {
                 "difference": event.outcome.difference,
                 "layers": layers,
             }
         case Finished():
-            return _picked("finished", event, "reason", "epoch", "steps", *(["note"] if event.note else []))
+            return _picked(
+                "finished",
+                event,
+                "reason",
+                "epoch",
+                "steps",
+                *(["note"] if event.note else []),
+            )
         case Failed():
-            return _picked("failed", event, "kind", "message", "cure", "node", "epoch", "step")
+            return _picked(
+                "failed", event, "kind", "message", "cure", "node", "epoch", "step"
+            )
     return None
 
 

@@ -56,11 +56,25 @@ class History:
         self.started: Started | None = None
         self.steps = Columns(*_STEPS)
         self.rates_set = Columns("step", "rate")  # by hand
-        self.group_rates = Columns("step")  # of several parameter groups, a row where one changed, the main one first
-        self.parts = Columns("step")  # the losses of several outputs, a column `loss_<output>` each
-        self.epochs = Columns("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "seconds")
+        self.group_rates = Columns(
+            "step"
+        )  # of several parameter groups, a row where one changed, the main one first
+        self.parts = Columns(
+            "step"
+        )  # the losses of several outputs, a column `loss_<output>` each
+        self.epochs = Columns(
+            "epoch",
+            "step",
+            "train_loss",
+            "train_accuracy",
+            "val_loss",
+            "val_accuracy",
+            "seconds",
+        )
         self.scores = Columns("epoch", "step", "seconds")
-        self.memory = Columns("step", "seconds", "allocated", "reserved", "peak", "resident")
+        self.memory = Columns(
+            "step", "seconds", "allocated", "reserved", "peak", "resident"
+        )
         self.gradients = Columns()
         self._gradient_steps = Columns("step")
         self.seen = LayerHistory()
@@ -119,17 +133,29 @@ class History:
             case Looking():
                 self.looking = event
             case Cut():
-                self.cuts = (*(cut for cut in self.cuts if cut.stage < event.stage), event)
+                self.cuts = (
+                    *(cut for cut in self.cuts if cut.stage < event.stage),
+                    event,
+                )
                 if event.layers != self.layers:
                     self._rename_layers(event.layers)
             case EpochDone():
                 if len(self.epochs) and self.epochs["epoch"][-1] >= event.epoch:
-                    self.epochs.cut(int(np.searchsorted(self.epochs["epoch"], event.epoch)))
-                self.epochs.append(*(getattr(event, name) for name in self.epochs.names))
+                    self.epochs.cut(
+                        int(np.searchsorted(self.epochs["epoch"], event.epoch))
+                    )
+                self.epochs.append(
+                    *(getattr(event, name) for name in self.epochs.names)
+                )
                 self._add_scores(event)
             case MemorySample():
-                self.memory.append(*(getattr(event, name) for name in self.memory.names))
-            case Started() if event.resumed_at and event.layers in (self.layers, ()):  # a script knows of no layers
+                self.memory.append(
+                    *(getattr(event, name) for name in self.memory.names)
+                )
+            case Started() if event.resumed_at and event.layers in (
+                self.layers,
+                (),
+            ):  # a script knows of no layers
                 self.started = event
                 self._go_on_after(event.resumed_at)
             case Started():
@@ -158,13 +184,21 @@ class History:
         if not len(self.steps):
             return {}
         main, last = self.main_group, slice(-1, None)
-        others = {name: float(self.rates_of(name, last)[0]) for name in self.own_rates if name != main}
+        others = {
+            name: float(self.rates_of(name, last)[0])
+            for name in self.own_rates
+            if name != main
+        }
         return {main: float(self.steps["rate"][-1]), **others}
 
     @property
     def own_rates(self) -> tuple[str, ...]:
         """Return the parameter groups of the project with a known learning rate."""
-        return tuple(name.removeprefix("rate_") for name in self.group_rates.names[1:] if name != "rate_")
+        return tuple(
+            name.removeprefix("rate_")
+            for name in self.group_rates.names[1:]
+            if name != "rate_"
+        )
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -178,9 +212,16 @@ class History:
         if names != self.metrics:
             self.scores = Columns("epoch", "step", "seconds", *names)
         self.scores.cut(int(np.searchsorted(self.scores["epoch"], event.epoch)))
-        self.scores.append(event.epoch, event.step, event.seconds, *(value for _, value in event.metrics))
+        self.scores.append(
+            event.epoch,
+            event.step,
+            event.seconds,
+            *(value for _, value in event.metrics),
+        )
 
-    def add_gradients(self, layers: tuple[str, ...], steps: Array, norms: Array) -> None:
+    def add_gradients(
+        self, layers: tuple[str, ...], steps: Array, norms: Array
+    ) -> None:
         """Append the norms of a stage of a stored run: `norms` of shape (layers, samples)."""
         if layers != self.layers:
             self._rename_layers(layers)
@@ -203,7 +244,15 @@ class History:
         self.marks = {at: words for at, words in self.marks.items() if at <= step}
         self.cuts = tuple(cut for cut in self.cuts if cut.step <= step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
-        whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.group_rates, self.parts)
+        whole = (
+            self.steps,
+            self.epochs,
+            self.scores,
+            self.memory,
+            self.rates_set,
+            self.group_rates,
+            self.parts,
+        )
         for columns in (*whole, self._gradient_steps):
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
@@ -218,7 +267,9 @@ class History:
         together = int(np.searchsorted(seconds, seconds[0], "right")) - 1
         first = max(int(np.searchsorted(seconds, seconds[-1] - window)), together)
         span = seconds[-1] - seconds[first]
-        return float(self.steps["samples"][first + 1 :].sum() / span) if span > 0 else None
+        return (
+            float(self.steps["samples"][first + 1 :].sum() / span) if span > 0 else None
+        )
 
     def to_csv(self) -> str:
         """Return one row per step and per epoch, in chronological order, at full precision.
@@ -228,27 +279,47 @@ class History:
         """
         out = io.StringIO()
         parts = self.parts.names[1:]
-        rates = {f"rate_{name}": self.rates_of(name).tolist() for name in self.own_rates}
-        figures = ("loss", *parts, "rate", *rates, "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+        rates = {
+            f"rate_{name}": self.rates_of(name).tolist() for name in self.own_rates
+        }
+        figures = (
+            "loss",
+            *parts,
+            "rate",
+            *rates,
+            "train_loss",
+            "train_accuracy",
+            "val_loss",
+            "val_accuracy",
+        )
         scores = tuple(f"val_{name}" for name in self.metrics)
         header = ("event", "epoch", "step", *figures, *scores, "seconds")
-        writer = csv.DictWriter(out, header, lineterminator="\r\n")  # quotes fields only where needed
+        writer = csv.DictWriter(
+            out, header, lineterminator="\r\n"
+        )  # quotes fields only where needed
         writer.writeheader()
         epochs = _rows(self.epochs, "epoch")
         told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
         for row in epochs:
-            row |= {f"val_{name}": told.get(row["epoch"], {}).get(name, "") for name in self.metrics}
+            row |= {
+                f"val_{name}": told.get(row["epoch"], {}).get(name, "")
+                for name in self.metrics
+            }
         steps = _rows(self.steps, "step")
         if parts:
             losses = {row["step"]: row for row in _rows(self.parts, "")}
             for row in steps:
-                row |= {name: losses.get(row["step"], {}).get(name, "") for name in parts}
+                row |= {
+                    name: losses.get(row["step"], {}).get(name, "") for name in parts
+                }
         for name, values in rates.items():
             for row, value in zip(steps, values, strict=True):
                 row[name] = "" if np.isnan(value) else value
         rows = [*steps, *epochs]
         for row in sorted(rows, key=lambda row: (row["step"], row["event"] == "epoch")):
-            writer.writerow({name: value for name, value in row.items() if name in header})
+            writer.writerow(
+                {name: value for name, value in row.items() if name in header}
+            )
         return out.getvalue().replace("\r\n", "\n")
 
 
@@ -258,6 +329,8 @@ def _rows(columns: Columns, event: str) -> list[dict[str, str | int | float]]:
     for values in columns.matrix().T.tolist():
         row: dict[str, str | int | float] = {"event": event}
         for name, value in zip(columns.names, values, strict=True):
-            row[name] = "" if np.isnan(value) else int(value) if name in whole else value
+            row[name] = (
+                "" if np.isnan(value) else int(value) if name in whole else value
+            )
         rows.append(row)
     return rows

@@ -16,7 +16,9 @@ class InputError(CodedError, ValueError):
     """Raised for a network and data whose inputs do not match; the message names both and the cure."""
 
 
-def chosen_fields(names: Sequence[str], chosen: Mapping[str, str], data: DataInfo | SourceSpec) -> tuple[str, ...]:
+def chosen_fields(
+    names: Sequence[str], chosen: Mapping[str, str], data: DataInfo | SourceSpec
+) -> tuple[str, ...]:
     """Return the field of the data for each of the net's inputs `names`; empty for data with one input, unless a target
     goes into the net too: then the field "" is that input.
 
@@ -32,12 +34,26 @@ def chosen_fields(names: Sequence[str], chosen: Mapping[str, str], data: DataInf
                 f"The net has {len(others)} inputs ({', '.join(others)}), and {data.label} provides one. Remove the "
                 "others, or choose data with several inputs."
             )
-        return tuple("" if name in others else chosen[name] for name in names) if len(others) < len(names) else ()
+        return (
+            tuple("" if name in others else chosen[name] for name in names)
+            if len(others) < len(names)
+            else ()
+        )
     found = []
     for place, name in enumerate(names):
-        field = chosen.get(name) or (name if name in fields else fields[place] if len(names) == len(fields) else "")
+        field = chosen.get(name) or (
+            name
+            if name in fields
+            else fields[place]
+            if len(names) == len(fields)
+            else ""
+        )
         if field not in fields and field not in targets:
-            told = f"is set to “{field}”, which {data.label} does not have" if field else "has no field of that name"
+            told = (
+                f"is set to “{field}”, which {data.label} does not have"
+                if field
+                else "has no field of that name"
+            )
             raise InputError(
                 f"The input “{name}” {told}: it has {', '.join(fields)}. Choose one for it (Training, Data), or "
                 "rename the input."
@@ -50,14 +66,21 @@ def target_fields(data: DataInfo | SourceSpec) -> dict[str, FieldInfo]:
     """Return the targets of the data as fields that may go into the net, by name; those whose name an input has not."""
     known = {one.name for one in data.inputs}
     return {
-        one.name or TARGET: FieldInfo(one.name or TARGET, one.label_shape, "float32" if one.task == VALUES else "int64")
+        one.name or TARGET: FieldInfo(
+            one.name or TARGET,
+            one.label_shape,
+            "float32" if one.task == VALUES else "int64",
+        )
         for one in data.known_targets
         if one.name not in known
     }
 
 
 def check_inputs(
-    source: Source, chosen: Mapping[str, str], data: DataInfo | SourceSpec, shape: tuple[int, ...]
+    source: Source,
+    chosen: Mapping[str, str],
+    data: DataInfo | SourceSpec,
+    shape: tuple[int, ...],
 ) -> None:
     """Compare shapes and dtypes of the net's inputs with those of the data; `shape` is that of an only input.
 
@@ -70,10 +93,14 @@ def check_inputs(
     known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
     given = [known[name] for name in fields] or [only]
     for own, field in zip(source.inputs, given, strict=True):
-        _check_one(own, field, f"“{field.name}” of {data.label}" if field.name else data.label)
+        _check_one(
+            own, field, f"“{field.name}” of {data.label}" if field.name else data.label
+        )
 
 
-def fields_of(source: Source, chosen: Mapping[str, str], data: DataInfo | SourceSpec) -> tuple[str, ...]:
+def fields_of(
+    source: Source, chosen: Mapping[str, str], data: DataInfo | SourceSpec
+) -> tuple[str, ...]:
     """Return the fields for the inputs of a net, see `chosen_fields`. Raises InputError."""
     return chosen_fields([given.name for given in source.inputs], chosen, data)
 

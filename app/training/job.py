@@ -55,7 +55,12 @@ class Job(Struct, frozen=True):
         if number == 1:
             return replace(self, stages=()) if self.stages else self
         surgery = self.stages[number - 2].surgery
-        training = replace(self.training, groups=surgery.groups, recompute=surgery.recompute, start=None)
+        training = replace(
+            self.training,
+            groups=surgery.groups,
+            recompute=surgery.recompute,
+            start=None,
+        )
         return Job(surgery.source, self.data, training, self.data_root)
 
     def stage_at(self, step: int) -> int:
@@ -64,7 +69,10 @@ class Job(Struct, frozen=True):
 
     def ran_with(self, threads: int) -> Job:
         """Return the job with the number of CPU threads that a run chose, unless it sets one."""
-        return replace(self, training=replace(self.training, threads=self.training.threads or threads))
+        return replace(
+            self,
+            training=replace(self.training, threads=self.training.threads or threads),
+        )
 
     @property
     def last(self) -> Job:
@@ -87,7 +95,9 @@ def check_numbers(job: Job) -> None:
     _check_losses(training)
     _check_metrics(job)
     if not DEVICE.fullmatch(training.device):
-        raise JobError(f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
+        raise JobError(
+            f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ..."
+        )
     _check_steps(training)
 
 
@@ -117,66 +127,107 @@ def _check_steps(training: TrainingConfig) -> None:
     for name in ("clip_norm", "clip_value", "max_minutes"):
         value = getattr(training, name)
         if value is not None and not (_is_number(value) and value > 0):
-            raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
+            raise JobError(
+                f"{name} is {value!r}; it must be a number above 0, or None for no limit."
+            )
         if value is not None and name != "max_minutes" and value > LARGEST:
-            raise JobError(f"{name} is {value!r}; it must be at most {LARGEST:g}, as float32 has it.")
+            raise JobError(
+                f"{name} is {value!r}; it must be at most {LARGEST:g}, as float32 has it."
+            )
         if value is not None and name == "max_minutes" and value > MOST[name]:
             raise JobError(f"{name} is {value!r}; it must be at most {MOST[name]:g}.")
-    if not (_is_number(training.revisit_seconds) and 0 <= training.revisit_seconds <= MOST["revisit_seconds"]):
+    if not (
+        _is_number(training.revisit_seconds)
+        and 0 <= training.revisit_seconds <= MOST["revisit_seconds"]
+    ):
         raise JobError(
             f"revisit_seconds is {training.revisit_seconds!r}; it must be from 0 to {MOST['revisit_seconds']:g}; "
             "0 disables it."
         )
     for step in training.leave_out:
         _check_count("leave_out", step, 1)
-    if training.ema is not None and not (_is_number(training.ema) and 0 < training.ema < 1):
-        raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable.")
+    if training.ema is not None and not (
+        _is_number(training.ema) and 0 < training.ema < 1
+    ):
+        raise JobError(
+            f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable."
+        )
     if not (_is_number(training.mixup) and 0 <= training.mixup <= MOST["mixup"]):
-        raise JobError(f"mixup is {training.mixup!r}; it must be a number from 0 to {MOST['mixup']:g}; 0 disables it.")
+        raise JobError(
+            f"mixup is {training.mixup!r}; it must be a number from 0 to {MOST['mixup']:g}; 0 disables it."
+        )
     if training.amp not in AMP:
-        raise JobError(f"amp is {training.amp!r}; it must be bfloat16 or float16, or empty to disable it.")
+        raise JobError(
+            f"amp is {training.amp!r}; it must be bfloat16 or float16, or empty to disable it."
+        )
     if training.not_finite not in ("stop", "skip"):
-        raise JobError(f"not_finite is {training.not_finite!r}; it must be stop or skip.")
+        raise JobError(
+            f"not_finite is {training.not_finite!r}; it must be stop or skip."
+        )
     if training.optimizer.name == "LBFGS":
         for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
             if getattr(training, name) != plain:
-                raise JobError(f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}.")
+                raise JobError(
+                    f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}."
+                )
         if training.groups or training.no_decay:
-            raise JobError("LBFGS does not support parameter groups: remove the groups, and no_decay.")
+            raise JobError(
+                "LBFGS does not support parameter groups: remove the groups, and no_decay."
+            )
 
 
 def _check_losses(training: TrainingConfig) -> None:
     """Validate the losses of several outputs."""
     outputs = [row.output for row in training.losses]
-    if training.losses and training.losses[0].loss.name == OWN_LOSS and training.metrics:
+    if (
+        training.losses
+        and training.losses[0].loss.name == OWN_LOSS
+        and training.metrics
+    ):
         raise JobError(
             f"metrics are measured on the first output, and {outputs[0]} is the loss of the model itself. Put another "
             "output first, or remove the metrics."
         )
     if training.mixup and any(row.loss.name == OWN_LOSS for row in training.losses):
-        raise JobError("mixup blends the targets of a loss, and the model computes its own. Set mixup to 0.")
+        raise JobError(
+            "mixup blends the targets of a loss, and the model computes its own. Set mixup to 0."
+        )
     for row in training.losses:
         if outputs.count(row.output) > 1:
-            raise JobError(f"losses names the output “{row.output}” twice; each has one loss.")
+            raise JobError(
+                f"losses names the output “{row.output}” twice; each has one loss."
+            )
         if row.loss.name not in LOSSES and row.loss.name != OWN_LOSS:
-            raise JobError(f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}.")
+            raise JobError(
+                f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}."
+            )
         if not (_is_number(row.weight) and 0 <= row.weight <= MOST["weight"]):
             raise JobError(
                 f"losses gives {row.output} the weight {row.weight!r}; it must be a number from 0 to "
                 f"{MOST['weight']:g}."
             )
     if training.losses and not any(row.weight for row in training.losses):
-        raise JobError("losses gives every output the weight 0, so nothing is trained. Give one a weight above 0.")
+        raise JobError(
+            "losses gives every output the weight 0, so nothing is trained. Give one a weight above 0."
+        )
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def _check_loss(job: Job) -> None:
     """Validate the loss against the data."""
-    if job.data.class_weights and (told := weighted_losses.refusal(job.training.loss, job.training.losses)):
-        raise JobError(f"class_weights: {told} Choose another loss, or disable class_weights.")
+    if job.data.class_weights and (
+        told := weighted_losses.refusal(job.training.loss, job.training.losses)
+    ):
+        raise JobError(
+            f"class_weights: {told} Choose another loss, or disable class_weights."
+        )
 
 
 def _check_metrics(job: Job) -> None:
@@ -196,12 +247,18 @@ def check_input(job: Job, data: DataInfo) -> None:
         if told := refusal(name, data.task, len(data.classes)):
             raise JobError(told)
     if job.training.mixup and data.inputs:
-        raise JobError(f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0.")
+        raise JobError(
+            f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0."
+        )
     fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
     if job.training.mixup and not fed.isdisjoint(target_fields(data)):
-        raise JobError("mixup blends samples, but not a target that is also an input of the net. Set mixup to 0.")
+        raise JobError(
+            "mixup blends samples, but not a target that is also an input of the net. Set mixup to 0."
+        )
     if data.inputs and any(row.target == INPUT for row in job.training.losses):
-        raise JobError(f"{data.label} has several inputs, and a loss compares an output with one. Choose a target.")
+        raise JobError(
+            f"{data.label} has several inputs, and a loss compares an output with one. Choose a target."
+        )
     if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):
         raise JobError(
             f"mixup blends samples as numbers, and those of {data.label} are {data.dtype}, such as token ids, which "
@@ -238,6 +295,11 @@ def _check_count(name: str, value: Any, least: int) -> None:
 
 
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < least
+        or (most is not None and value > most)
+    ):
         limit = f"at least {least}" if most is None else f"from {least} to {most}"
         raise JobError(f"{name} is {value!r}; it must be an integer, {limit}.")

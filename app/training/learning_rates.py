@@ -28,17 +28,33 @@ class LearningRates:
     The main group is "", or the largest one where every parameter lies in a group.
     """
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer, schedule: Any, paths: Iterable[str]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        schedule: Any,
+        paths: Iterable[str],
+    ) -> None:
         self._optimizer, self._schedule, paths = optimizer, schedule, tuple(paths)
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        first = [names.get(id(group["params"][0]), "") for group in optimizer.param_groups]
-        found = [next((path for path in paths if f"{name}.".startswith(f"{path}.")), "") for name in first]
+        first = [
+            names.get(id(group["params"][0]), "") for group in optimizer.param_groups
+        ]
+        found = [
+            next((path for path in paths if f"{name}.".startswith(f"{path}.")), "")
+            for name in first
+        ]
         sizes: dict[str, int] = {}
         for path, group in zip(found, optimizer.param_groups, strict=True):
-            sizes[path] = sizes.get(path, 0) + sum(parameter.numel() for parameter in group["params"])
+            sizes[path] = sizes.get(path, 0) + sum(
+                parameter.numel() for parameter in group["params"]
+            )
         main = "" if "" in sizes else max(sizes, key=sizes.__getitem__)
         self.names = (main, *(path for path in sizes if path != main))
-        self._places = {name: [at for at, path in enumerate(found) if path == name] for name in self.names}
+        self._places = {
+            name: [at for at, path in enumerate(found) if path == name]
+            for name in self.names
+        }
         self._main = self._places[main][0]
         self._told: Rates | None = None
 
@@ -78,7 +94,9 @@ class LearningRates:
         name = name or self.names[0]
         if name not in self._places:
             known = ", ".join(one or "the main group" for one in self.names)
-            raise ValueError(f"The run has no parameter group “{name}”; it has {known}.")
+            raise ValueError(
+                f"The run has no parameter group “{name}”; it has {known}."
+            )
         now = self._rate(name)
         for at in self._places[name]:
             if now > 0:

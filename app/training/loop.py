@@ -99,7 +99,13 @@ def train(
                     run.hand_over(ending)
                 yield event
         except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
-            failed = failure(error, run.job.source, job.training.batch_size, run.at.epoch, run.at.step)
+            failed = failure(
+                error,
+                run.job.source,
+                job.training.batch_size,
+                run.at.epoch,
+                run.at.step,
+            )
         # Outside the handler: the exception's frames hold tensors while the generator is suspended.
         if failed is not None:
             ending = "failed"
@@ -114,7 +120,9 @@ def train(
 class _Run:
     """One execution of a job. `at` is its position after the last whole step."""
 
-    def __init__(self, job: Job, control: Control, folder: Path | None, watch: Watch = Watcher) -> None:
+    def __init__(
+        self, job: Job, control: Control, folder: Path | None, watch: Watch = Watcher
+    ) -> None:
         # `job` is as it is in the stage that the run is in, `_whole` has all stages.
         self.job, self._whole, self.control, self._watch = job, job, control, watch
         self._stage = checkpoint.FIRST_STAGE
@@ -126,7 +134,9 @@ class _Run:
         # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
         self._losses: list[tuple[int, int, int, float, float, BatchResult]] = []
         self._now_at = 0.0  # when the last step ended, on the clock of `perf_counter`
-        self._batch: tuple[Tensor, Tensor] | None = None  # the last one, until the measurements are reported
+        self._batch: tuple[Tensor, Tensor] | None = (
+            None  # the last one, until the measurements are reported
+        )
         self._watcher: Watcher | None = None
         self._correct: Tensor | int = 0
         self._ignored: Tensor | int = 0
@@ -135,13 +145,17 @@ class _Run:
         self._planned: tuple[Stage, ...] = ()
         self._copying = 0.0  # seconds of copying the state before a step
         self._note = self._changed = ""
-        self._skipped = self._begun_at = 0  # steps whose loss was not finite, and the step that the run began after
+        self._skipped = self._begun_at = (
+            0  # steps whose loss was not finite, and the step that the run began after
+        )
 
     def events(self, threads: int | None, resume: Path | None) -> Iterator[Event]:
         check_numbers(self.job)
         begun = perf_counter()
         with ExitStack() as stack:
-            stack.enter_context(cpu_threads(self.config.threads or threads or choose_threads(self.job)))
+            stack.enter_context(
+                cpu_threads(self.config.threads or threads or choose_threads(self.job))
+            )
             stack.enter_context(switched(self.config))
             try:
                 started = self._set_up(resolve(self.config.device), resume)
@@ -168,9 +182,15 @@ class _Run:
         yield self._watching.hashing(self.at.step, seconds)
         share = self._watching.share(seconds)
         yield Finished(
-            "done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share, self._skipped,
+            "done" if done else "stopped",
+            self.at.epoch,
+            self.at.step,
+            seconds,
+            self._note,
+            share,
+            self._skipped,
             self.at.step - self._begun_at,
-        )  # fmt: skip
+        )
 
     def hand_over(self, ending: Ending) -> None:
         """Pass the weights to the control, once."""
@@ -191,7 +211,11 @@ class _Run:
         import torch
 
         device = resolved.id
-        self._begin_stage(checkpoint.stage_of(resume) if resume is not None else checkpoint.FIRST_STAGE)
+        self._begin_stage(
+            checkpoint.stage_of(resume)
+            if resume is not None
+            else checkpoint.FIRST_STAGE
+        )
         training = self.config
         self.stepper, data = set_up(self.job, device, self._reading)
         self._shuffle = torch.Generator().manual_seed(training.seed)
@@ -201,7 +225,11 @@ class _Run:
         self._watcher = self._watch(self.live, self.job.source, self.control)
         if resume is not None:
             self._restore(resume)
-            self.live.epoch, self.live.step, self.live.batch = self.at.epoch, self.at.step, self.at.batch
+            self.live.epoch, self.live.step, self.live.batch = (
+                self.at.epoch,
+                self.at.step,
+                self.at.batch,
+            )
         self._watcher.began = (self.at.step, self.at.seconds)
         self.control.attach(self.live, answers.answer)
         return Started(
@@ -220,14 +248,20 @@ class _Run:
             str(torch.__version__),
             device_name(device),
             torch.get_num_threads(),
-            sum(p.numel() for p in self.stepper.model.parameters() if not p.requires_grad),
+            sum(
+                p.numel()
+                for p in self.stepper.model.parameters()
+                if not p.requires_grad
+            ),
             data.info.stand_in,
             loss=losses_in_words(training, self.job.source, data.info.known_targets[0]),
         )
 
     def _parameters(self) -> int:
         """Return the number of trainable parameters."""
-        return sum(p.numel() for p in self.stepper.model.parameters() if p.requires_grad)
+        return sum(
+            p.numel() for p in self.stepper.model.parameters() if p.requires_grad
+        )
 
     @property
     def _now(self) -> LiveRun:
@@ -248,11 +282,18 @@ class _Run:
         live, data = self._now, self._now.data
         begun = self.at.epoch == epoch and self.at.batch > 0
         if not begun:
-            self.at.batch, self.at.samples, self.at.total, self.at.left_out = 0, 0, 0.0, 0
+            self.at.batch, self.at.samples, self.at.total, self.at.left_out = (
+                0,
+                0,
+                0.0,
+                0,
+            )
             self.at.correct, self.at.ignored = 0, 0
             self.at.order = self._shuffle.get_state()
         self._correct = self._ignored = 0
-        chunks = ordered(self.job, data.info.train_count, self._shuffle, self.at.samples)
+        chunks = ordered(
+            self.job, data.info.train_count, self._shuffle, self.at.samples
+        )
         end = self.at.batch + len(chunks)
         live.model.train()
         self._watching.idle_until = 0.0  # an epoch may lack a look
@@ -273,7 +314,9 @@ class _Run:
             if self._left_out and self.at.step + 1 in self._left_out:
                 yield from self._leave_out(epoch, len(chunk), batches)
             else:
-                last = self.at.batch + 1 == end or (self._limited and self._is_last_step())
+                last = self.at.batch + 1 == end or (
+                    self._limited and self._is_last_step()
+                )
                 yield from self._take_step(epoch, len(chunk), last, batches)
             reports = self._now_at >= self._watching.flush_due
             if reports:
@@ -282,10 +325,16 @@ class _Run:
                 break
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
-            if reports and self._placing is not None and self._placing.due(self._seconds(), self.at.step):
+            if (
+                reports
+                and self._placing is not None
+                and self._placing.due(self._seconds(), self.at.step)
+            ):
                 yield from self._keep_to_revisit()
         yield from self._flush()
-        yield from self._end_epoch(epoch, self.at.samples - self.at.left_out, whole=self.at.batch == end)
+        yield from self._end_epoch(
+            epoch, self.at.samples - self.at.left_out, whole=self.at.batch == end
+        )
 
     def _over(self) -> bool:
         """Return whether a limit ends the run after this batch."""
@@ -298,7 +347,11 @@ class _Run:
 
     def _end_epoch(self, epoch: int, count: int, whole: bool) -> Iterator[Event]:
         self._count_correct()
-        accuracy = self.stepper.task.share(self.at.correct, count, self.at.ignored) if count else None
+        accuracy = (
+            self.stepper.task.share(self.at.correct, count, self.at.ignored)
+            if count
+            else None
+        )
         train_loss = self.at.total / count if count else math.nan
         gathered = Gathered(self.config.metrics, self.stepper.task)
         val_loss, val_accuracy, parts = self._evaluate(gathered)
@@ -307,19 +360,40 @@ class _Run:
         if whole:  # else a limit came first, and a resumed run continues with the remaining batches
             self.stepper.end_epoch(val_loss)
             self.at.done, self.at.batch, self.at.samples = epoch, 0, 0
-        better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
-        self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
+        better = val_loss is not None and (
+            self.at.best is None or val_loss < self.at.best
+        )
+        self.at.best, self.at.stale = (
+            (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
+        )
         told = (*parts, *gathered.compute())
-        yield EpochDone(epoch, self.at.step, train_loss, accuracy, val_loss, val_accuracy, self._seconds(), told)
+        yield EpochDone(
+            epoch,
+            self.at.step,
+            train_loss,
+            accuracy,
+            val_loss,
+            val_accuracy,
+            self._seconds(),
+            told,
+        )
         if better:
             yield from self._save(checkpoint.BEST)
-        if self.config.patience and self.at.stale >= self.config.patience and not self._note:
+        if (
+            self.config.patience
+            and self.at.stale >= self.config.patience
+            and not self._note
+        ):
             self._note = f"the validation loss has not improved for {counted(self.at.stale, 'epoch')}"
 
     # --- A batch
 
     def _take_step(
-        self, epoch: int, count: int, last: bool, batches: Iterator[tuple[Tensor, Tensor]]
+        self,
+        epoch: int,
+        count: int,
+        last: bool,
+        batches: Iterator[tuple[Tensor, Tensor]],
     ) -> Iterable[Event]:
         """Train on the next batch, and return the events that are there at once.
 
@@ -335,10 +409,17 @@ class _Run:
             if observed:
                 watcher.begin()
             try:
-                batch = stepper.take(inputs, labels, last, watcher if observed else None, read)
+                batch = stepper.take(
+                    inputs, labels, last, watcher if observed else None, read
+                )
             except NonFiniteLoss as error:
                 return self._skip_step(error, epoch, count, inputs, labels)
-        at.step, at.epoch, at.batch, at.samples = at.step + 1, epoch, at.batch + 1, at.samples + count
+        at.step, at.epoch, at.batch, at.samples = (
+            at.step + 1,
+            epoch,
+            at.batch + 1,
+            at.samples + count,
+        )
         live.epoch, live.step, live.batch = epoch, at.step, at.batch
         self._now_at = now = perf_counter()
         if batch.correct is not None:
@@ -349,9 +430,13 @@ class _Run:
         if now >= watcher.flush_due:
             self._batch = inputs, labels
         if not read:
-            self._losses.append((epoch, at.step, count, now - self._origin, rate, batch))
+            self._losses.append(
+                (epoch, at.step, count, now - self._origin, rate, batch)
+            )
             return ()
-        before = list(self._flush()) if self._losses else ()  # of steps before the loss was read
+        before = (
+            list(self._flush()) if self._losses else ()
+        )  # of steps before the loss was read
         at.total += batch.value * count
         done = StepDone(epoch, at.step, batch.value, count, now - self._origin, rate)
         return (*before, *batch.events(done)) if before else batch.events(done)
@@ -365,7 +450,12 @@ class _Run:
             yield event
 
     def _skip_step(
-        self, error: NonFiniteLoss, epoch: int, count: int, inputs: Tensor, labels: Tensor
+        self,
+        error: NonFiniteLoss,
+        epoch: int,
+        count: int,
+        inputs: Tensor,
+        labels: Tensor,
     ) -> Iterable[Event]:
         """Leave out a batch whose loss is not finite. Raises NotFinite unless the run skips such batches or pauses."""
         watcher = self._watching
@@ -385,29 +475,48 @@ class _Run:
 
     def _pass_over(self, epoch: int, count: int) -> None:
         """Count a batch that was not trained on."""
-        self.at.step, self.at.epoch, self.at.batch = self.at.step + 1, epoch, self.at.batch + 1
+        self.at.step, self.at.epoch, self.at.batch = (
+            self.at.step + 1,
+            epoch,
+            self.at.batch + 1,
+        )
         self.at.samples += count
         self.at.left_out += count
         live = self._now
         live.epoch, live.step, live.batch = epoch, self.at.step, self.at.batch
 
-    def _leave_out(self, epoch: int, count: int, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Event]:
+    def _leave_out(
+        self, epoch: int, count: int, batches: Iterator[tuple[Tensor, Tensor]]
+    ) -> Iterator[Event]:
         """Read a batch that is not to be trained on; the schedule of the learning rate does not move either."""
         with GENERATOR:
             next(batches)
         self._pass_over(epoch, count)
-        yield Skipped(epoch, self.at.step, f"The batch of step {self.at.step:,} is left out.", None, False)
+        yield Skipped(
+            epoch,
+            self.at.step,
+            f"The batch of step {self.at.step:,} is left out.",
+            None,
+            False,
+        )
 
     def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
         """Pause at a batch with a non-finite loss, without training on it."""
         self._now.caught = batch
         self.control.pause()
         layer = self.job.source.modules.get(error.node or "", error.node or "")
-        message = f"Paused at step {self.at.step:,}: {error} This batch was not trained on."
-        return Caught(self.at.epoch, self.at.step, "loss", layer, error.node, math.nan, message)
+        message = (
+            f"Paused at step {self.at.step:,}: {error} This batch was not trained on."
+        )
+        return Caught(
+            self.at.epoch, self.at.step, "loss", layer, error.node, math.nan, message
+        )
 
     def _is_last_step(self) -> bool:
-        return self.config.max_steps is not None and self.at.step + 1 >= self.config.max_steps
+        return (
+            self.config.max_steps is not None
+            and self.at.step + 1 >= self.config.max_steps
+        )
 
     def _flush(self) -> Iterator[Event]:
         """Fetch pending values from the device and emit them. Raises NotFinite for a non-finite loss."""
@@ -416,10 +525,14 @@ class _Run:
         losses, self._losses = self._losses, []
         if losses:
             values = torch.stack([batch.loss for *_, batch in losses]).tolist()
-            for (epoch, step, samples, seconds, rate, batch), value in zip(losses, values, strict=True):
+            for (epoch, step, samples, seconds, rate, batch), value in zip(
+                losses, values, strict=True
+            ):
                 self._must_be_finite(value, step)
                 self.at.total += value * samples
-                yield from batch.events(StepDone(epoch, step, value, samples, seconds, rate))
+                yield from batch.events(
+                    StepDone(epoch, step, value, samples, seconds, rate)
+                )
         yield from self._watching.drain(self.at.epoch, self.at.step, self._seconds())
         if self._saver is not None and self._saver.news:
             yield from self._saver.drain()
@@ -434,8 +547,15 @@ class _Run:
     def _evaluate(self, gathered: Gathered) -> Evaluated:
         """Return mean loss and accuracy on the validation samples; None without any, or if the run is stopped."""
         live = self._now
-        chunks = sample_numbers(live.data.info.validation_count, self.config.batch_size, live.device)
-        return evaluate(self.stepper, live.data.val.batches(chunks), lambda: self.control.stopping, gathered)
+        chunks = sample_numbers(
+            live.data.info.validation_count, self.config.batch_size, live.device
+        )
+        return evaluate(
+            self.stepper,
+            live.data.val.batches(chunks),
+            lambda: self.control.stopping,
+            gathered,
+        )
 
     # --- Checkpoints
 
@@ -449,7 +569,9 @@ class _Run:
             self._count_correct()
             self.at.seconds = self._seconds()
             source, settings = self.job.source.text, self._settings()
-            state = checkpoint.state_of(source, self.at, self._shuffle, self.stepper, settings, self._stage)
+            state = checkpoint.state_of(
+                source, self.at, self._shuffle, self.stepper, settings, self._stage
+            )
             self._saver.put(name, self.at.step, state)
 
     def _begin_placing(self, set_up: float) -> Placing:
@@ -458,7 +580,9 @@ class _Run:
 
         spent = process_time()
         begin = max(set_up, spent if spent < LONGEST_START else 0.0)
-        placing = Placing(self.config.revisit_seconds, begin, self.at.seconds, self.at.step)
+        placing = Placing(
+            self.config.revisit_seconds, begin, self.at.seconds, self.at.step
+        )
         self._copying = seconds_to_copy(self.stepper)
         placing.recomputed_steps_take(self._copying)
         return placing
@@ -470,7 +594,9 @@ class _Run:
         began = perf_counter()
         yield from self._save(checkpoint.revisit_file(self.at.step))
         self._placing.took(perf_counter() - began, self._saver.writing)
-        self._placing.recomputed_steps_take(self._copying + self._watching.hash_seconds())
+        self._placing.recomputed_steps_take(
+            self._copying + self._watching.hash_seconds()
+        )
         self._placing.placed(self._seconds(), self.at.step)
 
     def saved(self) -> list[Saved]:
@@ -480,7 +606,9 @@ class _Run:
     def _restore(self, path: Path) -> None:
         with GENERATOR:  # a borrower of the generators restores them afterwards
             source, settings = self.job.source.text, self._settings()
-            self.at, self._changed = checkpoint.go_on(path, source, self._shuffle, self.stepper, settings)
+            self.at, self._changed = checkpoint.go_on(
+                path, source, self._shuffle, self.stepper, settings
+            )
 
     def _settings(self) -> dict[str, str]:
         """Return the settings that a run which resumes from here must have."""
@@ -503,7 +631,9 @@ class _Run:
             )
         self._stage, self.job = number, self._whole.at_stage(number)
         self.config = self.job.training
-        self._limited = self.config.max_steps is not None or self.config.max_minutes is not None
+        self._limited = (
+            self.config.max_steps is not None or self.config.max_minutes is not None
+        )
         self._planned = self._whole.stages[number - 1 :]
 
     def _operate_as_planned(self) -> Iterator[Event]:
@@ -511,10 +641,14 @@ class _Run:
         while self._planned and self._planned[0].step <= self.at.step:
             stage = self._planned[0]
             if stage.step < self.at.step:
-                raise JobError(f"A surgery is planned after step {stage.step:,}, and the run is at {self.at.step:,}.")
+                raise JobError(
+                    f"A surgery is planned after step {stage.step:,}, and the run is at {self.at.step:,}."
+                )
             yield from self._operate(stage.surgery)
 
-    def _operate_as_asked(self, request: Operate, answer: Future[Outcome]) -> Iterator[Event]:
+    def _operate_as_asked(
+        self, request: Operate, answer: Future[Outcome]
+    ) -> Iterator[Event]:
         """Perform a requested surgery; a failing one leaves the run unchanged."""
         known = self._whole
         try:
@@ -530,7 +664,11 @@ class _Run:
             self._whole = known
             answer.set_exception(error)
         except BaseException as error:
-            answer.set_exception(error if isinstance(error, Exception) else RunEndedError("The run has ended."))
+            answer.set_exception(
+                error
+                if isinstance(error, Exception)
+                else RunEndedError("The run has ended.")
+            )
             raise
         else:
             answer.set_result(outcome)
@@ -541,13 +679,18 @@ class _Run:
         from app.training.surgery.operation import surgery_seed
 
         live, number = self._now, self._stage + 1
-        job, seed = self._whole.at_stage(number), surgery_seed(self.config.seed, self.at.step, self._stage)
+        job, seed = (
+            self._whole.at_stage(number),
+            surgery_seed(self.config.seed, self.at.step, self._stage),
+        )
         yield from self._flush()
         with GENERATOR:
             operation = Operation(live, self.job, job, surgery, seed)
         yield from self._save_between(checkpoint.stage_file(self._stage, "end"))
         if self._saver is not None:
-            self._saver.set_aside(checkpoint.BEST, checkpoint.stage_file(self._stage, "best"))
+            self._saver.set_aside(
+                checkpoint.BEST, checkpoint.stage_file(self._stage, "best")
+            )
         with GENERATOR:
             operation.commit()
         self._watching.clear()
@@ -556,9 +699,15 @@ class _Run:
         self._watcher.began = (self.at.step, self._seconds())
         self.at.best, self.at.stale = None, 0  # of the stage
         yield Cut(
-            self.at.epoch, self.at.step, number, surgery.description, operation.outcome,
-            self._watcher.sampler.layers, self._parameters(), surgery.source.filename,
-        )  # fmt: skip
+            self.at.epoch,
+            self.at.step,
+            number,
+            surgery.description,
+            operation.outcome,
+            self._watcher.sampler.layers,
+            self._parameters(),
+            surgery.source.filename,
+        )
         yield from self._save_between(checkpoint.stage_file(number, "start"))
         return operation.outcome
 
@@ -583,7 +732,9 @@ class _Run:
         control, stood = self.control, None
         while True:
             control.run_calls()
-            while not control.stopping and (asked := control.next_operation()) is not None:
+            while (
+                not control.stopping and (asked := control.next_operation()) is not None
+            ):
                 yield from self._operate_as_asked(*asked)
             if control.stopping:
                 return

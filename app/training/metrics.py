@@ -14,9 +14,13 @@ from app.util.frozen import FrozenMap
 SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
 # How a loss reads the net's output as probabilities; of any other it is taken as it is.
 _READ = {
-    "CrossEntropyLoss": SOFTMAX, "NLLLoss": SOFTMAX, "MultiMarginLoss": SOFTMAX, "KLDivLoss": SOFTMAX,
-    "BCEWithLogitsLoss": SIGMOID, "MultiLabelSoftMarginLoss": SIGMOID,
-}  # fmt: skip
+    "CrossEntropyLoss": SOFTMAX,
+    "NLLLoss": SOFTMAX,
+    "MultiMarginLoss": SOFTMAX,
+    "KLDivLoss": SOFTMAX,
+    "BCEWithLogitsLoss": SIGMOID,
+    "MultiLabelSoftMarginLoss": SIGMOID,
+}
 MOST_CLASSES = 1000  # above, metrics by class cost too much
 
 
@@ -44,55 +48,131 @@ class Score(Struct, frozen=True):
     def call(self, classes: str) -> str:
         """Return the expression that creates it; `classes` is their number, `quiet` the name of common arguments."""
         parts = [classes] if self.by_class else []
-        parts += [f"{name}={value!r}".replace("'", '"') for name, value in self.arguments.items()]
+        parts += [
+            f"{name}={value!r}".replace("'", '"')
+            for name, value in self.arguments.items()
+        ]
         return f"{self.metric}({', '.join([*parts, '**quiet'])})"
 
     @property
     def quiet(self) -> dict[str, bool]:
         """Arguments of no metric's own: labels are right, and of several processes every one validates all samples."""
-        return {**({"validate_args": False} if self.by_class else {}), "sync_on_compute": False}
+        return {
+            **({"validate_args": False} if self.by_class else {}),
+            "sync_on_compute": False,
+        }
 
 
-def _of_classes(name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any) -> Score:
+def _of_classes(
+    name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any
+) -> Score:
     given = FrozenMap(arguments)
-    return Score(name, label, (CLASSES, TOKENS), metric, "torchmetrics.classification", given, least, True, doc)
+    return Score(
+        name,
+        label,
+        (CLASSES, TOKENS),
+        metric,
+        "torchmetrics.classification",
+        given,
+        least,
+        True,
+        doc,
+    )
 
 
 _BOTH = (
-    _of_classes("f1", "F1", "MulticlassF1Score", "Harmonic mean of precision and recall, averaged over classes.",
-                average="macro"),
-    _of_classes("precision", "Precision", "MulticlassPrecision",
-                "Fraction of the predictions of a class that are correct, averaged over classes.", average="macro"),
-    _of_classes("recall", "Recall", "MulticlassRecall",
-                "Fraction of the samples of a class that are predicted correctly, averaged over classes: balanced "
-                "accuracy.",
-                average="macro"),
-    _of_classes("auroc", "AUROC", "MulticlassAUROC",
-                "Area under the ROC curve of each class against the others, averaged over classes.",
-                average="macro"),
-    *(_of_classes(f"top{k}_accuracy", f"Top-{k} accuracy", "MulticlassAccuracy",
-                  f"Fraction of samples whose class is among the {k} highest-scoring classes.",
-                  k + 1, average="micro", top_k=k) for k in (2, 3, 5)),
-)  # fmt: skip
+    _of_classes(
+        "f1",
+        "F1",
+        "MulticlassF1Score",
+        "Harmonic mean of precision and recall, averaged over classes.",
+        average="macro",
+    ),
+    _of_classes(
+        "precision",
+        "Precision",
+        "MulticlassPrecision",
+        "Fraction of the predictions of a class that are correct, averaged over classes.",
+        average="macro",
+    ),
+    _of_classes(
+        "recall",
+        "Recall",
+        "MulticlassRecall",
+        "Fraction of the samples of a class that are predicted correctly, averaged over classes: balanced "
+        "accuracy.",
+        average="macro",
+    ),
+    _of_classes(
+        "auroc",
+        "AUROC",
+        "MulticlassAUROC",
+        "Area under the ROC curve of each class against the others, averaged over classes.",
+        average="macro",
+    ),
+    *(
+        _of_classes(
+            f"top{k}_accuracy",
+            f"Top-{k} accuracy",
+            "MulticlassAccuracy",
+            f"Fraction of samples whose class is among the {k} highest-scoring classes.",
+            k + 1,
+            average="micro",
+            top_k=k,
+        )
+        for k in (2, 3, 5)
+    ),
+)
 _NUMBERS = (
-    Score("mae", "MAE", (VALUES,), "MeanAbsoluteError", "torchmetrics", share=False,
-          doc="Mean absolute error."),
-    Score("rmse", "RMSE", (VALUES,), "MeanSquaredError", "torchmetrics", FrozenMap(squared=False), share=False,
-          doc="Root mean squared error."),
-    Score("r2", "R²", (VALUES,), "R2Score", "torchmetrics", share=False,
-          doc="Coefficient of determination: 1 is perfect, 0 is no better than predicting the mean."),
-)  # fmt: skip
+    Score(
+        "mae",
+        "MAE",
+        (VALUES,),
+        "MeanAbsoluteError",
+        "torchmetrics",
+        share=False,
+        doc="Mean absolute error.",
+    ),
+    Score(
+        "rmse",
+        "RMSE",
+        (VALUES,),
+        "MeanSquaredError",
+        "torchmetrics",
+        FrozenMap(squared=False),
+        share=False,
+        doc="Root mean squared error.",
+    ),
+    Score(
+        "r2",
+        "R²",
+        (VALUES,),
+        "R2Score",
+        "torchmetrics",
+        share=False,
+        doc="Coefficient of determination: 1 is perfect, 0 is no better than predicting the mean.",
+    ),
+)
 PERPLEXITY = Score(
-    "perplexity", "Perplexity", (TOKENS,), "Perplexity", "torchmetrics.text", share=False,
+    "perplexity",
+    "Perplexity",
+    (TOKENS,),
+    "Perplexity",
+    "torchmetrics.text",
+    share=False,
     doc="Perplexity: exp of the mean negative log-likelihood per token.",
-)  # fmt: skip
+)
 
-SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, PERPLEXITY)})
+SCORES: FrozenMap[str, Score] = FrozenMap(
+    {score.name: score for score in (*_BOTH, *_NUMBERS, PERPLEXITY)}
+)
 
 
 def label_of(name: str) -> str:
     """Return the label of a metric, or of `loss_<output>` for one of several outputs."""
-    return SCORES[name].label if name in SCORES else f"{name.removeprefix('loss_')} loss"
+    return (
+        SCORES[name].label if name in SCORES else f"{name.removeprefix('loss_')} loss"
+    )
 
 
 def is_share(name: str) -> bool:
@@ -105,7 +185,11 @@ def fitting(kind: str, classes: int) -> tuple[Score, ...]:
     if not kind:
         return tuple(SCORES.values())
     fits = (score for score in SCORES.values() if kind in score.kinds)
-    return tuple(score for score in fits if not score.by_class or score.least <= classes <= MOST_CLASSES)
+    return tuple(
+        score
+        for score in fits
+        if not score.by_class or score.least <= classes <= MOST_CLASSES
+    )
 
 
 def refusal(name: str, kind: str, classes: int) -> str:
@@ -115,7 +199,11 @@ def refusal(name: str, kind: str, classes: int) -> str:
     fit = [score.name for score in fitting(kind, classes)]
     if name in fit:
         return ""
-    words = counted(classes, "class", "classes") if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
+    words = (
+        counted(classes, "class", "classes")
+        if kind == CLASSES
+        else {VALUES: "values", TOKENS: "tokens"}[kind]
+    )
     return f"The metric {name} does not apply to data of {words}. Choose among: {', '.join(fit) or 'none'}."
 
 

@@ -17,11 +17,17 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
     Each of `forms` has those that are given together, in training or in evaluation: a name for each place of a tuple,
     or for each key of a dictionary.
     """
-    given = output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, tuple) else (output,)))
+    given = (
+        output
+        if isinstance(output, dict)
+        else dict(enumerate(output if isinstance(output, tuple) else (output,)))
+    )
     for names in forms:
         if names.keys() == given.keys():
             return {names[key]: value for key, value in given.items()}
-    raise ValueError(f"The network returned {', '.join(map(str, given))} instead of one of {list(map(list, forms))}.")
+    raise ValueError(
+        f"The network returned {', '.join(map(str, given))} instead of one of {list(map(list, forms))}."
+    )
 
 
 class SeveralLosses(nn.Module):
@@ -37,7 +43,9 @@ class SeveralLosses(nn.Module):
     whole = True  # takes all outputs of the net
 
     def __init__(
-        self, forms: Sequence[Mapping[Any, str]], rows: Sequence[tuple[str, str, nn.Module, float, int, bool]]
+        self,
+        forms: Sequence[Mapping[Any, str]],
+        rows: Sequence[tuple[str, str, nn.Module, float, int, bool]],
     ) -> None:
         super().__init__()
         self.forms, self.rows = forms, rows
@@ -60,12 +68,18 @@ class SeveralLosses(nn.Module):
                 known = labels if isinstance(labels, Tensor) else labels[target]
                 out = given[name].movedim(-1, 1) if turned else given[name]
                 known = float_targets(known, classes, out) if classes else known
-                value = loss(out, known) if others is None else mixed_loss(loss, out, known, others, share)
+                value = (
+                    loss(out, known)
+                    if others is None
+                    else mixed_loss(loss, out, known, others, share)
+                )
                 if portions is not None and name in portions:
                     value = portions[name] * value
                 self.parts[name] = value.detach()
                 if weight:
                     total = weight * value if total is None else total + weight * value
         if total is None:
-            raise ValueError(f"The network returned {', '.join(given)}, and none of these has a loss.")
+            raise ValueError(
+                f"The network returned {', '.join(given)}, and none of these has a loss."
+            )
         return total

@@ -36,7 +36,11 @@ class OutputTarget(Struct, frozen=True):
     @property
     def hot(self) -> int:
         """The number of classes if the loss needs one-hot targets; 0 if it takes class ids or values."""
-        return self.task.classes if self.task.kind != VALUES and LOSSES[self.given.loss.name] != CLASS_IDS else 0
+        return (
+            self.task.classes
+            if self.task.kind != VALUES and LOSSES[self.given.loss.name] != CLASS_IDS
+            else 0
+        )
 
     @property
     def turned(self) -> bool:
@@ -87,7 +91,9 @@ class SeveralTasks(Task, frozen=True):
         for row in self.rows:
             if row.given.output in given:
                 try:
-                    row.task.check(given[row.given.output], _labels_of(labels, row.target))
+                    row.task.check(
+                        given[row.given.output], _labels_of(labels, row.target)
+                    )
                 except OutputError as error:
                     raise OutputError(f"{row.given.output}: {error}") from error
 
@@ -97,7 +103,17 @@ class SeveralTasks(Task, frozen=True):
 
         return SeveralLosses(
             self.forms,
-            [(r.given.output, r.target, make_loss(r.given.loss), r.given.weight, r.hot, r.turned) for r in self.rows],
+            [
+                (
+                    r.given.output,
+                    r.target,
+                    make_loss(r.given.loss),
+                    r.given.weight,
+                    r.hot,
+                    r.turned,
+                )
+                for r in self.rows
+            ],
         )
 
 
@@ -113,16 +129,37 @@ def task_of(job: Job, info: DataInfo) -> Task:
     if not training.losses:
         units = info.units.get("", ())
         ignore = ignored_label(training.loss, info.task)
-        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample, units, ignore)
+        return Task(
+            training.loss.name,
+            len(info.classes),
+            info.task,
+            info.labels_per_sample,
+            units,
+            ignore,
+        )
     rows = rows_of(job, info.known_targets, info.input_shape, info.label)
     one = rows[0].task
     units = info.units.get(rows[0].target, ())
-    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, units, one.ignore, rows, forms(job.source))
+    return SeveralTasks(
+        one.loss,
+        one.classes,
+        one.kind,
+        one.labels,
+        units,
+        one.ignore,
+        rows,
+        forms(job.source),
+    )
 
 
-def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[OutputTarget, ...]:
+def rows_of(
+    job: Job, targets: Targets, input_shape: Shape, label: str
+) -> tuple[OutputTarget, ...]:
     """Match the losses of a job with the targets of its data. Raises JobError."""
-    rows = tuple(_row(row, _target_of(row, targets, input_shape, label)) for row in job.training.losses)
+    rows = tuple(
+        _row(row, _target_of(row, targets, input_shape, label))
+        for row in job.training.losses
+    )
     known = {name for form in forms(job.source) for name in form.values()}
     for row in rows:
         if known and row.given.output not in known:
@@ -144,10 +181,16 @@ def _row(row: OutputLoss, target: TargetInfo) -> OutputTarget:
         )
     labels = target.labels_per_sample
     ignore = ignored_label(row.loss, target.task)
-    return OutputTarget(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels, (), ignore))
+    return OutputTarget(
+        row,
+        target.name,
+        Task(row.loss.name, len(target.classes), target.task, labels, (), ignore),
+    )
 
 
-def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str) -> TargetInfo:
+def _target_of(
+    row: OutputLoss, targets: Targets, input_shape: Shape, label: str
+) -> TargetInfo:
     """Return the target of an output. Raises JobError."""
     if row.target == INPUT:
         return TargetInfo(INPUT, VALUES, (), input_shape)
@@ -166,7 +209,9 @@ def forms(source: Source) -> Forms:
     for ends in source.forms:
         keys = [end.key for end in ends]
         by_key = bool(ends) and None not in keys and len(set(keys)) == len(keys)
-        found.append({(end.key if by_key else place): end.name for place, end in enumerate(ends)})
+        found.append(
+            {(end.key if by_key else place): end.name for place, end in enumerate(ends)}
+        )
     return tuple(found)
 
 
@@ -182,7 +227,9 @@ def prepared(job: Job, data: Dataset) -> Dataset:
 
     fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
     if names := tuple(name for name in target_fields(data.info) if name in fed):
-        train, val, test = (WithTargets(one, names, TARGET) for one in (data.train, data.val, data.test))
+        train, val, test = (
+            WithTargets(one, names, TARGET) for one in (data.train, data.val, data.test)
+        )
         data = replace(data, train=train, val=val, test=test)
     if not job.training.losses:
         return data
@@ -197,13 +244,21 @@ def info_of(job: Job, info: DataInfo) -> DataInfo:
     """Return the data description of the first loss's target. Raises JobError."""
     if not job.training.losses:
         return info
-    target = _target_of(job.training.losses[0], info.known_targets, info.input_shape, info.label)
-    own = job.training.losses[0].loss.name == OWN_LOSS  # nothing is compared with the target here
+    target = _target_of(
+        job.training.losses[0], info.known_targets, info.input_shape, info.label
+    )
+    own = (
+        job.training.losses[0].loss.name == OWN_LOSS
+    )  # nothing is compared with the target here
     return replace(
-        info, task=VALUES if own else target.task, classes=() if own else target.classes,
-        label_shape=target.label_shape, labels_per_sample=target.labels_per_sample,
-        class_counts=info.target_counts.get(target.name, ()), targets=info.known_targets,
-    )  # fmt: skip
+        info,
+        task=VALUES if own else target.task,
+        classes=() if own else target.classes,
+        label_shape=target.label_shape,
+        labels_per_sample=target.labels_per_sample,
+        class_counts=info.target_counts.get(target.name, ()),
+        targets=info.known_targets,
+    )
 
 
 def first_classes(info: DataInfo) -> tuple[str, ...]:

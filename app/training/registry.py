@@ -28,7 +28,7 @@ from app.training.choices import (
     WARMUP_FROM,
     ChoiceError,
     ChoiceParam,
-)  # fmt: skip
+)
 from app.training.config import MOST, Choice, Schedule
 from app.util.frozen import FrozenMap
 
@@ -38,8 +38,17 @@ if TYPE_CHECKING:
 
 # Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, set by the loop
 # (optimizer, last_epoch), and functions.
-_LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
-             "scale_fn"}  # fmt: skip
+_LEFT_OUT = {
+    "self",
+    "params",
+    "size_average",
+    "reduce",
+    "capturable",
+    "differentiable",
+    "optimizer",
+    "last_epoch",
+    "scale_fn",
+}
 _OVERFLOW = "without overflow"  # what torch says of a number that a float32 cannot hold
 _TENSORS = {"weight", "pos_weight"}
 _NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
@@ -77,11 +86,14 @@ def group_params(choice: Choice) -> tuple[ChoiceParam, ...]:
     Raises ChoiceError for an optimizer that takes no groups.
     """
     if choice.name == CLOSURE:
-        raise ChoiceError(f"{CLOSURE} does not support parameter groups: it updates all parameters along one line.")
+        raise ChoiceError(
+            f"{CLOSURE} does not support parameter groups: it updates all parameters along one line."
+        )
     return tuple(
         replace(param, default=choice.params.get(param.name, param.default))
         for param in optimizer_params(choice.name)
-        if param.kind in ("int", "float", "literal") and param.name not in _NOT_OF_GROUPS
+        if param.kind in ("int", "float", "literal")
+        and param.name not in _NOT_OF_GROUPS
     )
 
 
@@ -104,7 +116,9 @@ def make_loss(choice: Choice) -> nn.Module:
         return OwnLoss()
     fields = _checked(choice, loss_params(choice.name))
     values = {
-        name: torch.tensor(value, dtype=torch.float32) if name in _TENSORS and value is not None else value
+        name: torch.tensor(value, dtype=torch.float32)
+        if name in _TENSORS and value is not None
+        else value
         for name, value in fields.items()
     }
     loss: nn.Module = _build(choice, lambda: _loss_class(choice.name)(**values))
@@ -114,7 +128,9 @@ def make_loss(choice: Choice) -> nn.Module:
 def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
     """Construct the optimizer over `parameters`. Raises ChoiceError with torch's error message."""
     values = _checked(choice, optimizer_params(choice.name))
-    optimizer: Optimizer = _build(choice, lambda: _optimizer_class(choice.name)(parameters, **values))
+    optimizer: Optimizer = _build(
+        choice, lambda: _optimizer_class(choice.name)(parameters, **values)
+    )
     return optimizer
 
 
@@ -125,24 +141,34 @@ def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
     choice, warmup = schedule.choice, schedule.warmup
     values = _checked(choice, scheduler_params(choice.name))
     _check_warmup(schedule)
-    made = _build(choice, lambda: getattr(lr_scheduler, choice.name)(optimizer, **values))
+    made = _build(
+        choice, lambda: getattr(lr_scheduler, choice.name)(optimizer, **values)
+    )
     if not warmup:
         return made
-    rise = lr_scheduler.LinearLR(optimizer, start_factor=WARMUP_FROM, total_iters=warmup)
+    rise = lr_scheduler.LinearLR(
+        optimizer, start_factor=WARMUP_FROM, total_iters=warmup
+    )
     return lr_scheduler.SequentialLR(optimizer, [rise, made], [warmup])
 
 
 def _check_warmup(schedule: Schedule) -> None:
     if schedule.per not in ("step", "epoch"):
-        raise ChoiceError(f"A schedule steps per step or per epoch, not per {schedule.per}.")
+        raise ChoiceError(
+            f"A schedule steps per step or per epoch, not per {schedule.per}."
+        )
     if schedule.choice.name == PLATEAU and schedule.per != "epoch":
         raise ChoiceError(
             f"{PLATEAU} steps per epoch: it depends on the validation loss, which is measured once per epoch."
         )
     if not 0 <= schedule.warmup <= MOST["warmup"]:
-        raise ChoiceError(f"warmup is {schedule.warmup}; it must be from 0 to {MOST['warmup']}.")
+        raise ChoiceError(
+            f"warmup is {schedule.warmup}; it must be from 0 to {MOST['warmup']}."
+        )
     if schedule.warmup and schedule.choice.name in NO_WARMUP:
-        raise ChoiceError(f"{schedule.choice.name} does not support warmup{NO_WARMUP[schedule.choice.name]}.")
+        raise ChoiceError(
+            f"{schedule.choice.name} does not support warmup{NO_WARMUP[schedule.choice.name]}."
+        )
 
 
 def check_loss(choice: Choice) -> None:
@@ -153,7 +179,11 @@ def check_loss(choice: Choice) -> None:
     if choice.name == OWN_LOSS:
         return
     classes = len(choice.params["weight"]) if choice.params.get("weight") else 2
-    targets = torch.zeros(1, dtype=torch.int64) if LOSSES[choice.name] == CLASS_IDS else torch.zeros(1, classes)
+    targets = (
+        torch.zeros(1, dtype=torch.int64)
+        if LOSSES[choice.name] == CLASS_IDS
+        else torch.zeros(1, classes)
+    )
     _build(choice, lambda: loss(torch.zeros(1, classes), targets))
 
 
@@ -168,7 +198,10 @@ def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
     fields = {param.name for param in group_params(choice)}
     for name in options:
         if name not in fields:
-            raise ChoiceError(f"A group of {choice.name} has no {name}. It has: {', '.join(sorted(fields))}.", name)
+            raise ChoiceError(
+                f"A group of {choice.name} has no {name}. It has: {', '.join(sorted(fields))}.",
+                name,
+            )
     check_optimizer(Choice(choice.name, FrozenMap({**choice.params, **options})))
 
 
@@ -180,7 +213,10 @@ def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
     given = schedule.choice.params.get("total_steps")
     for _ in range(min(3, given) if isinstance(given, int) else 3):
         _build(schedule.choice, lambda: made.step(closure))
-        _build(schedule.choice, lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])))
+        _build(
+            schedule.choice,
+            lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])),
+        )
 
 
 def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
@@ -190,15 +226,27 @@ def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
     parameter = torch.zeros(1, 1, requires_grad=True)
     gradient = torch.zeros(1, 1)
     parameter.grad = gradient.to_sparse() if choice.name == "SparseAdam" else gradient
-    return make_optimizer(choice, [parameter]), (lambda: parameter.sum()) if choice.name == CLOSURE else None
+    return make_optimizer(choice, [parameter]), (
+        lambda: parameter.sum()
+    ) if choice.name == CLOSURE else None
 
 
 def missing_state(choice: Choice, optimizer: Optimizer) -> str:
     """Return what the state of an optimizer lacks that one of `choice` has after a step, such as "momentum_buffer"."""
     tried, closure = _tried(choice)
     tried.step(closure)
-    needed = {name for state in tried.state.values() for name, value in state.items() if value is not None}
-    missing = {name for state in optimizer.state.values() if state for name in needed - state.keys()}
+    needed = {
+        name
+        for state in tried.state.values()
+        for name, value in state.items()
+        if value is not None
+    }
+    missing = {
+        name
+        for state in optimizer.state.values()
+        if state
+        for name in needed - state.keys()
+    }
     return ", ".join(sorted(missing))
 
 
@@ -210,14 +258,21 @@ def loss_call(choice: Choice) -> str:
     texts: list[str] = []
     for name, value in values.items():
         tensor = name in _TENSORS and value is not None
-        texts.append(f"{name}=torch.tensor({value!r}, dtype=torch.float32)" if tensor else f"{name}={value!r}")
+        texts.append(
+            f"{name}=torch.tensor({value!r}, dtype=torch.float32)"
+            if tensor
+            else f"{name}={value!r}"
+        )
     return _call(f"nn.{choice.name}", texts)
 
 
 def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> str:
     """Return the Python expression of the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
     values = _checked(choice, optimizer_params(choice.name))
-    return _call(f"torch.optim.{choice.name}", [parameters, *(f"{k}={v!r}" for k, v in values.items())])
+    return _call(
+        f"torch.optim.{choice.name}",
+        [parameters, *(f"{k}={v!r}" for k, v in values.items())],
+    )
 
 
 def schedule_call(schedule: Schedule) -> str:
@@ -225,12 +280,17 @@ def schedule_call(schedule: Schedule) -> str:
     values = _checked(schedule.choice, scheduler_params(schedule.choice.name))
     _check_warmup(schedule)
     module = "torch.optim.lr_scheduler"
-    main = _call(f"{module}.{schedule.choice.name}", ["optimizer", *(f"{k}={v!r}" for k, v in values.items())])
+    main = _call(
+        f"{module}.{schedule.choice.name}",
+        ["optimizer", *(f"{k}={v!r}" for k, v in values.items())],
+    )
     if not schedule.warmup:
         return main
     rise = f"{module}.LinearLR(optimizer, start_factor={WARMUP_FROM}, total_iters={schedule.warmup})"
-    return f"{module}.SequentialLR(\n        optimizer,\n        [\n            {rise},\n            {main},\n" \
-           f"        ],\n        [{schedule.warmup}],\n    )"  # fmt: skip
+    return (
+        f"{module}.SequentialLR(\n        optimizer,\n        [\n            {rise},\n            {main},\n"
+        f"        ],\n        [{schedule.warmup}],\n    )"
+    )
 
 
 def _call(name: str, arguments: list[str]) -> str:
@@ -238,12 +298,16 @@ def _call(name: str, arguments: list[str]) -> str:
     line = f"{name}({', '.join(arguments)})"
     if len(line) <= 88:
         return line
-    return "\n".join([f"{name}(", *(f"        {argument}," for argument in arguments), "    )"])
+    return "\n".join(
+        [f"{name}(", *(f"        {argument}," for argument in arguments), "    )"]
+    )
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> None:
     if name not in names:
-        raise ChoiceError(f"There is no {what} “{name}” here. Choose one of: {', '.join(names)}.")
+        raise ChoiceError(
+            f"There is no {what} “{name}” here. Choose one of: {', '.join(names)}."
+        )
 
 
 def _loss_class(name: str) -> Callable[..., Any]:
@@ -271,8 +335,14 @@ def _build(choice: Choice, make: Callable[[], Any]) -> Any:
         return make()
     except (ValueError, TypeError, RuntimeError, IndexError, ArithmeticError) as error:
         text = str(error)
-        to_blame = next((name for name in choice.params if re.search(rf"\b{name}\b", text)), None)
-        numbers = {name: abs(value) for name, value in choice.params.items() if _is_number(value)}
+        to_blame = next(
+            (name for name in choice.params if re.search(rf"\b{name}\b", text)), None
+        )
+        numbers = {
+            name: abs(value)
+            for name, value in choice.params.items()
+            if _is_number(value)
+        }
         if _OVERFLOW in text and numbers:  # torch names no parameter
             to_blame = max(numbers, key=numbers.__getitem__)
             text = f"{to_blame}={choice.params[to_blame]!r} is too large for float32, whose largest number is 3.4e38."
@@ -287,9 +357,15 @@ def _checked(choice: Choice, params: tuple[ChoiceParam, ...]) -> dict[str, Any]:
     fields = {param.name: param for param in params}
     for name, value in choice.params.items():
         if name not in fields:
-            raise ChoiceError(f"{choice.name} has no parameter “{name}”. It has: {', '.join(fields)}.", name)
+            raise ChoiceError(
+                f"{choice.name} has no parameter “{name}”. It has: {', '.join(fields)}.",
+                name,
+            )
         if not _fits(value, fields[name]):
-            raise ChoiceError(f"{choice.name}: {name} cannot be {value!r}; {_expectation(fields[name])}.", name)
+            raise ChoiceError(
+                f"{choice.name}: {name} cannot be {value!r}; {_expectation(fields[name])}.",
+                name,
+            )
     return dict(choice.params)
 
 
@@ -304,7 +380,11 @@ def _fits(value: Any, param: ChoiceParam) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if param.kind == "float":
         return _is_number(value)
-    if not isinstance(value, tuple) or not value or (param.count and len(value) != param.count):
+    if (
+        not isinstance(value, tuple)
+        or not value
+        or (param.count and len(value) != param.count)
+    ):
         return False
     # Adafactor's eps may hold a None, as its default does.
     holes = isinstance(param.default, tuple) and None in param.default
@@ -313,7 +393,11 @@ def _fits(value: Any, param: ChoiceParam) -> bool:
 
 def _is_number(value: Any) -> bool:
     # False for nan and the infinities, whose repr is no Python, and for whole numbers that no float can hold.
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e308 < value < 1e308
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -1e308 < value < 1e308
+    )
 
 
 def _expectation(param: ChoiceParam) -> str:
@@ -340,7 +424,9 @@ def _params(target: str) -> tuple[ChoiceParam, ...]:
     )
 
 
-def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> ChoiceParam:
+def _param(
+    owner: str, name: str, parameter: inspect.Parameter, doc: str
+) -> ChoiceParam:
     default, annotation = parameter.default, str(parameter.annotation)
     required = default is inspect.Parameter.empty
     default = None if required else default
@@ -349,7 +435,9 @@ def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Cho
     choices: tuple[Any, ...] = _CHOICES.get((owner, name), ())
     if name == "reduction":
         # "none" yields one loss per sample, and backward() needs a scalar.
-        choices = ("mean", "sum", "batchmean") if owner == "KLDivLoss" else ("mean", "sum")
+        choices = (
+            ("mean", "sum", "batchmean") if owner == "KLDivLoss" else ("mean", "sum")
+        )
         kind, optional = "choice", False
     elif choices:
         kind = "choice"
@@ -363,4 +451,6 @@ def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Cho
         kind = "float"
     else:
         kind = "int"
-    return ChoiceParam(name, kind, default, required, choices, count=count, optional=optional, doc=doc)
+    return ChoiceParam(
+        name, kind, default, required, choices, count=count, optional=optional, doc=doc
+    )

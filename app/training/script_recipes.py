@@ -33,7 +33,9 @@ def parameter_groups(
             path = next((path for path in own if f"{name}.".startswith(f"{path}.")), "")
             plain = no_decay and parameter.ndim <= 1
             options = {**own.get(path, {}), **({"weight_decay": 0.0} if plain else {})}
-            groups.setdefault((path, plain), {"params": [], **options})["params"].append(parameter)
+            groups.setdefault((path, plain), {"params": [], **options})[
+                "params"
+            ].append(parameter)
     return groups
 
 
@@ -44,10 +46,18 @@ def recompute(model: nn.Module, paths: Sequence[str]) -> None:
         module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
-def scale_schedule(optimizer: torch.optim.Optimizer, schedule: Any, at: int, factor: float) -> None:
+def scale_schedule(
+    optimizer: torch.optim.Optimizer, schedule: Any, at: int, factor: float
+) -> None:
     """Scale the rates that a schedule has for the parameter group `at`; it moves on in proportion."""
     group = optimizer.param_groups[at]
-    group.update({key: group[key] * factor for key in ("initial_lr", "max_lr", "min_lr") if key in group})
+    group.update(
+        {
+            key: group[key] * factor
+            for key in ("initial_lr", "max_lr", "min_lr")
+            if key in group
+        }
+    )
     for part in (schedule, *getattr(schedule, "_schedulers", ())):
         for key in ("base_lrs", "max_lrs"):
             if hasattr(part, key):
@@ -58,7 +68,10 @@ def scale_schedule(optimizer: torch.optim.Optimizer, schedule: Any, at: int, fac
 
 def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     """Return the options of each parameter group of a new optimizer: those of the settings, before any schedule."""
-    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    return [
+        {key: value for key, value in group.items() if key != "params"}
+        for group in optimizer.param_groups
+    ]
 
 
 def take_options(
@@ -71,8 +84,12 @@ def take_options(
 
     All others stay as they were saved, such as a rate that was set by hand. A schedule moves on in proportion.
     """
-    for at, (group, old, new) in enumerate(zip(optimizer.param_groups, before, now, strict=True)):
-        changed = {key: value for key, value in new.items() if key in old and old[key] != value}
+    for at, (group, old, new) in enumerate(
+        zip(optimizer.param_groups, before, now, strict=True)
+    ):
+        changed = {
+            key: value for key, value in new.items() if key in old and old[key] != value
+        }
         if schedule is not None and "lr" in changed and old["lr"] > 0:
             factor = changed["lr"] / old["lr"]
             scale_schedule(optimizer, schedule, at, factor)
@@ -100,7 +117,9 @@ def clippable(model: nn.Module) -> list[Tensor]:
 def in_units(values: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
     """Return standardised values (N, ...) in the units of the data, float32."""
     shape, values = values.shape[1:], values.float()
-    mean, spread = (one.to(values.device, torch.float32).reshape(shape) for one in (mean, spread))
+    mean, spread = (
+        one.to(values.device, torch.float32).reshape(shape) for one in (mean, spread)
+    )
     return values * spread + mean
 
 
@@ -115,7 +134,13 @@ def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
     return share * inputs + (1 - share) * inputs[others], others, share
 
 
-def mixed_loss(loss: Callable[..., Tensor], output: Any, known: Tensor, others: Tensor, share: float) -> Tensor:
+def mixed_loss(
+    loss: Callable[..., Tensor],
+    output: Any,
+    known: Tensor,
+    others: Tensor,
+    share: float,
+) -> Tensor:
     """Return the loss of mixed samples against `known`, the labels of each pair; regression targets are blended.
 
     Class ids cannot be; there it is the loss against each of the two, mixed.

@@ -16,7 +16,12 @@ from app.training.config import Choice, TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
 from app.training.inputs import arguments
 from app.training.learning_rates import LearningRates, Rates
-from app.training.registry import make_loss, make_optimizer, make_schedule, missing_state
+from app.training.registry import (
+    make_loss,
+    make_optimizer,
+    make_schedule,
+    missing_state,
+)
 from app.training.task import Task, check_weights
 from app.util.frozen import FrozenMap
 
@@ -48,8 +53,16 @@ class BatchResult(NamedTuple):
         """Return the events of a step, once its loss is read from the device."""
         if self.rates is None and not self.parts:
             return (done,)
-        changed = (GroupRates(done.step, self.rates.names, self.rates.values),) if self.rates is not None else ()
-        parts = (LossParts.from_tensors(done.epoch, done.step, self.parts),) if self.parts else ()
+        changed = (
+            (GroupRates(done.step, self.rates.names, self.rates.values),)
+            if self.rates is not None
+            else ()
+        )
+        parts = (
+            (LossParts.from_tensors(done.epoch, done.step, self.parts),)
+            if self.parts
+            else ()
+        )
         return (*changed, done, *parts)
 
 
@@ -96,28 +109,52 @@ class Stepper:
     """
 
     def __init__(
-        self, model: nn.Module, config: TrainingConfig, task: Task, device: str, fields: Sequence[str] = ()
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        task: Task,
+        device: str,
+        fields: Sequence[str] = (),
     ) -> None:
         import torch
 
         from app.training.script_recipes import options_of, parameter_groups, recompute
 
-        self.model, self.config, self.task, self.fields = model, config, task, tuple(fields)
+        self.model, self.config, self.task, self.fields = (
+            model,
+            config,
+            task,
+            tuple(fields),
+        )
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
         own = {group.path: dict(group.options) for group in config.groups}
-        groups = parameter_groups(model, own, config.no_decay) if own or config.no_decay else {}
-        self.optimizer: Optimizer = make_optimizer(config.optimizer, list(groups.values()) or model.parameters())
+        groups = (
+            parameter_groups(model, own, config.no_decay)
+            if own or config.no_decay
+            else {}
+        )
+        self.optimizer: Optimizer = make_optimizer(
+            config.optimizer, list(groups.values()) or model.parameters()
+        )
         self._options = options_of(self.optimizer)
-        self.schedule: Any = make_schedule(config.schedule, self.optimizer) if config.schedule else None
-        self.scaler = torch.amp.GradScaler(self.kind) if config.amp == "float16" else None
+        self.schedule: Any = (
+            make_schedule(config.schedule, self.optimizer) if config.schedule else None
+        )
+        self.scaler = (
+            torch.amp.GradScaler(self.kind) if config.amp == "float16" else None
+        )
         self.average: Any = None
         if config.ema is not None:
             from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
-        self.forward: Callable[..., Any] = torch.compile(model) if config.compile else model
+            self.average = AveragedModel(
+                model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True
+            )
+        self.forward: Callable[..., Any] = (
+            torch.compile(model) if config.compile else model
+        )
         # Cached, as they are read at every step: a step of a small net takes less than a millisecond.
         self._several = hasattr(self.loss, "losses")
         self._clips = config.clip_value is not None or config.clip_norm is not None
@@ -131,7 +168,9 @@ class Stepper:
             torch.default_generator.get_state if self.kind == "cpu" else lambda: None
         )
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
-        self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
+        self.set_by_hand: list[
+            str
+        ] = []  # groups whose rate the user changed since the loop last checked
         self.waiting = 0  # batches accumulated since the last optimizer step
         # For whoever recomputes a step: called before each forward pass, and after each backward pass of a closure.
         self.before_forward: Callable[[StepInputs], None] | None = None
@@ -151,7 +190,9 @@ class Stepper:
         names, self.set_by_hand = dict.fromkeys(self.set_by_hand), []
         rates = dict(zip(self.rates.names, self.rates.all, strict=True))
         for name in names:
-            yield RateSet(step, rates[name], "" if name == self.rates.names[0] else name)
+            yield RateSet(
+                step, rates[name], "" if name == self.rates.names[0] else name
+            )
 
     @property
     def validated(self) -> nn.Module:
@@ -166,7 +207,10 @@ class Stepper:
             return given
         import torch
 
-        return tuple(one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one for one in given)
+        return tuple(
+            one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one
+            for one in given
+        )
 
     def output(self, module: Callable[..., Any], inputs: Any) -> Any:
         """Run the forward pass in the run's precision, on the inputs of a batch: a tensor, or Fields of several."""
@@ -178,7 +222,13 @@ class Stepper:
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return module(*given)
 
-    def measured(self, output: Any, labels: Tensor, others: Tensor | None = None, share: float = 1.0) -> Tensor:
+    def measured(
+        self,
+        output: Any,
+        labels: Tensor,
+        others: Tensor | None = None,
+        share: float = 1.0,
+    ) -> Tensor:
         """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`."""
         if not self.config.amp:
             return self._measured(output, labels, others, share)
@@ -187,7 +237,9 @@ class Stepper:
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return self._measured(output, labels, others, share)
 
-    def _measured(self, output: Any, labels: Tensor, others: Tensor | None, share: float) -> Tensor:
+    def _measured(
+        self, output: Any, labels: Tensor, others: Tensor | None, share: float
+    ) -> Tensor:
         output, known = self.task.loss_inputs(output, labels)
         if others is None:
             loss: Tensor = self.loss(output, known)
@@ -249,7 +301,10 @@ class Stepper:
         if not read:
             loss = loss.detach()
         parts = self.loss.parts if self._several else _NO_PARTS
-        correct, ignored = self.task.correct(output, labels), self.task.ignored(output, labels)
+        correct, ignored = (
+            self.task.correct(output, labels),
+            self.task.ignored(output, labels),
+        )
         return BatchResult(loss, correct, updated, parts, rates, value, ignored)  # type: ignore[arg-type]
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
@@ -275,7 +330,12 @@ class Stepper:
             if type(self.chief_loss).__name__ in OF_ONE_OUTPUT:
                 check_weights(self.chief_loss, self.task.chief(output, labels)[0])
             self._checked = True
-            converts = self.config.amp or self.config.channels_last or self.config.mixup or self.fields
+            converts = (
+                self.config.amp
+                or self.config.channels_last
+                or self.config.mixup
+                or self.fields
+            )
             self._direct = not converts and not self._several and self.task.direct
         return output
 
@@ -307,8 +367,13 @@ class Stepper:
             observer.hash_gradients()
             observer.measure()
         self._moved()
-        output, loss, parts, value = first[0]  # it is called several times; the loss of the batch is the first
-        correct, ignored = self.task.correct(output, labels), self.task.ignored(output, labels)
+        output, loss, parts, value = first[
+            0
+        ]  # it is called several times; the loss of the batch is the first
+        correct, ignored = (
+            self.task.correct(output, labels),
+            self.task.ignored(output, labels),
+        )
         return BatchResult(loss, correct, True, parts, None, value, ignored)
 
     def _update(self, observer: Observer | None) -> None:
@@ -340,7 +405,11 @@ class Stepper:
         self.waiting = 0
         if self.average is not None:
             self.average.update_parameters(self.model)
-        if self.schedule is not None and self.config.schedule is not None and self.config.schedule.per == "step":
+        if (
+            self.schedule is not None
+            and self.config.schedule is not None
+            and self.config.schedule.per == "step"
+        ):
             self.schedule.step()
 
     def end_epoch(self, val_loss: float | None) -> None:
@@ -363,14 +432,22 @@ class Stepper:
         """
         gradients = {}
         if self.waiting:
-            gradients = {name: p.grad for name, p in self.model.named_parameters() if p.grad is not None}
+            gradients = {
+                name: p.grad
+                for name, p in self.model.named_parameters()
+                if p.grad is not None
+            }
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "options": self._options,
-            "schedule": self.schedule.state_dict() if self.schedule is not None else None,
+            "schedule": self.schedule.state_dict()
+            if self.schedule is not None
+            else None,
             "scaler": self.scaler.state_dict() if self.scaler is not None else None,
-            "average": dict(self.average.state_dict()) if self.average is not None else None,
+            "average": dict(self.average.state_dict())
+            if self.average is not None
+            else None,
             "waiting": self.waiting,
             "gradients": gradients,
         }
@@ -382,17 +459,30 @@ class Stepper:
         """
         from app.training.script_recipes import take_options
 
-        for group, kept in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
+        for group, kept in zip(
+            self.optimizer.param_groups,
+            state["optimizer"]["param_groups"],
+            strict=False,
+        ):
             # torch accepts the state of another optimizer, and fails at the next step. Additional settings on one side
             # only indicate another version of torch.
-            if group.keys() - kept.keys() - _OF_SCHEDULES and kept.keys() - group.keys() - _OF_SCHEDULES:
+            if (
+                group.keys() - kept.keys() - _OF_SCHEDULES
+                and kept.keys() - group.keys() - _OF_SCHEDULES
+            ):
                 raise ValueError("its optimizer was another one")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        for own, name in ((self.schedule, "schedule"), (self.scaler, "scaler"), (self.average, "average")):
+        for own, name in (
+            (self.schedule, "schedule"),
+            (self.scaler, "scaler"),
+            (self.average, "average"),
+        ):
             if own is not None and state[name] is not None:
                 own.load_state_dict(state[name])
-        if self.average is not None and state["average"] is None:  # it begins with the weights as they are
+        if (
+            self.average is not None and state["average"] is None
+        ):  # it begins with the weights as they are
             self.average.module.load_state_dict(state["model"])
         before = state.get("options", self._options)
         self._check_options(before)
@@ -401,21 +491,36 @@ class Stepper:
         if self.waiting:
             for name, parameter in self.model.named_parameters():
                 gradient = state["gradients"].get(name)
-                parameter.grad = gradient.to(parameter) if gradient is not None else None
+                parameter.grad = (
+                    gradient.to(parameter) if gradient is not None else None
+                )
 
     def _check_options(self, before: Sequence[Mapping[str, Any]]) -> None:
         """Raise ValueError for options that are other ones than `before` and that cannot be changed amid a run."""
         pairs = zip(before, self._options, strict=True)
-        changed = {key for old, new in pairs for key in new if key in old and old[key] != new[key]}
-        schedule = self.config.schedule.choice.name if self.config.schedule is not None else ""
+        changed = {
+            key
+            for old, new in pairs
+            for key in new
+            if key in old and old[key] != new[key]
+        }
+        schedule = (
+            self.config.schedule.choice.name if self.config.schedule is not None else ""
+        )
         if "lr" in changed and schedule in SETS_RATES:
-            raise ValueError(f"lr of {self.config.optimizer.name} has no effect, since {schedule} sets the rate")
+            raise ValueError(
+                f"lr of {self.config.optimizer.name} has no effect, since {schedule} sets the rate"
+            )
         choice = self.config.optimizer
-        for options in ({}, *(group.options for group in self.config.groups)) if changed else ():
+        for options in (
+            ({}, *(group.options for group in self.config.groups)) if changed else ()
+        ):
             one = Choice(choice.name, FrozenMap({**choice.params, **options}))
             if missing := missing_state(one, self.optimizer):
                 names = ", ".join(sorted(changed))
-                raise ValueError(f"{names} of {choice.name} needs {missing}, which the optimizer's state does not have")
+                raise ValueError(
+                    f"{names} of {choice.name} needs {missing}, which the optimizer's state does not have"
+                )
 
 
 def _finite(loss: Tensor) -> float:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, OF_ONE_OUTPUT, takes_one_output
+from app.training.choices import (
+    CLASS_IDS,
+    LOSSES,
+    OF_LOGITS,
+    OF_ONE_OUTPUT,
+    takes_one_output,
+)
 from app.training.config import Choice
 from app.util.errors import CodedError
 
@@ -33,8 +39,12 @@ class Task(Struct, frozen=True):
     classes: int
     kind: str = CLASSES
     labels: int = 1  # of a sample
-    units: tuple[tuple[float, ...], ...] = ()  # mean and standard deviation of a target that is standardised
-    ignore: int | None = None  # the label that the loss leaves out, and accuracy and metrics too
+    units: tuple[
+        tuple[float, ...], ...
+    ] = ()  # mean and standard deviation of a target that is standardised
+    ignore: int | None = (
+        None  # the label that the loss leaves out, and accuracy and metrics too
+    )
 
     @property
     def one(self) -> Task:
@@ -44,7 +54,9 @@ class Task(Struct, frozen=True):
     @property
     def direct(self) -> bool:
         """Return whether the loss takes outputs and labels as they are: `loss_inputs` changes nothing."""
-        return self.kind == VALUES or (self.kind == CLASSES and LOSSES[self.loss] == CLASS_IDS)
+        return self.kind == VALUES or (
+            self.kind == CLASSES and LOSSES[self.loss] == CLASS_IDS
+        )
 
     def answer(self, output: Any) -> Any:
         """Return the output on which accuracy and metrics are measured."""
@@ -92,25 +104,43 @@ class Task(Struct, frozen=True):
         """Return the number of correct labels, on the device; None without classes."""
         if self.kind == VALUES:
             return None
-        return self.right(self.scores(output).argmax(-1 if self.kind == TOKENS else 1), labels).sum()
+        return self.right(
+            self.scores(output).argmax(-1 if self.kind == TOKENS else 1), labels
+        ).sum()
 
     def right(self, called: Tensor, labels: Tensor) -> Tensor:
         """Return which labels are predicted, bool (...); those that the loss ignores are not."""
-        return called == labels if self.ignore is None else (called == labels) & (labels != self.ignore)
+        return (
+            called == labels
+            if self.ignore is None
+            else (called == labels) & (labels != self.ignore)
+        )
 
     def judged(self, labels: Tensor) -> Tensor:
         """Return which labels the loss does not ignore, bool (...)."""
         import torch
 
-        return torch.ones_like(labels, dtype=torch.bool) if self.ignore is None else labels != self.ignore
+        return (
+            torch.ones_like(labels, dtype=torch.bool)
+            if self.ignore is None
+            else labels != self.ignore
+        )
 
     def ignored(self, output: Any, labels: Any) -> Tensor | None:
         """Return the number of labels that the loss ignores, on the device; None for a loss that ignores none."""
-        return None if self.ignore is None else (self.chief(output, labels)[1] == self.ignore).sum()
+        return (
+            None
+            if self.ignore is None
+            else (self.chief(output, labels)[1] == self.ignore).sum()
+        )
 
     def share(self, correct: int, samples: int, ignored: int) -> float | None:
         """Return the accuracy over the labels that are not ignored; None without classes."""
-        return None if self.kind == VALUES else correct / max(samples * self.labels - ignored, 1)
+        return (
+            None
+            if self.kind == VALUES
+            else correct / max(samples * self.labels - ignored, 1)
+        )
 
     def check(self, output: Any, labels: Tensor) -> None:
         """Reject shapes that torch would broadcast or misinterpret silently. Raises OutputError."""
@@ -118,8 +148,15 @@ class Task(Struct, frozen=True):
             check_output(output, self.loss, len(labels), self.classes)
             return
         _check_tensor(output)
-        have, wanted = tuple(output.shape), tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
-        more = self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS and have[:-1] == wanted[:-1]
+        have, wanted = (
+            tuple(output.shape),
+            tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ()),
+        )
+        more = (
+            self.kind == TOKENS
+            and LOSSES[self.loss] == CLASS_IDS
+            and have[:-1] == wanted[:-1]
+        )
         if have != wanted and not (more and have[-1] > wanted[-1]):
             raise OutputError(_misfit(have, wanted, len(labels), self.loss))
         _check_learns(output, self.loss)
@@ -143,7 +180,9 @@ class OwnTask(Task, frozen=True):
     def check(self, output: Any, labels: Tensor) -> None:
         _check_tensor(output)
         if output.numel() != 1:
-            raise OutputError(f"The network returns {tuple(output.shape)}, and its own loss must be one number.")
+            raise OutputError(
+                f"The network returns {tuple(output.shape)}, and its own loss must be one number."
+            )
         _check_learns(output, self.loss)
 
 
@@ -155,8 +194,14 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
     enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
     single = takes_one_output(loss, classes) and output.numel() == samples
-    if not shape or shape[0] != samples or not (enough or single or shape == (samples, classes)):
-        cure = f" Set the last layer's out_features to {classes}." * (len(shape) == 2 and shape[0] == samples)
+    if (
+        not shape
+        or shape[0] != samples
+        or not (enough or single or shape == (samples, classes))
+    ):
+        cure = f" Set the last layer's out_features to {classes}." * (
+            len(shape) == 2 and shape[0] == samples
+        )
         if classes == 2 and output.numel() == samples:
             cure += f" Or choose {OF_LOGITS}, which takes one value of two classes."
         raise OutputError(
@@ -182,7 +227,9 @@ def check_weights(loss: nn.Module, output: Any) -> None:
             )
 
 
-def _misfit(have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: str) -> str:
+def _misfit(
+    have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: str
+) -> str:
     """Say how the shape of an output differs from the one that a loss expects, with a cure where it is the last axis
     alone."""
     text = f"The network returns {have} for a batch of {samples}, and {loss} expects {wanted}"
@@ -190,7 +237,11 @@ def _misfit(have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: 
         return f"{text}: set the last layer's out_features to {wanted[-1]}."
     if len(have) != len(wanted):
         return f"{text}: it has {len(have)} axes in place of {len(wanted)}. Reshape the output, or choose another loss."
-    axes = ", ".join(str(axis) for axis, (one, other) in enumerate(zip(have, wanted, strict=True)) if one != other)
+    axes = ", ".join(
+        str(axis)
+        for axis, (one, other) in enumerate(zip(have, wanted, strict=True))
+        if one != other
+    )
     return f"{text}: axis {axes} differs. Choose another output, target or loss (Training, Loss)."
 
 
@@ -205,7 +256,9 @@ def _check_tensor(output: Any) -> None:
 
 def _check_learns(output: Tensor, loss: str) -> None:
     if not output.is_floating_point():
-        raise OutputError(f"The network returns {str(output.dtype)}, and {loss} expects floating point values.")
+        raise OutputError(
+            f"The network returns {str(output.dtype)}, and {loss} expects floating point values."
+        )
     import torch
 
     if not torch.is_grad_enabled():

@@ -17,7 +17,9 @@ _CODE = re.compile(r"\(os error (\d+)\)")  # safetensors' form of a system error
 _TORCH = re.compile(r"inline_container|PytorchStreamWriter")
 
 
-def write(path: str | Path, fill: Callable[[Path], object], *, sync: bool = True) -> None:
+def write(
+    path: str | Path, fill: Callable[[Path], object], *, sync: bool = True
+) -> None:
     """Write a file atomically: `fill` writes a temporary file in its folder, which is synced and then replaces `path`.
 
     Without `sync` it does not wait for the disk: after a power failure the file may be missing or empty.
@@ -32,7 +34,9 @@ def write(path: str | Path, fill: Callable[[Path], object], *, sync: bool = True
         mode = _mode(path)
         beside = stat.S_ISREG(mode)
         path = Path(os.path.realpath(path)) if beside else path
-        temporary = leftovers.new_file(path.parent if beside else Path(tempfile.gettempdir()))
+        temporary = leftovers.new_file(
+            path.parent if beside else Path(tempfile.gettempdir())
+        )
         fill(temporary)
         if not beside:
             with temporary.open("rb") as whole, path.open("wb", buffering=0) as target:
@@ -49,7 +53,9 @@ def write(path: str | Path, fill: Callable[[Path], object], *, sync: bool = True
         reason = _reason(error, temporary)
         if reason is None:
             raise
-        raise OSError(reason.errno, reason.strerror or str(reason), str(path)) from error
+        raise OSError(
+            reason.errno, reason.strerror or str(reason), str(path)
+        ) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -67,7 +73,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 def failure_text(error: OSError) -> str:
     """Describe which file could not be written, and why."""
-    return f"{error.filename or 'The file'} cannot be written: {error.strerror or error}."
+    return (
+        f"{error.filename or 'The file'} cannot be written: {error.strerror or error}."
+    )
 
 
 def _mode(path: Path) -> int:
@@ -82,12 +90,22 @@ def _reason(error: Exception, temporary: Path | None) -> OSError | None:
     """Return the system error behind a writer's error; None if it is not about writing `temporary`."""
     text = str(error)
     if isinstance(error, OSError):
-        ours = temporary is None or error.filename is None or str(temporary) in (error.filename, error.filename2)
+        ours = (
+            temporary is None
+            or error.filename is None
+            or str(temporary) in (error.filename, error.filename2)
+        )
         return error if ours else None
     if type(error).__name__ == "SafetensorError":
         code = _CODE.search(text)
-        return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(text)
-    if temporary is None or not isinstance(error, RuntimeError) or not _TORCH.search(text):
+        return (
+            OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(text)
+        )
+    if (
+        temporary is None
+        or not isinstance(error, RuntimeError)
+        or not _TORCH.search(text)
+    ):
         return None
     try:  # torch's writer hides the reason; another write reveals it
         with temporary.open("ab", buffering=0) as file:

@@ -19,7 +19,9 @@ class CodedError(Exception):
 
     def __init_subclass__(cls) -> None:
         if "code" not in vars(cls):
-            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Error")).lower()
+            cls.code = re.sub(
+                r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Error")
+            ).lower()
 
 
 def speak_english() -> None:

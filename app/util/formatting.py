@@ -71,7 +71,9 @@ def spelled_count(number: int, one: str) -> str:
     ('one pixel', 'two pixels', '12 pixels')
     """
     words = ("no", "one", "two", "three", "four", "five", "six")
-    return f"{words[number] if 0 <= number < len(words) else number} {plural(number, one)}"
+    return (
+        f"{words[number] if 0 <= number < len(words) else number} {plural(number, one)}"
+    )
 
 
 def figure(value: float | None, digits: int = 3) -> str:
@@ -124,7 +126,11 @@ def in_units(value: float, digits: int = 4) -> str:
     if not 10**digits <= abs(value) < 1e7:
         return significant(value, digits)
     whole = round(steady(value))
-    return grouped_digits(whole) if abs(whole) >= 10_000 else str(whole).replace("-", MINUS)
+    return (
+        grouped_digits(whole)
+        if abs(whole) >= 10_000
+        else str(whole).replace("-", MINUS)
+    )
 
 
 def typeset(numbers: str) -> str:
@@ -231,7 +237,11 @@ def milliseconds(seconds: float) -> str:
     >>> milliseconds(0.0123), milliseconds(2.5), milliseconds(0.99996)
     ('12.3 ms', '2.50 s', '1.00 s')
     """
-    return f"{figure(seconds * 1000)} ms" if round(seconds, 3) < 1 else f"{figure(seconds)} s"
+    return (
+        f"{figure(seconds * 1000)} ms"
+        if round(seconds, 3) < 1
+        else f"{figure(seconds)} s"
+    )
 
 
 def duration(seconds: float) -> str:

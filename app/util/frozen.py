@@ -21,7 +21,9 @@ class FrozenMap(Mapping[K, V]):
 
     __slots__ = ("_items", "_hash")
 
-    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), **named: V) -> None:
+    def __init__(
+        self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), **named: V
+    ) -> None:
         self._items: dict[Any, Any] = dict(items, **named)
         self._hash: int | None = None
 
@@ -83,4 +85,6 @@ class FrozenMap(Mapping[K, V]):
 
 def equal_in(names: Iterable[str], first: object, second: object) -> bool:
     """Return whether two values are of one class and equal in these fields."""
-    return type(first) is type(second) and all(getattr(first, name) == getattr(second, name) for name in names)
+    return type(first) is type(second) and all(
+        getattr(first, name) == getattr(second, name) for name in names
+    )

@@ -17,7 +17,9 @@ FEW = 700  # new objects that are not worth a collection, and
 MIDDLE = 10  # collections of the young generation before one of the middle generation: Python's own rule
 MANY = 10_000  # new objects after which a full collection is due
 LATEST = 50  # times that many: then it does not wait for a rest
-SHORT = 0.008  # seconds of a full collection that are too short to notice, even during work
+SHORT = (
+    0.008  # seconds of a full collection that are too short to notice, even during work
+)
 REST = 40  # times as long as the last full collection took: without work, before one that is not short
 LONG_REST = 8.0  # seconds without work, after which a full collection is due for a few objects too
 MODULES = 20  # that are imported without being frozen

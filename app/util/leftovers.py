@@ -46,7 +46,13 @@ def new_file(folder: Path) -> Path:
     while True:
         path = folder / f"{FILE}{owner()}-{os.urandom(4).hex()}"
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o600))
+            os.close(
+                os.open(
+                    path,
+                    os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0),
+                    0o600,
+                )
+            )
             return path
 
 
@@ -81,7 +87,9 @@ def sweep_aside(folder: Path) -> None:
     """Remove leftovers in `folder` on a background thread, once per process."""
     if folder not in _swept:
         _swept.add(folder)
-        threading.Thread(target=sweep, args=(folder,), name="leftovers", daemon=True).start()
+        threading.Thread(
+            target=sweep, args=(folder,), name="leftovers", daemon=True
+        ).start()
 
 
 def sweep(folder: Path) -> int:
@@ -100,21 +108,33 @@ def sweep(folder: Path) -> int:
 
 def _leftovers(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith((FILE, FOLDER))]
+        names = [
+            entry.name for entry in entries if entry.name.startswith((FILE, FOLDER))
+        ]
     for name in names:
         path = folder / name
         if found := _NAME.fullmatch(name):
             machine, process, started = found.groups()
-            if machine == _machine() and _is_dead(int(process), int(started)) and _is_ours(path):
+            if (
+                machine == _machine()
+                and _is_dead(int(process), int(started))
+                and _is_ours(path)
+            ):
                 yield path
-        elif _NAMELESS.fullmatch(name) and time.time() - path.lstat().st_mtime > _OLD and _is_ours(path):
+        elif (
+            _NAMELESS.fullmatch(name)
+            and time.time() - path.lstat().st_mtime > _OLD
+            and _is_ours(path)
+        ):
             yield path
 
 
 def _is_ours(path: Path) -> bool:
     """Return whether it is a file or folder (no link) of this user: others write to the temporary folder, too."""
     found = path.lstat()
-    return found.st_uid == getattr(os, "getuid", lambda: found.st_uid)() and not stat.S_ISLNK(found.st_mode)
+    return found.st_uid == getattr(
+        os, "getuid", lambda: found.st_uid
+    )() and not stat.S_ISLNK(found.st_mode)
 
 
 def _is_dead(process: int, started: int) -> bool:
@@ -132,7 +152,9 @@ def _is_alive(process: int) -> bool:
         wanted = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
         handle = ctypes.windll.kernel32.OpenProcess(wanted, False, process)
         if not handle:
-            return bool(ctypes.windll.kernel32.GetLastError() == 5)  # ERROR_ACCESS_DENIED: another user's process
+            return bool(
+                ctypes.windll.kernel32.GetLastError() == 5
+            )  # ERROR_ACCESS_DENIED: another user's process
         code = ctypes.c_ulong()
         ctypes.windll.kernel32.GetExitCodeProcess(handle, ctypes.byref(code))
         ctypes.windll.kernel32.CloseHandle(handle)
@@ -149,7 +171,12 @@ def _is_alive(process: int) -> bool:
 def _started(process: int) -> int | None:
     """Return when a process started, in ticks since boot; None if unknown."""
     try:
-        return int(Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
+        return int(
+            Path(f"/proc/{process}/stat")
+            .read_text("utf-8", "replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     except (OSError, ValueError, IndexError):
         return None
 

@@ -22,7 +22,9 @@ class LruCache(Generic[V]):
     (4, None)
     """
 
-    def __init__(self, maxsize: float, size: Callable[[V], float] = lambda value: 1) -> None:
+    def __init__(
+        self, maxsize: float, size: Callable[[V], float] = lambda value: 1
+    ) -> None:
         self._maxsize, self._size = maxsize, size
         self._kept: OrderedDict[Hashable, V] = OrderedDict()
         self._total = 0.0
@@ -65,7 +67,9 @@ class LruCache(Generic[V]):
 
     def _put(self, key: Hashable, value: V) -> None:
         before = self._kept.pop(key, None)
-        self._total += self._size(value) - (self._size(before) if before is not None else 0)
+        self._total += self._size(value) - (
+            self._size(before) if before is not None else 0
+        )
         self._kept[key] = value
         while self._total > self._maxsize and len(self._kept) > 1:
             self._total -= self._size(self._kept.popitem(last=False)[1])
@@ -89,6 +93,11 @@ class Same:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and len(self._objects) == len(other._objects) and all(
-            mine is theirs for mine, theirs in zip(self._objects, other._objects, strict=True)
-        )  # fmt: skip
+        return (
+            isinstance(other, Same)
+            and len(self._objects) == len(other._objects)
+            and all(
+                mine is theirs
+                for mine, theirs in zip(self._objects, other._objects, strict=True)
+            )
+        )

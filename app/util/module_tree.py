@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 _TABLES = ("_modules", "_parameters", "_buffers")
 FEW = 4  # modules that a sentence names
-NESTED, LARGEST = 3, 10_000  # containers within containers, and items of one, that are looked through
+NESTED, LARGEST = (
+    3,
+    10_000,
+)  # containers within containers, and items of one, that are looked through
 REGISTER = "Use nn.ModuleList or nn.ModuleDict in its place."
 
 
-def named_modules(model: nn.Module, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Module]]:
+def named_modules(
+    model: nn.Module, prefix: str = "", remove_duplicate: bool = True
+) -> Iterator[tuple[str, nn.Module]]:
     """Yield (path, module), the model first, each module before its children.
 
     A module is yielded once, with `remove_duplicate=False` by each of its paths; never below itself.
@@ -51,7 +56,11 @@ def class_name(module: nn.Module) -> str:
     """Return the name of a module's class, for TorchScript of the class that it was compiled from."""
     import torch
 
-    return str(module.original_name if isinstance(module, torch.jit.ScriptModule) else type(module).__name__)
+    return str(
+        module.original_name
+        if isinstance(module, torch.jit.ScriptModule)
+        else type(module).__name__
+    )
 
 
 def modules(model: nn.Module) -> Iterator[nn.Module]:
@@ -60,7 +69,9 @@ def modules(model: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def named_children(module: nn.Module, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Module]]:
+def named_children(
+    module: nn.Module, remove_duplicate: bool = True
+) -> Iterator[tuple[str, nn.Module]]:
     """Yield (name, module) of those right below it."""
     met: set[nn.Module] = set()
     for name, child in module._modules.items():
@@ -88,7 +99,10 @@ def has_children(module: nn.Module) -> bool:
 
 
 def named_parameters(
-    model: nn.Module, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    model: nn.Module,
+    prefix: str = "",
+    recurse: bool = True,
+    remove_duplicate: bool = True,
 ) -> Iterator[tuple[str, nn.Parameter]]:
     """Yield (name, parameter), those that are shared by their first name, or by each with `remove_duplicate=False`."""
     yield from _named_tensors(model, "_parameters", prefix, recurse, remove_duplicate)  # type: ignore[misc]
@@ -101,7 +115,10 @@ def parameters(model: nn.Module, recurse: bool = True) -> Iterator[nn.Parameter]
 
 
 def named_buffers(
-    model: nn.Module, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    model: nn.Module,
+    prefix: str = "",
+    recurse: bool = True,
+    remove_duplicate: bool = True,
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield (name, buffer), as `named_parameters` does."""
     yield from _named_tensors(model, "_buffers", prefix, recurse, remove_duplicate)
@@ -115,7 +132,10 @@ def buffers(model: nn.Module, recurse: bool = True) -> Iterator[Tensor]:
 
 def set_mode(model: nn.Module, train: bool) -> None:
     """Switch a model to train or eval mode, by its own `train()` where torch can call that."""
-    hidden = any("train" in module.__dict__ or "children" in module.__dict__ for module in modules(model))
+    hidden = any(
+        "train" in module.__dict__ or "children" in module.__dict__
+        for module in modules(model)
+    )
     if not hidden and not cycle(model):
         model.train(train)
         return
@@ -133,9 +153,10 @@ def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Modul
 
     memo: dict[int, Any] = {
         id(value): value.detach().clone()
-        for module in modules(model) for value in module.__dict__.values()
+        for module in modules(model)
+        for value in module.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
-    } | dict(known or {})  # fmt: skip
+    } | dict(known or {})
     made = copy.deepcopy(model, memo)
     for module, other in zip(modules(model), modules(made), strict=True):
         for table in _TABLES[1:] if isinstance(module, torch.jit.ScriptModule) else ():
@@ -144,14 +165,18 @@ def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Modul
     return made
 
 
-def on_call(module: nn.Module, hook: Callable[..., Any], **options: bool) -> RemovableHandle:
+def on_call(
+    module: nn.Module, hook: Callable[..., Any], **options: bool
+) -> RemovableHandle:
     """Register a forward hook, also of TorchScript, which hides that. What TorchScript calls itself is not seen."""
     from torch import nn
 
     return nn.Module.register_forward_hook(module, hook, **options)
 
 
-def before_call(module: nn.Module, hook: Callable[..., Any], **options: bool) -> RemovableHandle:
+def before_call(
+    module: nn.Module, hook: Callable[..., Any], **options: bool
+) -> RemovableHandle:
     """Register a forward pre-hook, as `on_call` does."""
     from torch import nn
 
@@ -161,7 +186,11 @@ def before_call(module: nn.Module, hook: Callable[..., Any], **options: bool) ->
 def quantised(model: nn.Module) -> str:
     """Return the path of the first module with packed weights, which are no tensors, or its class where that is the
     model itself; "" if there is none."""
-    known = {path: module for path, module in named_modules(model) if ".quantized." in type(module).__module__}
+    known = {
+        path: module
+        for path, module in named_modules(model)
+        if ".quantized." in type(module).__module__
+    }
     packed = next((path for path, module in known.items() if _is_packed(module)), None)
     if packed is None:
         return ""
@@ -209,7 +238,8 @@ def unregistered(model: nn.Module) -> dict[str, nn.Module]:
         path: module
         for owner, parent in named_modules(model)
         for path, module in _in_containers(parent, owner)
-        if module not in known and any(parameter.requires_grad for parameter in parameters(module))
+        if module not in known
+        and any(parameter.requires_grad for parameter in parameters(module))
     }
 
 
@@ -234,13 +264,19 @@ def _in_containers(owner: nn.Module, path: str) -> Iterator[tuple[str, nn.Module
     waiting = [
         (f"{start}{name}", value, 0)
         for name, value in owner.__dict__.items()
-        if name not in _TABLES and not name.endswith("_hooks") and isinstance(value, (list, tuple, dict))
+        if name not in _TABLES
+        and not name.endswith("_hooks")
+        and isinstance(value, (list, tuple, dict))
     ]
     while waiting:
         here, value, depth = waiting.pop(0)
         if isinstance(value, nn.Module):
             yield here, value
-        elif isinstance(value, (list, tuple, dict)) and depth < NESTED and len(value) <= LARGEST:
+        elif (
+            isinstance(value, (list, tuple, dict))
+            and depth < NESTED
+            and len(value) <= LARGEST
+        ):
             items = value.items() if isinstance(value, dict) else enumerate(value)
             waiting += [(f"{here}[{key!r}]", item, depth + 1) for key, item in items]
 
@@ -249,7 +285,11 @@ def _named_tensors(
     model: nn.Module, table: str, prefix: str, recurse: bool, remove_duplicate: bool
 ) -> Iterator[tuple[str, Tensor]]:
     met: set[int] = set()
-    owners = named_modules(model, prefix, remove_duplicate) if recurse else ((prefix, model),)
+    owners = (
+        named_modules(model, prefix, remove_duplicate)
+        if recurse
+        else ((prefix, model),)
+    )
     for path, module in owners:
         for name, tensor in getattr(module, table).items():
             if tensor is None or (remove_duplicate and id(tensor) in met):
@@ -268,8 +308,16 @@ def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
     from torch.nn.parameter import is_lazy
 
     modes = [(module, module.training) for module in modules(model)]
-    values = [(buffer, buffer.detach().clone()) for buffer in buffers(model) if not is_lazy(buffer)]
-    data = [(parameter, parameter.data) for parameter in parameters(model) if _has_memory(parameter)]
+    values = [
+        (buffer, buffer.detach().clone())
+        for buffer in buffers(model)
+        if not is_lazy(buffer)
+    ]
+    data = [
+        (parameter, parameter.data)
+        for parameter in parameters(model)
+        if _has_memory(parameter)
+    ]
     set_mode(model, train)
     try:
         yield
@@ -280,7 +328,10 @@ def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
             for buffer, before in values:
                 buffer.copy_(before)
             for parameter, before in data:
-                if parameter.data_ptr() != before.data_ptr() or parameter.shape != before.shape:
+                if (
+                    parameter.data_ptr() != before.data_ptr()
+                    or parameter.shape != before.shape
+                ):
                     parameter.data = before
 
 
@@ -289,4 +340,8 @@ def _has_memory(parameter: Tensor) -> bool:
     import torch
     from torch.nn.parameter import is_lazy
 
-    return not is_lazy(parameter) and parameter.layout is torch.strided and type(parameter.data) is torch.Tensor
+    return (
+        not is_lazy(parameter)
+        and parameter.layout is torch.strided
+        and type(parameter.data) is torch.Tensor
+    )

@@ -16,7 +16,11 @@ from time import perf_counter, process_time, sleep
 SHORTEST = 0.1  # seconds over which the load is measured at least
 _STAT, _TASKS = Path("/proc/stat"), Path("/proc/self/task")
 _limited = False  # by `limit_this_process`
-_IDLE, _WAITS_FOR_DISK, _GUEST = 3, 4, 8  # columns of /proc/stat; guest time is in user time too
+_IDLE, _WAITS_FOR_DISK, _GUEST = (
+    3,
+    4,
+    8,
+)  # columns of /proc/stat; guest time is in user time too
 
 
 def sleep_while_waiting(environment: MutableMapping[str, str]) -> None:
@@ -47,7 +51,11 @@ def environment_of_children() -> dict[str, str]:
 
 def available() -> int:
     """Return the number of processors that this process may run on, at least 1."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
     return max(1, min(count, _quota()))
 
 
@@ -114,7 +122,9 @@ class _Reading:
             ours = os.sched_getaffinity(0)
         except (OSError, AttributeError, ValueError):
             return None
-        ticks = sum(_busy_ticks(line) for line in text.splitlines() if _processor(line) in ours)
+        ticks = sum(
+            _busy_ticks(line) for line in text.splitlines() if _processor(line) in ours
+        )
         return cls(perf_counter(), ticks / os.sysconf("SC_CLK_TCK"), process_time())
 
 
@@ -136,7 +146,9 @@ def _busy_ticks(line: str) -> int:
 def _quota() -> int:
     """Return the processors that a control group grants, rounded up; without a limit a large number."""
     try:
-        quota, _, period = Path("/sys/fs/cgroup/cpu.max").read_text("ascii").strip().partition(" ")
+        quota, _, period = (
+            Path("/sys/fs/cgroup/cpu.max").read_text("ascii").strip().partition(" ")
+        )
         return math.ceil(int(quota) / int(period))
     except (OSError, ValueError, ZeroDivisionError):
         return 1 << 16
@@ -153,7 +165,10 @@ class Delay:
         now, waited = perf_counter(), _waited_seconds()
         before, seconds = self._waited, max(now - self._at, 1e-9)
         self._at, self._waited = now, waited
-        longest = max((waited[task] - before[task] for task in waited.keys() & before.keys()), default=0.0)
+        longest = max(
+            (waited[task] - before[task] for task in waited.keys() & before.keys()),
+            default=0.0,
+        )
         return min(1.0, longest / seconds)
 
 

@@ -16,7 +16,11 @@ _KINDS = {
 }
 
 
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NONBLOCK = (
+    getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 def check(path: str | Path) -> int:
@@ -27,7 +31,11 @@ def check(path: str | Path) -> int:
     try:
         found = os.stat(path)
     except ValueError as error:  # a NUL byte in the name
-        raise OSError(errno.EINVAL, "its name holds a NUL character, which no file can have", str(path)) from error
+        raise OSError(
+            errno.EINVAL,
+            "its name holds a NUL character, which no file can have",
+            str(path),
+        ) from error
     _check_regular(found, path)
     return found.st_size
 
@@ -58,7 +66,9 @@ def read_private(path: Path, most: int) -> bytes:
     descriptor = opened(path)
     try:
         found = os.fstat(descriptor)
-        if hasattr(os, "geteuid") and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077):
+        if hasattr(os, "geteuid") and (
+            found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077
+        ):
             raise PermissionError(errno.EPERM, "others may read or write it", str(path))
         return os.read(descriptor, most)
     finally:
@@ -71,4 +81,6 @@ def _check_regular(found: os.stat_result, path: str | Path) -> None:
     if kind == stat.S_IFREG:
         return
     number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
-    raise OSError(number, f"it is {_KINDS.get(kind, 'no regular file')}, not a file", str(path))
+    raise OSError(
+        number, f"it is {_KINDS.get(kind, 'no regular file')}, not a file", str(path)
+    )

@@ -7,14 +7,23 @@ import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-PROGRAM = __name__.rpartition(".util.")[0]  # `app` in a checkout; a wheel keeps it inside `tapedeck`
+PROGRAM = __name__.rpartition(".util.")[
+    0
+]  # `app` in a checkout; a wheel keeps it inside `tapedeck`
 TOP = PROGRAM.partition(".")[0]  # the importable package that it lies in
-PATH_ENTRY = Path(__file__).resolve().parents[__name__.count(".")]  # the folder of that package, for PYTHONPATH
+PATH_ENTRY = (
+    Path(__file__).resolve().parents[__name__.count(".")]
+)  # the folder of that package, for PYTHONPATH
 
 
 def python_path() -> str:
     """Return a PYTHONPATH for processes that import the program, and find the packages that this process finds."""
-    return os.pathsep.join([str(PATH_ENTRY), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+    return os.pathsep.join(
+        [
+            str(PATH_ENTRY),
+            *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        ]
+    )
 
 
 def _root() -> Path:
@@ -30,5 +39,7 @@ def path(*parts: str) -> Path:
     """
     found = _root().joinpath(*parts)
     if not found.exists():
-        raise FileNotFoundError(f"{found} is missing: the installation is incomplete, install tapedeck again")
+        raise FileNotFoundError(
+            f"{found} is missing: the installation is incomplete, install tapedeck again"
+        )
     return found

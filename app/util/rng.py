@@ -22,8 +22,12 @@ class Generators:
         import torch
 
         self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        self._mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+        self._cuda = (
+            torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        )
+        self._mps = (
+            torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+        )
         self._numpy, self._python = np.random.get_state(), random.getstate()
 
     def restore(self) -> None:
@@ -57,7 +61,9 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
                 now.restore()
         return
 
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    devices = (
+        list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    )
     mps = torch.backends.mps.is_available()
     with GENERATOR, torch.random.fork_rng(devices=devices):
         kept = torch.mps.get_rng_state() if mps else None

@@ -64,8 +64,12 @@ def load(path: str | Path, mmap: bool = False) -> Any:
 
     _check(path)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol; errors are reported below
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # of a pickle's protocol; errors are reported below
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=mmap or None
+            )
     except OSError as error:
         raise _refused(path, error) from error
     except Exception as error:  # damaged and dangerous files raise various errors
@@ -95,9 +99,16 @@ def load_tensors_alone(path: str | Path) -> tuple[Any, list[str]]:
     _check(path)
     try:
         names = get_unsafe_globals_in_checkpoint(path)
-        if calls := [name for name in names if name.partition(".")[0] in _OF_THE_SYSTEM]:
-            raise UnreadableTensorsError(f"{path} refers to {calls[0]}; nothing was executed.", "unsafe")
-        stand_ins = [(dict if name.lower().endswith("dict") else _Nothing, name) for name in names]
+        if calls := [
+            name for name in names if name.partition(".")[0] in _OF_THE_SYSTEM
+        ]:
+            raise UnreadableTensorsError(
+                f"{path} refers to {calls[0]}; nothing was executed.", "unsafe"
+            )
+        stand_ins = [
+            (dict if name.lower().endswith("dict") else _Nothing, name)
+            for name in names
+        ]
         with safe_globals(stand_ins), warnings.catch_warnings(action="ignore"):  # type: ignore[arg-type]
             return torch.load(path, map_location="cpu", weights_only=True), names
     except UnreadableTensorsError:
@@ -125,23 +136,37 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
         with safe_open(path, "pt") as file:
-            return tensors | {name: tensors[own] for name, own in aliases(file.metadata(), tensors).items()}
+            return tensors | {
+                name: tensors[own]
+                for name, own in aliases(file.metadata(), tensors).items()
+            }
     except OSError as error:
         raise _refused(path, error) from error
     except Exception as error:  # a damaged file raises various errors
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
-        raise UnreadableTensorsError(f"{path} is damaged or truncated: {reason}.", "damaged") from error
+        raise UnreadableTensorsError(
+            f"{path} is damaged or truncated: {reason}.", "damaged"
+        ) from error
 
 
-def aliases(metadata: Mapping[str, str] | None, tensors: Collection[str]) -> dict[str, str]:
+def aliases(
+    metadata: Mapping[str, str] | None, tensors: Collection[str]
+) -> dict[str, str]:
     """Return the names that a file's metadata give to its tensors beside their own, as `safetensors.torch.save_model`
     writes them for tied weights."""
-    return {name: own for name, own in (metadata or {}).items() if own in tensors and name not in tensors}
+    return {
+        name: own
+        for name, own in (metadata or {}).items()
+        if own in tensors and name not in tensors
+    }
 
 
 def index_in(folder: Path) -> Path | None:
     """Return the index in a folder, that of safetensors if there are several; None without any. Raises OSError."""
-    found = sorted(folder.glob(f"*{INDEX}"), key=lambda path: (".safetensors" not in path.name, path.name))
+    found = sorted(
+        folder.glob(f"*{INDEX}"),
+        key=lambda path: (".safetensors" not in path.name, path.name),
+    )
     return found[0] if found else None
 
 
@@ -152,14 +177,24 @@ def files_of_index(index: Path) -> dict[str, Path]:
         raise ValueError(f"{index.name} is larger than an index can be")
     held = json.loads(index.read_text("utf-8"))
     names = held.get("weight_map") if isinstance(held, dict) else None
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+    if not isinstance(names, dict) or not all(
+        isinstance(name, str) for name in names.values()
+    ):
         raise ValueError(f"{index.name} has no weight_map of tensors to files")
-    if outside := [name for name in names.values() if name in ("", ".", "..") or set(name) & set("/\\:\0")]:
-        raise ValueError(f"{index.name} names {outside[0]!r}, which is not a file in its own folder; nothing was read")
+    if outside := [
+        name
+        for name in names.values()
+        if name in ("", ".", "..") or set(name) & set("/\\:\0")
+    ]:
+        raise ValueError(
+            f"{index.name} names {outside[0]!r}, which is not a file in its own folder; nothing was read"
+        )
     files = {key: index.parent / name for key, name in names.items()}
     if missing := sorted({path.name for path in files.values() if not path.is_file()}):
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ValueError(f"{', '.join(missing[:3])}{more}, which {index.name} names, is not in {index.parent}")
+        raise ValueError(
+            f"{', '.join(missing[:3])}{more}, which {index.name} names, is not in {index.parent}"
+        )
     return files
 
 
@@ -184,18 +219,25 @@ def _check(path: str | Path) -> None:
 
 
 def _refused(path: str | Path, error: OSError) -> UnreadableTensorsError:
-    return UnreadableTensorsError(f"{path} cannot be read: {error.strerror or error}.", "unreadable")
+    return UnreadableTensorsError(
+        f"{path} cannot be read: {error.strerror or error}.", "unreadable"
+    )
 
 
 def _rephrased(path: str | Path, words: str) -> UnreadableTensorsError:
     if "TorchScript" in words:
-        what = f"{path} is a TorchScript archive, which contains code; none of it was run."
+        what = (
+            f"{path} is a TorchScript archive, which contains code; none of it was run."
+        )
         return UnreadableTensorsError(what, "unsafe")
     if named := _GLOBAL.search(words):
-        what = f"{path} refers to {named[1]}, which is not a tensor; nothing was executed."
+        what = (
+            f"{path} refers to {named[1]}, which is not a tensor; nothing was executed."
+        )
         return UnreadableTensorsError(what, "unsafe")
     if "zip archive" in words:
         return UnreadableTensorsError(f"{path} is damaged or truncated.", "damaged")
     return UnreadableTensorsError(
-        f"{path} is damaged, or was not written by torch.save; nothing was executed.", "unsafe"
+        f"{path} is damaged, or was not written by torch.save; nothing was executed.",
+        "unsafe",
     )

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def _unread(path: Path) -> dict[str, Tensor]:
-    raise OSError(f"{path} can only be read in a process that has imported app.util.tensor_files.")
+    raise OSError(
+        f"{path} can only be read in a process that has imported app.util.tensor_files."
+    )
 
 
 class TensorsOnDisk(Mapping[str, "Tensor"]):

@@ -52,7 +52,10 @@ class _Finder(MetaPathFinder):
     """Finds torchvision as Python does, with a loader that tries again."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if fullname != _NAME:
             return None
@@ -70,7 +73,9 @@ class _Loader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:  # its resources are read through the usual loader
+        if (
+            module.__spec__ is not None
+        ):  # its resources are read through the usual loader
             module.__loader__ = module.__spec__.loader = self._loader
         try:
             self._loader.exec_module(module)
@@ -99,7 +104,9 @@ def _define_missing_operators() -> None:
     library = torch.library.Library(_NAME, "DEF")
     for schema in _SCHEMAS:
         library.define(schema)
-        library.impl(schema.partition("(")[0], _missing_operator, "CompositeExplicitAutograd")
+        library.impl(
+            schema.partition("(")[0], _missing_operator, "CompositeExplicitAutograd"
+        )
     _kept.append(library)
 
 

@@ -78,7 +78,9 @@ def at_users_lines() -> Iterator[None]:
     """Show warnings that would name a file of this program at the innermost line of user code instead, if any."""
     show = warnings.showwarning
 
-    def show_at_line(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    def show_at_line(
+        message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
+    ) -> None:
         if is_ours(filename):
             file, line = location(sys._getframe(1))
             filename, lineno = (file, line) if file else (filename, lineno)
@@ -88,7 +90,9 @@ def at_users_lines() -> Iterator[None]:
     try:
         yield
     finally:
-        if warnings.showwarning is show_at_line:  # else somebody else has replaced it since
+        if (
+            warnings.showwarning is show_at_line
+        ):  # else somebody else has replaced it since
             warnings.showwarning = show
 
 
@@ -103,4 +107,6 @@ def _room() -> int:
     except ImportError:  # Windows
         return 0
     size, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    return FRAMES if size == resource.RLIM_INFINITY else min(FRAMES, size // FRAME_BYTES)
+    return (
+        FRAMES if size == resource.RLIM_INFINITY else min(FRAMES, size // FRAME_BYTES)
+    )

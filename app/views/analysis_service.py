@@ -15,7 +15,13 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.shapes import Analyse, InferShapes, LoadTorch, StartProblems, Torch
+from app.engine.requests.shapes import (
+    Analyse,
+    InferShapes,
+    LoadTorch,
+    StartProblems,
+    Torch,
+)
 from app.preflight import opened, preflight
 from app.project.document import Document
 from app.project.project import Project
@@ -30,7 +36,11 @@ from app.views.ui.turns import Turns
 Question = tuple[Graph, Catalog, Way]
 
 
-ADD_LAYERS, CHOOSE_DATA, MODEL_RAISED = "Add layers to run", "Choose data to train on", "The model raised"
+ADD_LAYERS, CHOOSE_DATA, MODEL_RAISED = (
+    "Add layers to run",
+    "Choose data to train on",
+    "The model raised",
+)
 KNOWN = 8  # cached answers
 # Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
@@ -39,7 +49,9 @@ SENT = 0.002
 # Turns of the event loop for painting another project, or an edit of a large one, before a worker starts its analysis:
 # otherwise both contend for the interpreter lock.
 TURNS = 6
-LARGE = 300  # nodes; for a larger net, one listener per turn of the event loop is called
+LARGE = (
+    300  # nodes; for a larger net, one listener per turn of the event loop is called
+)
 RETRIES = 2  # times a request is repeated in a new engine
 
 
@@ -51,7 +63,9 @@ class Preflight(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def _preflight(project: Project, analysis: Analysis, started: tuple[Problem, ...], look: int) -> Preflight:
+def _preflight(
+    project: Project, analysis: Analysis, started: tuple[Problem, ...], look: int
+) -> Preflight:
     """Worked out by a worker: of a large net the window would wait for it."""
     found = preflight.problems(project, analysis, started) if analysis.runnable else ()
     return Preflight(project, look, found)
@@ -93,10 +107,14 @@ class AnalysisService(QObject):
         self.wants = ""  # what is to be done first where nothing is wrong: add layers, choose data
         self._raised: Problem | None = None  # of the opened model, which is no project
         self._errors: tuple[Problem, ...] = ()
-        self._found_later: tuple[Problem, ...] = ()  # problems of the last full answer that shapes alone do not show
+        self._found_later: tuple[
+            Problem, ...
+        ] = ()  # problems of the last full answer that shapes alone do not show
         self._answered_question: Question | None = None
         # Recent answers: undo and redo need no new analysis, and no worker slows the painting.
-        self._known: deque[tuple[Question, StartWeights | None, Analysis, Preflight]] = deque(maxlen=KNOWN)
+        self._known: deque[
+            tuple[Question, StartWeights | None, Analysis, Preflight]
+        ] = deque(maxlen=KNOWN)
         self._recalled: tuple[Analysis, Preflight] | None = None
         self._preflight: Preflight | None = None
         # The latest start weights and analysis checked, and the problems found.
@@ -110,12 +128,18 @@ class AnalysisService(QObject):
         self._held = False
         self._waits = ""  # what to request after a pause: "all" or the "rest"
         # What waits for the analysis, by key: what to do then, and what if it fails.
-        self._awaiting: dict[str, tuple[Callable[[], object], Callable[[str], object]]] = {}
-        self.failure: tuple[str, str] | None = None  # that there can be no analysis, and why
+        self._awaiting: dict[
+            str, tuple[Callable[[], object], Callable[[str], object]]
+        ] = {}
+        self.failure: tuple[str, str] | None = (
+            None  # that there can be no analysis, and why
+        )
         self._first_look = QTimer(self, interval=0)
         self._first_look.timeout.connect(self._turn)
         self.torch_failed.connect(partial(self._give_up, "PyTorch cannot be loaded"))
-        self.analysis_failed.connect(partial(self._give_up, "The network could not be checked"))
+        self.analysis_failed.connect(
+            partial(self._give_up, "The network could not be checked")
+        )
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._request_analysis)
@@ -123,7 +147,9 @@ class AnalysisService(QObject):
 
     def start(self) -> None:
         """Have an engine load torch, then answer."""
-        self._engine.ask("torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded)
+        self._engine.ask(
+            "torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded
+        )
 
     @property
     def paused(self) -> bool:
@@ -142,9 +168,15 @@ class AnalysisService(QObject):
             return None
         if self.torch is None:
             return "PyTorch is loading", "PyTorch is loaded"
-        return None if self.up_to_date else ("Checking the network", "the network is checked")
+        return (
+            None
+            if self.up_to_date
+            else ("Checking the network", "the network is checked")
+        )
 
-    def when_checked(self, key: str, act: Callable[[], object], give_up: Callable[[str], object]) -> None:
+    def when_checked(
+        self, key: str, act: Callable[[], object], give_up: Callable[[str], object]
+    ) -> None:
         """Call `act` once the open network is checked, at once if it is, or `give_up` with the reason if it cannot be.
 
         A later request of the same `key` takes the place of one that waits; another project drops it.
@@ -304,9 +336,11 @@ class AnalysisService(QObject):
                 self._recall.start()
                 return
             asked = self._engine.ask(
-                "shapes", InferShapes(*question, self._shapes),
-                on_answer=partial(self._shaped, question), on_error=self._on_failure,
-            )  # fmt: skip
+                "shapes",
+                InferShapes(*question, self._shapes),
+                on_answer=partial(self._shaped, question),
+                on_error=self._on_failure,
+            )
             if asked is not None:
                 asked.wait_until_sent(SENT)
 
@@ -315,13 +349,21 @@ class AnalysisService(QObject):
         if self.torch is None or self._turns:
             return
         self._shapes, self._preflight, self._found_later = None, None, ()
-        self._bare, self._answered_question = opened.analysis_of(self._document.project), self._question()
+        self._bare, self._answered_question = (
+            opened.analysis_of(self._document.project),
+            self._question(),
+        )
         self._publish()
 
     def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
         start = self._document.project.training.start
         for (graph, ops, way), then, analysis, more in self._known:
-            if graph is question[0] and ops is question[1] and way == question[2] and then == start:
+            if (
+                graph is question[0]
+                and ops is question[1]
+                and way == question[2]
+                and then == start
+            ):
                 return analysis, more
         return None
 
@@ -329,7 +371,13 @@ class AnalysisService(QObject):
     def _still_recalled(self) -> tuple[Analysis, Preflight] | None:
         """The recalled answer, if it is still the current one."""
         known = self._known_of(self._question()) if self._recalled is not None else None
-        return known if known is not None and self._recalled is not None and known[0] is self._recalled[0] else None
+        return (
+            known
+            if known is not None
+            and self._recalled is not None
+            and known[0] is self._recalled[0]
+            else None
+        )
 
     def _show_recalled(self) -> None:
         """Show a stored analysis first, as if it were an answer."""
@@ -351,21 +399,30 @@ class AnalysisService(QObject):
         if self._answers(question):
             self._shapes = shapes
             later = () if shapes.errors else self._found_later
-            self.shapes_ready.emit(replace(shapes, problems=(*shapes.problems, *later)) if later else shapes)
+            self.shapes_ready.emit(
+                replace(shapes, problems=(*shapes.problems, *later))
+                if later
+                else shapes
+            )
             self._breathe()
 
     def _ask_rest(self) -> None:
         recalled, self._recalled = self._still_recalled, None
         if recalled is not None:
-            (self._bare, self._preflight), self._answered_question = recalled, self._question()
+            (self._bare, self._preflight), self._answered_question = (
+                recalled,
+                self._question(),
+            )
             self._publish()
             return
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
             self._engine.ask(
-                "analysis", Analyse(*question, shapes),
-                on_answer=partial(self._accept, question), on_error=self._on_failure,
-            )  # fmt: skip
+                "analysis",
+                Analyse(*question, shapes),
+                on_answer=partial(self._accept, question),
+                on_error=self._on_failure,
+            )
 
     def _accept(self, question: Question, analysis: Analysis) -> None:
         if not self._answers(question):
@@ -375,9 +432,16 @@ class AnalysisService(QObject):
         if start is None or not analysis.runnable:
             self._check_project(question, analysis, ())
         else:
-            self._ask_start(start, analysis, partial(self._check_project, question, analysis))
+            self._ask_start(
+                start, analysis, partial(self._check_project, question, analysis)
+            )
 
-    def _ask_start(self, start: StartWeights, analysis: Analysis, then: Callable[[tuple[Problem, ...]], None]) -> None:
+    def _ask_start(
+        self,
+        start: StartWeights,
+        analysis: Analysis,
+        then: Callable[[tuple[Problem, ...]], None],
+    ) -> None:
         """Have the engine check the start weights against the net."""
 
         def learn(found: tuple[Problem, ...]) -> None:
@@ -387,16 +451,32 @@ class AnalysisService(QObject):
         request = StartProblems(start, analysis.source)
         self._engine.ask("start", request, on_answer=learn, on_error=self._on_failure)
 
-    def _check_project(self, question: Question, analysis: Analysis, started: tuple[Problem, ...]) -> None:
+    def _check_project(
+        self, question: Question, analysis: Analysis, started: tuple[Problem, ...]
+    ) -> None:
         self._background.ask(
-            "preflight", _preflight, self._document.project, analysis, started, self._look,
-            on_answer=partial(self._checked, question, analysis), on_error=self.analysis_failed.emit,
-        )  # fmt: skip
+            "preflight",
+            _preflight,
+            self._document.project,
+            analysis,
+            started,
+            self._look,
+            on_answer=partial(self._checked, question, analysis),
+            on_error=self.analysis_failed.emit,
+        )
 
-    def _checked(self, question: Question, analysis: Analysis, found: Preflight) -> None:
+    def _checked(
+        self, question: Question, analysis: Analysis, found: Preflight
+    ) -> None:
         if self._answers(question):
-            self._bare, self._preflight, self._answered_question = analysis, found, question
-            self._known.append((question, self._document.project.training.start, analysis, found))
+            self._bare, self._preflight, self._answered_question = (
+                analysis,
+                found,
+                question,
+            )
+            self._known.append(
+                (question, self._document.project.training.start, analysis, found)
+            )
             self._publish()
 
     def _publish(self) -> None:
@@ -412,7 +492,11 @@ class AnalysisService(QObject):
             started: tuple[Problem, ...] = ()
             start = project.training.start
             if start is not None:
-                if self._started is None or self._started[0] != start or self._started[1] is not bare:
+                if (
+                    self._started is None
+                    or self._started[0] != start
+                    or self._started[1] is not bare
+                ):
                     self._ask_start(start, bare, lambda _found: self._publish())
                     return
                 started = self._started[2]
@@ -421,14 +505,22 @@ class AnalysisService(QObject):
         self._errors, self.wants = self.analysis.errors, ""
         if project.opened is None and not project.graph.nodes:
             self.wants = MODEL_RAISED if self._raised is not None else ADD_LAYERS
-            notes = tuple(replace(each, severity="info") for each in self.analysis.problems)
+            notes = tuple(
+                replace(each, severity="info") for each in self.analysis.problems
+            )
             notes = (self._raised,) if self._raised is not None else notes
             self.analysis = replace(self.analysis, problems=notes)
         elif (no_data := opened.without_data(project, bare.problems, more)) is not None:
             self.wants = CHOOSE_DATA
             self.analysis = replace(self.analysis, problems=no_data)
-        told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
-        self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
+        told = (
+            {id(problem) for problem in self._shapes.problems}
+            if self._shapes is not None
+            else set()
+        )
+        self._found_later = tuple(
+            problem for problem in self.analysis.problems if id(problem) not in told
+        )
         self.analysed.emit(self.analysis)
         waiting, self._awaiting = self._awaiting, {}
         for act, _ in waiting.values():

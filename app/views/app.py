@@ -31,7 +31,12 @@ class Unexpected(QObject):
     def install(self) -> None:
         sys.excepthook = self._hook
 
-    def _hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _hook(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
         print(text, file=sys.stderr)
         if not issubclass(kind, KeyboardInterrupt):
@@ -48,12 +53,20 @@ class Terminated(QObject):
 
     def install(self) -> None:
         """Follow the signals. Qt's loop runs no Python code, so that it is woken through a socket."""
-        numbers = [getattr(signal, name) for name in self.NAMES if hasattr(signal, name)]
-        self._numbers = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+        numbers = [
+            getattr(signal, name) for name in self.NAMES if hasattr(signal, name)
+        ]
+        self._numbers = [
+            number
+            for number in numbers
+            if signal.getsignal(number) not in (signal.SIG_IGN, None)
+        ]
         self._woken, self._wakes = socket.socketpair()
         self._wakes.setblocking(False)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        self._notifier = QSocketNotifier(self._woken.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier = QSocketNotifier(
+            self._woken.fileno(), QSocketNotifier.Type.Read, self
+        )
         self._notifier.activated.connect(self._read)
         for number in self._numbers:
             signal.signal(number, lambda *_: None)
@@ -74,7 +87,11 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
     """Return the QApplication with the program's name, icon and theme; sets the interpreter's switch interval."""
     sys.setswitchinterval(SWITCH)
     existing = QApplication.instance()
-    application = existing if isinstance(existing, QApplication) else QApplication(arguments or sys.argv[:1])
+    application = (
+        existing
+        if isinstance(existing, QApplication)
+        else QApplication(arguments or sys.argv[:1])
+    )
     speak_english()
     application.setApplicationName("Tapedeck")
     application.setOrganizationName("Tapedeck")
@@ -105,6 +122,8 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     status = application.exec()
-    if application.platformName() == "offscreen":  # it frees what was copied after the interpreter, which that may call
+    if (
+        application.platformName() == "offscreen"
+    ):  # it frees what was copied after the interpreter, which that may call
         application.clipboard().clear()
     return status

@@ -17,7 +17,11 @@ from app.views.ui.present import present
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
-NARROWEST, LOWEST, MARGIN = 640.0, 320.0, 96.0  # of the room that a whole drawing is to be seen in, px
+NARROWEST, LOWEST, MARGIN = (
+    640.0,
+    320.0,
+    96.0,
+)  # of the room that a whole drawing is to be seen in, px
 
 
 class CanvasFacade:
@@ -37,7 +41,9 @@ class CanvasFacade:
     def attach(self, canvas: Canvas, ask: PromptBox) -> None:
         """Set the canvas and its prompt."""
         self._canvas, self.ask_box = canvas, ask
-        canvas.more_actions = lambda: [action for offer in self.of_node for action in offer()]
+        canvas.more_actions = lambda: [
+            action for offer in self.of_node for action in offer()
+        ]
 
     @property
     def _there(self) -> Canvas:
@@ -68,7 +74,11 @@ class CanvasFacade:
     def room(self) -> Size:
         """Return the size of the viewport, px."""
         there = self._there
-        return Size(max(there.width() - MARGIN, NARROWEST), max(there.height() - MARGIN, LOWEST), 0.0)
+        return Size(
+            max(there.width() - MARGIN, NARROWEST),
+            max(there.height() - MARGIN, LOWEST),
+            0.0,
+        )
 
     def frame_selection(self) -> None:
         """Fit the selection, or everything, into the view."""
@@ -86,8 +96,17 @@ class CanvasFacade:
         area = canvas.scene.rect_of(canvas.selection.ids)
         if area.isEmpty():
             return canvas.mapTo(canvas.window(), QPoint(24, 48))
-        return canvas.mapTo(canvas.window(), canvas.on_canvas(area).bottomLeft().toPoint()) + QPoint(0, 8)
+        return canvas.mapTo(
+            canvas.window(), canvas.on_canvas(area).bottomLeft().toPoint()
+        ) + QPoint(0, 8)
 
-    def ask(self, title: str, text: str, hint: str, answer: Callable[[str], str], at: QPoint | None = None) -> None:
+    def ask(
+        self,
+        title: str,
+        text: str,
+        hint: str,
+        answer: Callable[[str], str],
+        at: QPoint | None = None,
+    ) -> None:
         """Prompt below the selection, or at a point of the window; `answer` returns "" or the reason for refusing."""
         self.ask_box.open_at(at or self.spot(), title, text, hint, answer)

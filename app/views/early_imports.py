@@ -93,13 +93,17 @@ def _steps(spec: ModuleSpec, source: str) -> Iterator[None]:
         try:
             return next(rest, None) is not None
         except BaseException:
-            sys.modules.pop(spec.name, None)  # as Python does with a module that cannot be imported
+            sys.modules.pop(
+                spec.name, None
+            )  # as Python does with a module that cannot be imported
             raise
         finally:
             executing = False
 
     def wanted(name: str) -> Any:
-        if not executing:  # else a module of the package looks whether a name is there yet
+        if (
+            not executing
+        ):  # else a module of the package looks whether a name is there yet
             while go_on():
                 pass
             if name in vars(module):
@@ -115,6 +119,9 @@ def _steps(spec: ModuleSpec, source: str) -> Iterator[None]:
 def _statements(module: ModuleType, source: str, file: str) -> Iterator[ast.stmt]:
     """Execute a statement each; at the end the module is as if it had been imported in the usual way."""
     for statement in ast.parse(source, file).body:
-        exec(compile(ast.Module([statement], []), file, "exec", dont_inherit=True), vars(module))
+        exec(
+            compile(ast.Module([statement], []), file, "exec", dont_inherit=True),
+            vars(module),
+        )
         yield statement
     vars(module).pop("__getattr__", None)

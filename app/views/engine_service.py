@@ -30,7 +30,9 @@ class EngineService(PendingRequests):
     started = Signal()
     _said = Signal(int, object)
 
-    def __init__(self, parent: QObject | None = None, engine: Engine | None = None) -> None:
+    def __init__(
+        self, parent: QObject | None = None, engine: Engine | None = None
+    ) -> None:
         super().__init__(parent)
         self._engine = engine or shared()
         self._questions: dict[int, Question[Any]] = {}
@@ -61,7 +63,9 @@ class EngineService(PendingRequests):
             return None
         if on_progress is not None:
             self._progress[number] = on_progress
-        progress = partial(self._tell_progress, number) if on_progress is not None else None
+        progress = (
+            partial(self._tell_progress, number) if on_progress is not None else None
+        )
         question = self._questions[number] = self._engine.ask(request, progress)
         question.add_done_callback(partial(self._done, number))
         return question
@@ -92,7 +96,11 @@ class EngineService(PendingRequests):
         if question.cancelled():
             return
         error = question.exception()
-        answer = question.result() if error is None else WorkerFailure(error, traceback_of(error))
+        answer = (
+            question.result()
+            if error is None
+            else WorkerFailure(error, traceback_of(error))
+        )
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.answered.emit(number, answer)
 
@@ -162,7 +170,13 @@ class EngineTask(QObject):
         self.progress, self.cancelled = "", False
 
     def begin(self) -> None:
-        self._engine.ask(self._key, self._request, on_answer=self._end, on_error=self._end, on_progress=self._report)
+        self._engine.ask(
+            self._key,
+            self._request,
+            on_answer=self._end,
+            on_error=self._end,
+            on_progress=self._report,
+        )
 
     def _report(self, progress: str) -> None:
         self.progress = progress

@@ -52,8 +52,12 @@ class Page(Struct, frozen=True):
     home: Callable[[], QWidget] | None = None
 
     def __post_init__(self) -> None:
-        if self.icon not in icons.names():  # checked here: an exception while painting would be lost
-            raise ValueError(f"Page {self.key!r} has the icon {self.icon!r}. There are: {', '.join(icons.names())}")
+        if (
+            self.icon not in icons.names()
+        ):  # checked here: an exception while painting would be lost
+            raise ValueError(
+                f"Page {self.key!r} has the icon {self.icon!r}. There are: {', '.join(icons.names())}"
+            )
 
 
 class Action(Struct, frozen=True):
@@ -132,6 +136,10 @@ def feature_classes() -> list[type[Feature]]:
     for file in sorted(here.glob("*/**/feature.py")):
         name = ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
         for value in vars(import_module(name)).values():
-            if isclass(value) and issubclass(value, Feature) and value.__module__ == name:
+            if (
+                isclass(value)
+                and issubclass(value, Feature)
+                and value.__module__ == name
+            ):
                 classes.append(value)
     return sorted(classes, key=lambda one: one.rank)

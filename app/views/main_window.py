@@ -8,7 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from PySide6.QtCore import QCoreApplication, QMimeData, QSize, Qt, QTimer, Slot
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QShowEvent
+from PySide6.QtGui import (
+    QCloseEvent,
+    QDragEnterEvent,
+    QDropEvent,
+    QKeyEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from app.builder.catalog.catalog import catalog
@@ -68,7 +74,9 @@ MADE = object()
 
 def bottom_height(height: int) -> int:
     """Return the height of the bottom dock in a window of this height: at most a share of it, more for larger text."""
-    return round(min(max(height * BOTTOM_SHARE, BOTTOM_LEAST), beside_text(BOTTOM_MOST)))
+    return round(
+        min(max(height * BOTTOM_SHARE, BOTTOM_LEAST), beside_text(BOTTOM_MOST))
+    )
 
 
 class MainWindow(ShowsCutTexts, QMainWindow):
@@ -77,7 +85,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     The pages that are not in front are made when they are wanted, else after the first painting, by `furnish`.
     """
 
-    def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, settings: Settings | None = None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("window")
         self.setAcceptDrops(True)
@@ -90,12 +100,22 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.features = [kind(self.workspace) for kind in feature.feature_classes()]
         self._pages_of = [(each, tuple(each.pages())) for each in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
-        self._owners = {page.key: each for each, pages in self._pages_of for page in pages}
-        self._unmade = {each: self._make_late(each, pages) for each, pages in self._pages_of}
-        self._on_demand = {each for each, pages in self._pages_of if any(page.on_demand for page in pages)}
+        self._owners = {
+            page.key: each for each, pages in self._pages_of for page in pages
+        }
+        self._unmade = {
+            each: self._make_late(each, pages) for each, pages in self._pages_of
+        }
+        self._on_demand = {
+            each
+            for each, pages in self._pages_of
+            if any(page.on_demand for page in pages)
+        }
         self._demanded: set[Feature] = set()
         self._furnishing = self._started = self._closed = False
-        self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
+        self.overlay = Segmented(
+            [name for each in self.features for name in each.overlays()], "Overlay"
+        )
         self._make_menus()
         self._lay_out()
         self._follow()
@@ -110,7 +130,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.background = Background(self)
         self.engine = EngineService(self)
         # Before the sheet, whose views draw an edit: the engine works on its shapes meanwhile.
-        self.live = AnalysisService(self.document, self.background, self.engine, self.catalog, self.place, self)
+        self.live = AnalysisService(
+            self.document, self.background, self.engine, self.catalog, self.place, self
+        )
         self.sheet = SheetDocument(self.document, self.place, self.catalog)
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
@@ -125,39 +147,89 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
-        self.pages, self.drawing = Pages(self._make_pages, self._demand, self), CanvasFacade()
-        self.files = FileMenu(self.document, self.settings, RunGuard(self.session, self), self)
-        self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
-        self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)
-        self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
-        self.runs_keeper = self.run_control.keep_with(RunsKeeper(self.document, self.background, self.settings, self))
-        self.newest_weights = NewestWeightsSource(self.document, self.session, self.runs_keeper, self)
+        self.pages, self.drawing = (
+            Pages(self._make_pages, self._demand, self),
+            CanvasFacade(),
+        )
+        self.files = FileMenu(
+            self.document, self.settings, RunGuard(self.session, self), self
+        )
+        self.layers = LayersControl(
+            self.document, self.catalog, self.engine, self.settings, self
+        )
+        self.cures = CureControl(
+            self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key
+        )
+        self.run_control = RunControl(
+            self.document, self.live, self.session, self.settings, self
+        )
+        self.runs_keeper = self.run_control.keep_with(
+            RunsKeeper(self.document, self.background, self.settings, self)
+        )
+        self.newest_weights = NewestWeightsSource(
+            self.document, self.session, self.runs_keeper, self
+        )
         self.workspace = Workspace(
-            window=self, settings=self.settings, document=self.document, catalog=self.catalog, place=self.place,
-            sheet=self.sheet, selection=self.selection, network_selection=self.network_selection,
-            background=self.background, engine=self.engine, live=self.live, hearers=self.hearers, files=self.files,
-            layers=self.layers, cures=self.cures, session=self.session, run_control=self.run_control,
-            runs_keeper=self.runs_keeper, newest_weights=self.newest_weights, shown_run=self.shown_run,
-            drawing=self.drawing, overlays=self.overlays, pages=self.pages, commands=self.actions_by_key,
-            notifier=self.notifier, status=self.status,
-        )  # fmt: skip
-        self.housekeeping = Housekeeping(self, self.document.changed, lambda: self.background.busy or self.live.paused)
+            window=self,
+            settings=self.settings,
+            document=self.document,
+            catalog=self.catalog,
+            place=self.place,
+            sheet=self.sheet,
+            selection=self.selection,
+            network_selection=self.network_selection,
+            background=self.background,
+            engine=self.engine,
+            live=self.live,
+            hearers=self.hearers,
+            files=self.files,
+            layers=self.layers,
+            cures=self.cures,
+            session=self.session,
+            run_control=self.run_control,
+            runs_keeper=self.runs_keeper,
+            newest_weights=self.newest_weights,
+            shown_run=self.shown_run,
+            drawing=self.drawing,
+            overlays=self.overlays,
+            pages=self.pages,
+            commands=self.actions_by_key,
+            notifier=self.notifier,
+            status=self.status,
+        )
+        self.housekeeping = Housekeeping(
+            self,
+            self.document.changed,
+            lambda: self.background.busy or self.live.paused,
+        )
 
     # -- menus, docks and tabs ----------------------------------------------------------------------------------------
 
     def _make_menus(self) -> None:
-        declared = [self._after_pages(each, one) for each in self.features for one in each.actions()]
+        declared = [
+            self._after_pages(each, one)
+            for each in self.features
+            for one in each.actions()
+        ]
         declared += [self._show_action(page) for page in self._pages if page.words]
         declared += [Submenu("docks", "&Docks", lambda _actions, _menu: None)]
         menus = build_menus(self.menuBar(), self.actions_by_key, declared)
         self.dock_menu = menus["docks"]
-        self.toolbar = Toolbar(self.actions_by_key["undo"], self.actions_by_key["redo"], self)
+        self.toolbar = Toolbar(
+            self.actions_by_key["undo"], self.actions_by_key["redo"], self
+        )
         self.toolbar.set_project_menu(menus["file"])
 
     def _show_action(self, page: Page) -> Action:
         icon = page.icon if page.dock == "centre" else ""
-        return Action(f"show.{page.key}", page.words, partial(self._show_page, page), page.shortcut, icon,
-                      menu="view")  # fmt: skip
+        return Action(
+            f"show.{page.key}",
+            page.words,
+            partial(self._show_page, page),
+            page.shortcut,
+            icon,
+            menu="view",
+        )
 
     def _show_page(self, page: Page) -> None:
         """Show a page; in the centre its home gets a focus that Qt gives to the button that was used there last."""
@@ -167,7 +239,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         if moved and page.dock == "centre":
             self._focus.go_home()
 
-    def _after_pages(self, each: Feature, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
+    def _after_pages(
+        self, each: Feature, one: Action | Adopted | Submenu
+    ) -> Action | Adopted | Submenu:
         """Wrap a command that needs the pages of its feature so that they are created first."""
         if not isinstance(one, Action) or not one.late:
             return one
@@ -187,7 +261,13 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.pages.add_dock("centre", self.centre, None)
         self._add_pages("centre", self.centre)
         overlays = QWidget()
-        hbox(label("Overlay", "tab", "text3"), self.overlay, on=overlays, margins=0, spacing=8)
+        hbox(
+            label("Overlay", "tab", "text3"),
+            self.overlay,
+            on=overlays,
+            margins=0,
+            spacing=8,
+        )
         self.centre.add_controls("network", overlays)
         self._make_docks()
         bar = self.addToolBar("Deck")
@@ -203,18 +283,30 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.left = self._make_dock("left", "Layers", QSize(220, 600), 200)
         self.right = self._make_dock("right", "Inspector", QSize(304, 700), 304)
         size = QSize(800, BOTTOM_LEAST)
-        self.bottom = self._make_dock("bottom", "Problems and curves", size, 400, BOTTOM_CONTROLS)
+        self.bottom = self._make_dock(
+            "bottom", "Problems and curves", size, 400, BOTTOM_CONTROLS
+        )
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
         for dock in (self.left, self.right, self.bottom):
             self.dock_menu.addAction(dock.toggleViewAction())
         # The right dock runs full height; the bottom dock spans left and centre.
-        self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
-        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
-        self.resizeDocks([self.left, self.right], [beside_text(220), beside_text(304)], Qt.Orientation.Horizontal)
+        self.setCorner(
+            Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea
+        )
+        self.setCorner(
+            Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea
+        )
+        self.resizeDocks(
+            [self.left, self.right],
+            [beside_text(220), beside_text(304)],
+            Qt.Orientation.Horizontal,
+        )
 
-    def _make_dock(self, name: str, title: str, size: QSize, least: int, reserve: int = 0) -> TabbedDock:
+    def _make_dock(
+        self, name: str, title: str, size: QSize, least: int, reserve: int = 0
+    ) -> TabbedDock:
         dock = TabbedDock(name, title, size, least, self, reserve=reserve)
         self.pages.add_dock(name, dock.pane, dock)
         self._add_pages(name, dock.pane)
@@ -226,11 +318,24 @@ class MainWindow(ShowsCutTexts, QMainWindow):
                 made = page.make() if page.early else None
                 assert made is None or isinstance(made, QWidget)
                 self.pages.add_page(page.key, dock, made)
-                pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after, counts=page.counts)
+                pane.add(
+                    page.key,
+                    page.title,
+                    page.icon,
+                    made,
+                    page.edge,
+                    after=page.after,
+                    counts=page.counts,
+                )
 
     def _make_late(self, each: Feature, pages: tuple[Page, ...]) -> Iterator[None]:
         """Yield after each step: creating a page or a part of it, adding its tab, or connecting the feature's pages."""
-        panes = {"centre": self.centre, "left": self.left.pane, "right": self.right.pane, "bottom": self.bottom.pane}
+        panes = {
+            "centre": self.centre,
+            "left": self.left.pane,
+            "right": self.right.pane,
+            "bottom": self.bottom.pane,
+        }
         for page in pages:
             if not page.early:
                 made = page.make()
@@ -283,7 +388,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _show_title(self) -> None:
         name, dirty = self.document.title, self.document.dirty
         name = f"{name} (read-only)" if self.document.read_only else name
-        self.toolbar.set_project(name, dirty, str(self.document.path or "Not saved to a file yet."))
+        self.toolbar.set_project(
+            name, dirty, str(self.document.path or "Not saved to a file yet.")
+        )
         self.setWindowTitle(f"{name}[*] – Tapedeck")
         self.setWindowModified(dirty)
 
@@ -296,7 +403,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
 
     def bound_to(self, available: QSize) -> None:
         """Be no larger than a screen shows beside the frame of a window manager: the status is at the bottom."""
-        self.resize(self.size().boundedTo(QSize(available.width(), available.height() - FRAME)))
+        self.resize(
+            self.size().boundedTo(QSize(available.width(), available.height() - FRAME))
+        )
 
     def _restore(self) -> None:
         """Restore size, position, docks, the pages in front and the overlay."""
@@ -317,8 +426,15 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.status.set_torch("Loading PyTorch…")
         self.housekeeping.begin()
         for dock in self.pages.docks:
-            self.pages.shown.emit(self.pages.front(dock))  # some come back in front, and those on demand are made now
-        self.background.ask("pages", early_imports.load, on_answer=self._furnish_first, on_error=self._furnish_first)
+            self.pages.shown.emit(
+                self.pages.front(dock)
+            )  # some come back in front, and those on demand are made now
+        self.background.ask(
+            "pages",
+            early_imports.load,
+            on_answer=self._furnish_first,
+            on_error=self._furnish_first,
+        )
 
     @property
     def furnished(self) -> bool:
@@ -347,7 +463,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             self._furnishing = True
             QTimer.singleShot(1, self, self._furnish_one)
 
-    def _furnish_first(self, *_: object) -> None:  # an import error is reported by the step that needs it
+    def _furnish_first(
+        self, *_: object
+    ) -> None:  # an import error is reported by the step that needs it
         if not self._furnishing:
             self._furnishing = True
             self._furnish_one()
@@ -363,7 +481,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
                 self.housekeeping.go_on()
                 self.live.start()
             return
-        QTimer.singleShot(1, self, self._furnish_one)  # first: a page that fails does not prevent the next ones
+        QTimer.singleShot(
+            1, self, self._furnish_one
+        )  # first: a page that fails does not prevent the next ones
         steps = self._unmade[each]
         made = True
         try:
@@ -378,7 +498,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         """
         trigger = self.actions_by_key.trigger
         if model is not None:
-            self.document.new(Project(Path(model.source).name))  # until the model takes its place, if it runs
+            self.document.new(
+                Project(Path(model.source).name)
+            )  # until the model takes its place, if it runs
             QTimer.singleShot(0, self, lambda: trigger("open-source", model))
         elif file is None:
             self.open_first()
@@ -394,7 +516,11 @@ class MainWindow(ShowsCutTexts, QMainWindow):
 
     def open_first(self) -> None:
         """Open the project opened last, unless the settings say otherwise, else the example that trains in seconds."""
-        recent = [path for path in self.settings.recent_files if path.is_file()] if self.settings.reopen else []
+        recent = (
+            [path for path in self.settings.recent_files if path.is_file()]
+            if self.settings.reopen
+            else []
+        )
         if recent:
             self.files.open(recent[0])
         else:
@@ -417,7 +543,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         if not event.spontaneous() and self.focusWidget() is None:
             self._focus.go_back()
         if self.settings.state is None and not event.spontaneous():
-            self.resizeDocks([self.bottom], [bottom_height(self.height())], Qt.Orientation.Vertical)
+            self.resizeDocks(
+                [self.bottom], [bottom_height(self.height())], Qt.Orientation.Vertical
+            )
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask if a run is active or work is unsaved; then stop everything."""
@@ -449,7 +577,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._closed = True
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
-        self.settings.pages = {dock: self.pages.front(dock) for dock in self.pages.docks}
+        self.settings.pages = {
+            dock: self.pages.front(dock) for dock in self.pages.docks
+        }
         self.settings.overlay = self.overlay.value()
         self.settings.folds = section.folds()
         for each in self.features:

@@ -27,56 +27,219 @@ def _canvas(*keys: str) -> tuple[str, ...]:
 
 
 MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
-    "file": ("&File", (
-        "new", "gallery", "open", "import", "open-model", "compare-with", "recent", "examples", "-", "save",
-        "save-as", "-", "load-weights", "save-weights", "-", "export", "export-drawing", "recover", "-", "quit",
-    )),
-    "edit": ("&Edit", (
-        "undo", "redo", "-",
-        *_canvas("cut", "copy", "paste", "duplicate", "delete", "delete_reconnect", "select_all"), "-", "find", "-",
-        "settings",
-    )),
-    "view": ("&View", (
-        "show.network", "show.autograd", "show.observed", "show.attention", "show.diff", "show.code", "-",
-        *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"), "-",
-        "show.problems", "show.tape", "show.findings", "show.cost", "show.curves", "show.console", "show.runs",
-        "show.evaluation", "show.layer", "-", "message", "docks", "theme", "text-size", "thick-wires",
-        "reduce-motion", "projector",
-    )),
-    "layer": ("&Layer", (
-        *_canvas("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"),
-        ("&Align and distribute", _canvas(*(f"align_{edge}" for edge in alignment.EDGES),
-                                          *(f"distribute_{axis}" for axis in alignment.AXES))), "-",
-        ("&Comments and bends", _canvas("comment", "fit_frame", "next_note", "previous_note", "bend", "straighten",
-                                        *(f"grow_{way}" for way in WAYS))),
-        ("&Navigate and nudge", _canvas(*WAYS, *(f"nudge_{way}" for way in WAYS))), "-",
-        "replace-last", "drop-last", "freeze-but-last", "-", "add-layers",
-    )),
-    "block": ("&Block", (
-        "block.make", "block.expand", "-", "block.in", "block.out", "-", "block.params",
-        *_canvas("unfold", "unfold_level", "fold_all"), "-",
-        "block.repeat", "block.unique", "block.expose", "block.rename", "-",
-        "block.save", "block.folder", "block.choose",
-    )),
-    "run": ("&Run", (
-        "run", "pause", "step", "stop", "continue", "apply-edits", "-", "capture-step", "script-batch", "script-save",
-        "script-interrupt", "watch-again", "ranks", "-", "set-rate", "find-rate", "dry-run", "overfit",
-        "sweep", "memory", "profile", "-", "debug-step", "first-step", "leave-out", "-", "places", "watch-run", "-",
-        "forget-weights", "take-inits",
-    )),
-    "autograd": ("&Autograd", (
-        "capture", "capture-eval", "-", "play-backward", "step-backward", "step-back", "run-to-selected",
-        "break-at-selected", "html-replay", "-", "findings", "gain-ladder", "gradcheck-net", "gradcheck-here",
-        "what-if-checkpoint", "-", "snippet",
-    )),
+    "file": (
+        "&File",
+        (
+            "new",
+            "gallery",
+            "open",
+            "import",
+            "open-model",
+            "compare-with",
+            "recent",
+            "examples",
+            "-",
+            "save",
+            "save-as",
+            "-",
+            "load-weights",
+            "save-weights",
+            "-",
+            "export",
+            "export-drawing",
+            "recover",
+            "-",
+            "quit",
+        ),
+    ),
+    "edit": (
+        "&Edit",
+        (
+            "undo",
+            "redo",
+            "-",
+            *_canvas(
+                "cut",
+                "copy",
+                "paste",
+                "duplicate",
+                "delete",
+                "delete_reconnect",
+                "select_all",
+            ),
+            "-",
+            "find",
+            "-",
+            "settings",
+        ),
+    ),
+    "view": (
+        "&View",
+        (
+            "show.network",
+            "show.autograd",
+            "show.observed",
+            "show.attention",
+            "show.diff",
+            "show.code",
+            "-",
+            *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"),
+            "-",
+            "show.problems",
+            "show.tape",
+            "show.findings",
+            "show.cost",
+            "show.curves",
+            "show.console",
+            "show.runs",
+            "show.evaluation",
+            "show.layer",
+            "-",
+            "message",
+            "docks",
+            "theme",
+            "text-size",
+            "thick-wires",
+            "reduce-motion",
+            "projector",
+        ),
+    ),
+    "layer": (
+        "&Layer",
+        (
+            *_canvas(
+                "search",
+                "edit",
+                "rename",
+                "replace",
+                "connect",
+                "disconnect",
+                "mute",
+                "freeze",
+                "lay_out",
+            ),
+            (
+                "&Align and distribute",
+                _canvas(
+                    *(f"align_{edge}" for edge in alignment.EDGES),
+                    *(f"distribute_{axis}" for axis in alignment.AXES),
+                ),
+            ),
+            "-",
+            (
+                "&Comments and bends",
+                _canvas(
+                    "comment",
+                    "fit_frame",
+                    "next_note",
+                    "previous_note",
+                    "bend",
+                    "straighten",
+                    *(f"grow_{way}" for way in WAYS),
+                ),
+            ),
+            ("&Navigate and nudge", _canvas(*WAYS, *(f"nudge_{way}" for way in WAYS))),
+            "-",
+            "replace-last",
+            "drop-last",
+            "freeze-but-last",
+            "-",
+            "add-layers",
+        ),
+    ),
+    "block": (
+        "&Block",
+        (
+            "block.make",
+            "block.expand",
+            "-",
+            "block.in",
+            "block.out",
+            "-",
+            "block.params",
+            *_canvas("unfold", "unfold_level", "fold_all"),
+            "-",
+            "block.repeat",
+            "block.unique",
+            "block.expose",
+            "block.rename",
+            "-",
+            "block.save",
+            "block.folder",
+            "block.choose",
+        ),
+    ),
+    "run": (
+        "&Run",
+        (
+            "run",
+            "pause",
+            "step",
+            "stop",
+            "continue",
+            "apply-edits",
+            "-",
+            "capture-step",
+            "script-batch",
+            "script-save",
+            "script-interrupt",
+            "watch-again",
+            "ranks",
+            "-",
+            "set-rate",
+            "find-rate",
+            "dry-run",
+            "overfit",
+            "sweep",
+            "memory",
+            "profile",
+            "-",
+            "debug-step",
+            "first-step",
+            "leave-out",
+            "-",
+            "places",
+            "watch-run",
+            "-",
+            "forget-weights",
+            "take-inits",
+        ),
+    ),
+    "autograd": (
+        "&Autograd",
+        (
+            "capture",
+            "capture-eval",
+            "-",
+            "play-backward",
+            "step-backward",
+            "step-back",
+            "run-to-selected",
+            "break-at-selected",
+            "html-replay",
+            "-",
+            "findings",
+            "gain-ladder",
+            "gradcheck-net",
+            "gradcheck-here",
+            "what-if-checkpoint",
+            "-",
+            "snippet",
+        ),
+    ),
     "help": ("&Help", ("commands", "shortcuts", "-", "about", "about-qt")),
-}  # fmt: skip
+}
 PLACED = {
-    row for _, rows in MENUS.values() for entry in rows for row in ((entry,) if isinstance(entry, str) else entry[1])
+    row
+    for _, rows in MENUS.values()
+    for entry in rows
+    for row in ((entry,) if isinstance(entry, str) else entry[1])
 }
 
 
-def build_menus(bar: QMenuBar, actions: Actions, declared: Iterable[Action | Adopted | Submenu]) -> dict[str, QMenu]:
+def build_menus(
+    bar: QMenuBar, actions: Actions, declared: Iterable[Action | Adopted | Submenu]
+) -> dict[str, QMenu]:
     """Fill the menu bar with the declared commands; return menus and submenus by key."""
     by_key = {one.key: one for one in declared}
     made: dict[str, QMenu] = {}
@@ -93,7 +256,12 @@ def build_menus(bar: QMenuBar, actions: Actions, declared: Iterable[Action | Ado
                 for each in row[1]:
                     _put(each, inner, actions, by_key, made)
         for one in by_key.values():
-            if isinstance(one, Action) and one.text and one.menu == key and one.key not in PLACED:
+            if (
+                isinstance(one, Action)
+                and one.text
+                and one.menu == key
+                and one.key not in PLACED
+            ):
                 _put(one.key, menu, actions, by_key, made)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))
     bar.setCornerWidget(_brand(bar), Qt.Corner.TopLeftCorner)
@@ -102,7 +270,11 @@ def build_menus(bar: QMenuBar, actions: Actions, declared: Iterable[Action | Ado
 
 
 def _put(
-    key: str, menu: QMenu, actions: Actions, by_key: dict[str, Action | Adopted | Submenu], made: dict[str, QMenu]
+    key: str,
+    menu: QMenu,
+    actions: Actions,
+    by_key: dict[str, Action | Adopted | Submenu],
+    made: dict[str, QMenu],
 ) -> None:
     one = by_key.get(key)
     if key == "-":
@@ -115,7 +287,9 @@ def _put(
         made[key] = menu.addMenu(one.text)
         one.fill(actions, made[key])
     elif isinstance(one, Action):
-        action = actions.add(menu, key, one.text, one.does, one.shortcut, one.icon, one.tip)
+        action = actions.add(
+            menu, key, one.text, one.does, one.shortcut, one.icon, one.tip
+        )
         action.setEnabled(one.enabled)
 
 
@@ -132,7 +306,13 @@ def fit_corners(bar: QMenuBar) -> None:
 def _brand(window: QWidget) -> QWidget:
     """Return the program's icon and name for the start of the menu bar."""
     brand = QWidget(window)
-    hbox(Glyph("tapedeck", "back", size=18), label("Tapedeck", "section"), on=brand, margins=(12, 0, 10, 0), spacing=8)
+    hbox(
+        Glyph("tapedeck", "back", size=18),
+        label("Tapedeck", "section"),
+        on=brand,
+        margins=(12, 0, 10, 0),
+        spacing=8,
+    )
     return brand
 
 

@@ -30,7 +30,11 @@ def block_at(project: Project, way: Way) -> str:
     for node, number in way:
         value = sheet.graph.nodes.get(node)
         name = block_of(value.op) if value is not None else ""
-        if value is None or name not in project.blocks or not 0 <= number < sheet.graph.owner(node).repeat:
+        if (
+            value is None
+            or name not in project.blocks
+            or not 0 <= number < sheet.graph.owner(node).repeat
+        ):
             raise BlockError("This block no longer exists")
         sheet = project.blocks[name]
     return name
@@ -56,7 +60,9 @@ def way_to(project: Project, block: str) -> Way | None:
             name = block_of(node.op)
             if name and name == block:
                 return (*way, (node.id, 0))
-            if name in project.blocks and name not in seen:  # another instance cannot give a shorter path
+            if (
+                name in project.blocks and name not in seen
+            ):  # another instance cannot give a shorter path
                 seen.add(name)
                 ways.append(((*way, (node.id, 0)), project.blocks[name]))
     return None
@@ -133,7 +139,9 @@ class SheetDocument(QObject):
     refused = Signal(str)
     leaving = Signal()  # another sheet comes to the front
 
-    def __init__(self, document: Document, place: Navigation, catalog: Catalog | None = None) -> None:
+    def __init__(
+        self, document: Document, place: Navigation, catalog: Catalog | None = None
+    ) -> None:
         super().__init__(document)
         self.whole, self.place, self._catalog = document, place, catalog
         self._make_room: Callable[[Project, Project, str], Project] | None = None
@@ -144,7 +152,9 @@ class SheetDocument(QObject):
         document.dirty_changed.connect(self.dirty_changed)
         place.changed.connect(self._moved)
 
-    def make_room_with(self, make_room: Callable[[Project, Project, str], Project]) -> None:
+    def make_room_with(
+        self, make_room: Callable[[Project, Project, str], Project]
+    ) -> None:
         """Have `make_room(before, after, block)` move nodes on other sheets when an edit makes a block larger."""
         self._make_room = make_room
 
@@ -170,7 +180,13 @@ class SheetDocument(QObject):
     def undo_stack(self) -> QUndoStack:
         return self.whole.undo_stack
 
-    def apply(self, text: str, sheet: Sheet, merge: str | None = None, offers: Library | None = None) -> None:
+    def apply(
+        self,
+        text: str,
+        sheet: Sheet,
+        merge: str | None = None,
+        offers: Library | None = None,
+    ) -> None:
         """Replace the sheet as one undo step; consecutive steps with the same `merge` key become one.
 
         Blocks of the library, or of `offers`, that the sheet uses are copied into the project.

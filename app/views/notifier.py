@@ -59,7 +59,9 @@ class Notifier(QObject):
         """Move the focus to the newest banner, else to that of a page: to its first action or the button that closes
         it; from there back to where it was."""
         shown = [self._toasts.banner(), *self._window.findChildren(Banner)]
-        banner = next((one for one in shown if one is not None and one.isVisible()), None)
+        banner = next(
+            (one for one in shown if one is not None and one.isVisible()), None
+        )
         if banner is None:
             self.say("No message is open")
         elif not (focus_in(banner) and go_back(banner)):
@@ -128,4 +130,8 @@ class Notifier(QObject):
 
     def show_unexpected(self, message: str, trace: str) -> None:
         """Report an internal error. The project is unharmed: it is an immutable value."""
-        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is unchanged; save it.", trace)
+        self.show_details(
+            "Something went wrong in Tapedeck",
+            f"{message}. Your project is unchanged; save it.",
+            trace,
+        )

@@ -39,14 +39,20 @@ class Overlays(QObject):
             self.changed.emit(name)
 
     def draw_gradients(
-        self, norms: Mapping[str, Sequence[float]], low: float = 1e-3, high: float = 10.0, step: int | None = None
+        self,
+        norms: Mapping[str, Sequence[float]],
+        low: float = 1e-3,
+        high: float = 10.0,
+        step: int | None = None,
     ) -> None:
         """Draw gradient norms on the nodes, oldest first, on a log scale from `low` to `high`; none take them away.
         The last one is that of `step`, else the newest.
         """
         self.gradients_drawn.emit(norms, low, high, step)
 
-    def draw_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
+    def draw_costs(
+        self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = ""
+    ) -> None:
         """Draw the nodes' shares of a whole, with words; none take them away."""
         self.costs_drawn.emit(shares, words, caption)
 

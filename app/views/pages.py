@@ -19,7 +19,9 @@ class Pages(QObject):
 
     shown = Signal(str)
 
-    def __init__(self, make: Callable[..., None], demand: Callable[..., None], parent: QObject) -> None:
+    def __init__(
+        self, make: Callable[..., None], demand: Callable[..., None], parent: QObject
+    ) -> None:
         """`make(key)` makes a page if it is not there yet, `make()` all but those on demand; `demand(key)` has one of
         those made in the turns that follow."""
         super().__init__(parent)
@@ -27,7 +29,9 @@ class Pages(QObject):
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
-        self._stand_ins: dict[tuple[str, str], dict[str, QWidget]] = {}  # by stacked page and dock: by page in front
+        self._stand_ins: dict[
+            tuple[str, str], dict[str, QWidget]
+        ] = {}  # by stacked page and dock: by page in front
 
     # -- for the window -----------------------------------------------------------------------------------------------
 

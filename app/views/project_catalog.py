@@ -13,7 +13,9 @@ from app.project.document import Document
 from app.project.library import Library, offered
 from app.project.project import Project
 
-DRAWN = 40  # milliseconds in which another project is painted before lists are made for it
+DRAWN = (
+    40  # milliseconds in which another project is painted before lists are made for it
+)
 
 
 class _Voice(QObject):
@@ -79,4 +81,7 @@ class ProjectCatalog(Catalog):
 
     def _refill(self) -> None:
         self._now = with_blocks(self._own, self._blocks)
-        self._specs = {**self._now, **{spec.key: spec for spec in offered(self._library, self._blocks)}}
+        self._specs = {
+            **self._now,
+            **{spec.key: spec for spec in offered(self._library, self._blocks)},
+        }

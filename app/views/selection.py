@@ -53,7 +53,9 @@ class NetworkSelection(Selection):
     navigates back to the network.
     """
 
-    def __init__(self, front: Selection, place: Navigation, parent: QObject | None = None) -> None:
+    def __init__(
+        self, front: Selection, place: Navigation, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._front, self._place = front, place
         front.changed.connect(self._follow)

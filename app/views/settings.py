@@ -27,9 +27,16 @@ class Settings(QObject):
 
     changed = Signal(str)
 
-    def __init__(self, organisation: str = "Tapedeck", application: str = "Tapedeck") -> None:
+    def __init__(
+        self, organisation: str = "Tapedeck", application: str = "Tapedeck"
+    ) -> None:
         super().__init__()
-        self._store = QSettings(QSettings.Format.IniFormat, QSettings.Scope.UserScope, organisation, application)
+        self._store = QSettings(
+            QSettings.Format.IniFormat,
+            QSettings.Scope.UserScope,
+            organisation,
+            application,
+        )
 
     @property
     def file(self) -> Path:
@@ -73,7 +80,11 @@ class Settings(QObject):
     @property
     def pages(self) -> dict[str, str]:
         """The page in front of each dock."""
-        return {key: value for key, value in self._table("window/pages").items() if isinstance(value, str)}
+        return {
+            key: value
+            for key, value in self._table("window/pages").items()
+            if isinstance(value, str)
+        }
 
     @pages.setter
     def pages(self, value: dict[str, str]) -> None:
@@ -91,7 +102,11 @@ class Settings(QObject):
     @property
     def folds(self) -> dict[str, bool]:
         """Which sections of panels were opened or folded, by title."""
-        return {key: value for key, value in self._table("window/folds").items() if isinstance(value, bool)}
+        return {
+            key: value
+            for key, value in self._table("window/folds").items()
+            if isinstance(value, bool)
+        }
 
     @folds.setter
     def folds(self, value: dict[str, bool]) -> None:
@@ -142,7 +157,9 @@ class Settings(QObject):
     @font_scale.setter
     def font_scale(self, value: float) -> None:
         if not LEAST_SCALE <= value <= MOST_SCALE:
-            raise ValueError(f"a text size is from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual, not {value:g}")
+            raise ValueError(
+                f"a text size is from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual, not {value:g}"
+            )
         self._put("look/font_scale", str(value))
 
     @property
@@ -168,20 +185,36 @@ class Settings(QObject):
         """The projects opened last, newest first; a file that has gone stays until it is forgotten."""
         kept = self._store.value("files/recent", [])
         # A list of one comes back from the file as a plain text.
-        texts = [kept] if isinstance(kept, str) else kept if isinstance(kept, list | tuple) else []
+        texts = (
+            [kept]
+            if isinstance(kept, str)
+            else kept
+            if isinstance(kept, list | tuple)
+            else []
+        )
         return tuple(Path(str(text)) for text in texts if text)[:RECENT_FILES]
 
     def add_recent(self, path: Path) -> None:
         """Put a project at the head of the list."""
         path = path.absolute()
-        self._set_recent([path, *(other for other in self.recent_files if other != path)])
+        self._set_recent(
+            [path, *(other for other in self.recent_files if other != path)]
+        )
 
     def forget_recent(self, path: Path) -> None:
         """Take a project off the list."""
-        self._set_recent([other for other in self.recent_files if other not in (path, path.absolute())])
+        self._set_recent(
+            [
+                other
+                for other in self.recent_files
+                if other not in (path, path.absolute())
+            ]
+        )
 
     def _set_recent(self, paths: list[Path]) -> None:
-        self._store.setValue("files/recent", [str(path) for path in paths[:RECENT_FILES]])
+        self._store.setValue(
+            "files/recent", [str(path) for path in paths[:RECENT_FILES]]
+        )
 
     @property
     def reopen(self) -> bool:
@@ -195,7 +228,9 @@ class Settings(QObject):
     @property
     def autosave_seconds(self) -> int:
         """Return after how many seconds unsaved edits are written to the journal."""
-        return self._number("files/autosave_seconds", AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS)
+        return self._number(
+            "files/autosave_seconds", AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS
+        )
 
     @autosave_seconds.setter
     def autosave_seconds(self, value: int) -> None:
@@ -222,7 +257,9 @@ class Settings(QObject):
     @property
     def library_folder(self) -> Path:
         """The folder of blocks shared between projects."""
-        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        data = QStandardPaths.writableLocation(
+            QStandardPaths.StandardLocation.GenericDataLocation
+        )
         return self._path("files/library_folder") or Path(data) / "Tapedeck" / "blocks"
 
     @library_folder.setter
@@ -232,13 +269,17 @@ class Settings(QObject):
     @property
     def runs_folder(self) -> Path:
         """Return the folder for runs of projects that have no file, or whose folder is not writable."""
-        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        data = QStandardPaths.writableLocation(
+            QStandardPaths.StandardLocation.GenericDataLocation
+        )
         return Path(data) / "Tapedeck" / "runs"
 
     @property
     def journal_folder(self) -> Path:
         """The folder of journals of unsaved work, for recovery after a crash."""
-        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        data = QStandardPaths.writableLocation(
+            QStandardPaths.StandardLocation.GenericDataLocation
+        )
         return Path(data) / "Tapedeck" / "journal"
 
     @property
@@ -253,7 +294,9 @@ class Settings(QObject):
     @property
     def hidden_run_columns(self) -> tuple[str, ...]:
         """The keys of the columns of the list of runs that are not shown."""
-        return tuple(str(self._store.value("runs/hidden_columns", HIDDEN_RUN_COLUMNS)).split())
+        return tuple(
+            str(self._store.value("runs/hidden_columns", HIDDEN_RUN_COLUMNS)).split()
+        )
 
     @hidden_run_columns.setter
     def hidden_run_columns(self, value: Iterable[str]) -> None:
@@ -263,16 +306,24 @@ class Settings(QObject):
         """Return the view and the panels of the page "Panels" as a project was left with, those of the project before
         for one without; "" and an empty list if there are none."""
         table = self._table("runs/panels")
-        kept = table.get(str(project.absolute()) if project else "", next(reversed(table.values()), None))
+        kept = table.get(
+            str(project.absolute()) if project else "",
+            next(reversed(table.values()), None),
+        )
         if not isinstance(kept, dict) or not isinstance(kept.get("panels"), list):
             return "", []
         return str(kept.get("view", "")), kept["panels"]
 
     def set_panels_of(self, project: Path | None, view: str, panels: list[Any]) -> None:
         """Store the view and the panels of a project; those of the projects used last are kept."""
-        table, key = self._table("runs/panels"), str(project.absolute()) if project else ""
+        table, key = (
+            self._table("runs/panels"),
+            str(project.absolute()) if project else "",
+        )
         table.pop(key, None)
-        newest = [*table.items(), (key, {"view": view, "panels": panels})][-RECENT_FILES:]
+        newest = [*table.items(), (key, {"view": view, "panels": panels})][
+            -RECENT_FILES:
+        ]
         self._put("runs/panels", json.dumps(dict(newest)))
 
     @property

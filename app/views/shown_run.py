@@ -48,7 +48,10 @@ class Figures(Struct, frozen=True):
         """The run and those beside it."""
         folders = [self.folder, *self.beside_folders, *[None] * len(self.beside)]
         histories = [self.history, *(history for _, history in self.beside)]
-        return [ComparedRun(*each) for each in zip(self.names, histories, folders, strict=False)]
+        return [
+            ComparedRun(*each)
+            for each in zip(self.names, histories, folders, strict=False)
+        ]
 
     @property
     def names(self) -> list[str]:
@@ -57,9 +60,17 @@ class Figures(Struct, frozen=True):
 
     def same(self, other: Figures) -> bool:
         """Return whether these are the figures of the same runs under the same names."""
-        mine, its = ([each.history, *(history for _, history in each.beside)] for each in (self, other))
+        mine, its = (
+            [each.history, *(history for _, history in each.beside)]
+            for each in (self, other)
+        )
         named = self.names == other.names
-        return named and len(mine) == len(its) and all(map(is_, mine, its)) and self.source is other.source
+        return (
+            named
+            and len(mine) == len(its)
+            and all(map(is_, mine, its))
+            and self.source is other.source
+        )
 
 
 class RecomputedStep(Struct, frozen=True):
@@ -97,7 +108,9 @@ class ShownRun(QObject):
         self.figures: Figures | None = None
         self.step: int | None = None
         self._recomputed: RecomputedStep | None = None
-        self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
+        self.selected: frozenset[str] = (
+            frozenset()
+        )  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
         """Show a run, or none. The one that is shown already stays as it is."""
@@ -118,7 +131,11 @@ class ShownRun(QObject):
     def past(self) -> RecomputedStep | None:
         """Return the chosen step as it was recomputed; None if another one was, or none."""
         recomputed = self._recomputed
-        return recomputed if recomputed is not None and recomputed.step == self.step else None
+        return (
+            recomputed
+            if recomputed is not None and recomputed.step == self.step
+            else None
+        )
 
     def show_recomputed(self, recomputed: RecomputedStep | None) -> None:
         """Note what the engine holds of a step, which is shown while that step is chosen."""

@@ -31,8 +31,14 @@ class StatusLine(QStatusBar):
         super().__init__(parent)
         self.setSizeGripEnabled(False)
         self.setFixedHeight(24)
-        self._left = {key: self._label() for key in ("state", "errors", "warnings", "tape", "kept", "checked")}
-        self._right = {key: self._label() for key in ("start", "parameters", "compute", "run", "torch", "autosave")}
+        self._left = {
+            key: self._label()
+            for key in ("state", "errors", "warnings", "tape", "kept", "checked")
+        }
+        self._right = {
+            key: self._label()
+            for key in ("start", "parameters", "compute", "run", "torch", "autosave")
+        }
         for label in self._left.values():
             self.addWidget(label)
         for key in LINKS:
@@ -59,7 +65,11 @@ class StatusLine(QStatusBar):
             self._put("errors", "No problems", "run")
         for key, count in zip(LINKS, (errors, warnings), strict=True):
             self._left[key].setProperty("link", bool(count))
-            hand = Qt.CursorShape.PointingHandCursor if count else Qt.CursorShape.ArrowCursor
+            hand = (
+                Qt.CursorShape.PointingHandCursor
+                if count
+                else Qt.CursorShape.ArrowCursor
+            )
             self._left[key].setCursor(hand)
 
     def forget_check(self) -> None:
@@ -69,12 +79,20 @@ class StatusLine(QStatusBar):
 
     def set_checked(self, milliseconds: float | None) -> None:
         """Say how long the shapes took; None where none are inferred, as of a model of code."""
-        words = "" if milliseconds is None else f"Shapes checked in {milliseconds:,.1f} ms without allocating memory"
+        words = (
+            ""
+            if milliseconds is None
+            else f"Shapes checked in {milliseconds:,.1f} ms without allocating memory"
+        )
         self._put("checked", words, "text3")
 
     def set_parameters(self, count: int | None, frozen: int = 0) -> None:
         """Show the number of parameters, and of those that are frozen; None while it is not known."""
-        self._put("parameters", "" if count is None else parameters_text(count, frozen), "text3")
+        self._put(
+            "parameters",
+            "" if count is None else parameters_text(count, frozen),
+            "text3",
+        )
 
     def set_compute(self, text: str, note: str = "") -> None:
         """Show the estimated compute per sample, explained by `note`; "" while nothing is counted."""
@@ -131,7 +149,11 @@ class StatusLine(QStatusBar):
 
     def _fit(self) -> None:
         """Show what has room, so that nothing is cut off or pushed out of the window."""
-        shown = {key: label for key, label in (self._left | self._right).items() if label.text()}
+        shown = {
+            key: label
+            for key, label in (self._left | self._right).items()
+            if label.text()
+        }
         gap = present(self.layout()).spacing()
         room = self.width() - EDGES
         for key in SPARED:

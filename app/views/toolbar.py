@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QResizeEvent
-from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
 
 from app.project.project import Project
 from app.training.setup.device import Device
@@ -21,11 +30,16 @@ from app.views.workspace import Workspace
 SCRIPT_ENDED, SCRIPT_FAILED = "The script has ended", "The script failed"
 HEIGHT = 54
 COUNTER = 38  # of it, the height of the tape counter
-DECK = (500, 860)  # px, the least and the greatest width of the deck, which has half of the window otherwise
+DECK = (
+    500,
+    860,
+)  # px, the least and the greatest width of the deck, which has half of the window otherwise
 MARGIN = SPACING = 12
 SQUEEZED = 48  # px, the least width of what is cut where room is short
 NARROW = 1150  # px, below which Export is an icon
-APPLY_EDITS = "Apply the edits on the canvas to the paused run; the effects are shown first"
+APPLY_EDITS = (
+    "Apply the edits on the canvas to the paused run; the effects are shown first"
+)
 
 
 class Toolbar(QFrame):
@@ -35,7 +49,9 @@ class Toolbar(QFrame):
     exported = Signal()
     fits_text = True
 
-    def __init__(self, undo: QAction, redo: QAction, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, undo: QAction, redo: QAction, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setProperty("role", "toolbar")
         self.setObjectName("toolbar")
@@ -52,7 +68,9 @@ class Toolbar(QFrame):
         self.device.setToolTip("Where the next run trains")
         self.device.setFixedHeight(30)
         self.device.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.device.activated.connect(lambda index: self.device_chosen.emit(self.device.itemData(index)))
+        self.device.activated.connect(
+            lambda index: self.device_chosen.emit(self.device.itemData(index))
+        )
         self.export = Button("Export", icon="export", parent=self)
         self.export.setFixedHeight(30)
         self.export.setAccessibleName("Export")
@@ -104,14 +122,19 @@ class Toolbar(QFrame):
         deck = min(max(self.width() // 2, DECK[0]), DECK[1])
         side = max((self.width() - deck) // 2 - MARGIN - SPACING, 0)
         left, right = self._sides
-        top, height = (self.height() - self.deck.sizeHint().height()) // 2, self.deck.sizeHint().height()
+        top, height = (
+            (self.height() - self.deck.sizeHint().height()) // 2,
+            self.deck.sizeHint().height(),
+        )
         left.setGeometry(MARGIN, 0, side, self.height())
         self.deck.setGeometry(MARGIN + side + SPACING, top, deck, height)
         right.setGeometry(self.width() - MARGIN - side, 0, side, self.height())
         narrow = self.width() < NARROW
         self.export.setText("" if narrow else "Export")
         policy = self.edits.sizePolicy()
-        policy.setRetainSizeWhenHidden(not narrow)  # its room is the name's where that is short
+        policy.setRetainSizeWhenHidden(
+            not narrow
+        )  # its room is the name's where that is short
         self.edits.setSizePolicy(policy)
         present(left.layout()).setSpacing(4 if narrow else 8)
         self._show_name()
@@ -119,22 +142,39 @@ class Toolbar(QFrame):
     def set_project(self, name: str, dirty: bool, file: str = "") -> None:
         """Show the name, and where its file is; a dot marks unsaved changes."""
         self._name, self._dirty = name, dirty
-        self.project.setToolTip(f"{name}\n{file}" + "\nThere are unsaved changes." * dirty)
+        self.project.setToolTip(
+            f"{name}\n{file}" + "\nThere are unsaved changes." * dirty
+        )
         self._show_name()
 
     def _show_name(self) -> None:
         """Shorten the name to what the left side leaves, with the arrow of its menu and the mark of unsaved changes."""
         metrics, end = self.project.fontMetrics(), " •" if self._dirty else ""
-        around = self.project.sizeHint().width() - metrics.horizontalAdvance(self.project.text())
-        room = self._sides[0].width() - self._beside_name() - around - metrics.horizontalAdvance(end)
-        shown = metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, max(room, metrics.averageCharWidth()))
+        around = self.project.sizeHint().width() - metrics.horizontalAdvance(
+            self.project.text()
+        )
+        room = (
+            self._sides[0].width()
+            - self._beside_name()
+            - around
+            - metrics.horizontalAdvance(end)
+        )
+        shown = metrics.elidedText(
+            self._name,
+            Qt.TextElideMode.ElideMiddle,
+            max(room, metrics.averageCharWidth()),
+        )
         self.project.setText(f"{shown}{end}")
 
     def _beside_name(self) -> int:
         """Return the width of the widgets left of the name."""
         row = present(self._sides[0].layout())
         others = (present(row.itemAt(place)) for place in range(row.count()))
-        shown = [each for each in others if each.widget() is not self.project and not each.isEmpty()]
+        shown = [
+            each
+            for each in others
+            if each.widget() is not self.project and not each.isEmpty()
+        ]
         widths = [each.sizeHint().width() for each in shown]
         return sum(widths) + row.spacing() * len(widths)
 
@@ -146,21 +186,29 @@ class Toolbar(QFrame):
             getattr(self.deck, name).connect(getattr(control, name))
         self.deck.follow(workspace.session)
         self.deck.capture.connect(lambda: workspace.commands.trigger("capture-step"))
-        self.deck.counter.followed.connect(lambda: workspace.commands.trigger("next-problem"))
+        self.deck.counter.followed.connect(
+            lambda: workspace.commands.trigger("next-problem")
+        )
         self.deck.go_on.connect(lambda: workspace.commands.trigger("script-goes-on"))
         control.step_changed.connect(self.deck.set_step)
         self.edits.clicked.connect(lambda: workspace.commands.trigger("apply-edits"))
         control.edits_offered.connect(self.edits.setVisible)
         control.edits_offered.connect(lambda _on: self._show_name())
         control.blocked_changed.connect(self._blocked)
-        workspace.session.stateChanged.connect(lambda _state: self._blocked(control.blocked))
+        workspace.session.stateChanged.connect(
+            lambda _state: self._blocked(control.blocked)
+        )
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)
         self.exported.connect(lambda: workspace.commands.trigger("export"))
         workspace.live.torch_loaded.connect(
-            lambda torch: self.set_devices(torch.devices, document.project.training.device)
+            lambda torch: self.set_devices(
+                torch.devices, document.project.training.device
+            )
         )
-        document.changed.connect(lambda _before, after: self.show_device(after.training.device))
+        document.changed.connect(
+            lambda _before, after: self.show_device(after.training.device)
+        )
         document.replaced.connect(self._replaced)
 
     def _blocked(self, reason: str) -> None:
@@ -170,11 +218,15 @@ class Toolbar(QFrame):
                 if session.state == "failed":
                     self.deck.set_blocked(SCRIPT_FAILED, "error", "error")
                 else:
-                    self.deck.set_blocked("" if session.state == "left" else SCRIPT_ENDED)
+                    self.deck.set_blocked(
+                        "" if session.state == "left" else SCRIPT_ENDED
+                    )
                 return
             errors = bool(live.errors) and live.up_to_date and not live.wants
             icon, color = ("error", "error") if errors else ("", "text2")
-            self.deck.set_blocked(reason, icon, color, starts_later=self._workspace.run_control.waits)
+            self.deck.set_blocked(
+                reason, icon, color, starts_later=self._workspace.run_control.waits
+            )
 
     def _replaced(self, project: Project) -> None:
         """Reset the deck, unless the previous project's run is still active."""
@@ -192,9 +244,15 @@ class Toolbar(QFrame):
         fastest = f" ({present[0].id})" if present else ""
         self.device.addItem(icons.icon("chip", "run"), f"auto{fastest}", "auto")
         for device in present:
-            self.device.addItem(icons.icon("chip", "run"), f"{device.id} · {_short(device.name)}", device.id)
+            self.device.addItem(
+                icons.icon("chip", "run"),
+                f"{device.id} · {_short(device.name)}",
+                device.id,
+            )
         if self.device.findData(chosen) < 0:
-            self.device.addItem(icons.icon("chip", "warn"), f"{chosen} (not available)", chosen)
+            self.device.addItem(
+                icons.icon("chip", "warn"), f"{chosen} (not available)", chosen
+            )
         self.show_device(chosen)
 
     def show_device(self, chosen: str) -> None:

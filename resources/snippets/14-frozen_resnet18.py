@@ -15,7 +15,9 @@ images, labels = torch.randn(2, 3, 64, 64), torch.tensor([3, 7])
 loss = F.cross_entropy(model(images), labels)
 loss.backward()
 
-learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+learning = [
+    name for name, parameter in model.named_parameters() if parameter.requires_grad
+]
 print("these learn:", learning)
 print("conv1.weight.grad:", model.conv1.weight.grad)
 print("fc.weight.grad:", tuple(model.fc.weight.grad.shape))

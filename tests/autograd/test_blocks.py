@@ -42,7 +42,9 @@ class Nested(nn.Module):
 
 
 def nested() -> tuple[Tape, tuple[LayerGroup, ...]]:
-    tape = TrainingBatch(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()).capture()
+    tape = TrainingBatch(
+        Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()
+    ).capture()
     return tape, group_by_block(tape)
 
 
@@ -58,18 +60,30 @@ def tree(groups: tuple[LayerGroup, ...]) -> list[str]:
 def test_groups_lie_within_one_another_as_the_modules_do() -> None:
     tape, groups = nested()
     assert tree(groups) == [
-        "stem", "stage",
-        "  stage.0", "    conv", "    norm",
-        "  stage.1", "    conv", "    norm",
-        "Nested", "head.0.0", "loss",
-    ]  # fmt: skip
-    assert sorted(node for group in groups for node in group.own) == list(range(len(tape.nodes)))
+        "stem",
+        "stage",
+        "  stage.0",
+        "    conv",
+        "    norm",
+        "  stage.1",
+        "    conv",
+        "    norm",
+        "Nested",
+        "head.0.0",
+        "loss",
+    ]
+    assert sorted(node for group in groups for node in group.own) == list(
+        range(len(tape.nodes))
+    )
     stage = next(group for group in groups if group.title == "stage")
     assert stage.own == () and stage.kind == "Sequential" and stage.category == "block"
     inner = [group for group in groups if group.parent == stage.key]
     assert [group.kind for group in inner] == ["Block", "Block"]
     assert set(stage.nodes) == {node for group in inner for node in group.nodes}
-    assert [tape.nodes[node].name for node in inner[0].own] == ["ReluBackward0", "AddBackward0"]
+    assert [tape.nodes[node].name for node in inner[0].own] == [
+        "ReluBackward0",
+        "AddBackward0",
+    ]
 
 
 def test_it_unfolds_level_by_level() -> None:
@@ -77,24 +91,53 @@ def test_it_unfolds_level_by_level() -> None:
     by_title = {group.title: group.key for group in groups}
 
     def titles(*open_ones: str) -> list[str]:
-        drawing = draw(tape, fold(tape, groups, frozenset(by_title[title] for title in open_ones)))
-        assert {group.id for group in drawing.groups} <= {by_title[title] for title in open_ones}
+        drawing = draw(
+            tape, fold(tape, groups, frozenset(by_title[title] for title in open_ones))
+        )
+        assert {group.id for group in drawing.groups} <= {
+            by_title[title] for title in open_ones
+        }
         return [box.title for box in drawing.boxes]
 
     top = ["stem", "stage", "Nested", "head.0.0", "loss"]
     assert titles() == top
-    assert titles("stage") == ["stem", "stage.0", "stage.1", "Nested", "head.0.0", "loss"]
+    assert titles("stage") == [
+        "stem",
+        "stage.0",
+        "stage.1",
+        "Nested",
+        "head.0.0",
+        "loss",
+    ]
     assert titles("stage", "stage.0") == [
-        "stem", "conv", "norm", "ReluBackward0", "AddBackward0", "stage.1", "Nested", "head.0.0", "loss",
-    ]  # fmt: skip
+        "stem",
+        "conv",
+        "norm",
+        "ReluBackward0",
+        "AddBackward0",
+        "stage.1",
+        "Nested",
+        "head.0.0",
+        "loss",
+    ]
     assert titles("stage.0") == top, "what is in a closed group is not seen"
 
 
 def test_what_a_block_holds_and_how_large_it_is_stand_in_its_box() -> None:
     tape, groups = nested()
-    box = next(box for box in draw(tape, fold(tape, groups, frozenset())).boxes if box.title == "stage")
-    assert box.lines[0] == "16 nodes" and box.lines[1].endswith("held") and box.lines[2] == "8 parameters"
-    assert sum(group.freed for group in groups if group.parent is None) == tape.held_bytes
+    box = next(
+        box
+        for box in draw(tape, fold(tape, groups, frozenset())).boxes
+        if box.title == "stage"
+    )
+    assert (
+        box.lines[0] == "16 nodes"
+        and box.lines[1].endswith("held")
+        and box.lines[2] == "8 parameters"
+    )
+    assert (
+        sum(group.freed for group in groups if group.parent is None) == tape.held_bytes
+    )
 
 
 def test_every_way_of_folding_draws_every_edge_once() -> None:
@@ -103,14 +146,20 @@ def test_every_way_of_folding_draws_every_edge_once() -> None:
     for unfolded in (frozenset[str](), keys, opened(groups)):
         folded = fold(tape, groups, unfolded)
         drawing = draw(tape, folded)
-        inner = sum(1 for edge in tape.edges if folded.place[edge.source] == folded.place[edge.target])
+        inner = sum(
+            1
+            for edge in tape.edges
+            if folded.place[edge.source] == folded.place[edge.target]
+        )
         assert sum(arrow.count for arrow in drawing.arrows) == len(tape.edges) - inner
 
 
 def test_a_drawing_has_its_own_nodes_at_the_top() -> None:
     tape = small_tape()
     flat, deep = group_by_layer(tape), group_by_block(tape)
-    assert [(g.key, g.title, g.link, g.nodes) for g in deep] == [(g.key, g.title, g.link, g.nodes) for g in flat]
+    assert [(g.key, g.title, g.link, g.nodes) for g in deep] == [
+        (g.key, g.title, g.link, g.nodes) for g in flat
+    ]
     assert all(group.parent is None for group in deep)
 
 
@@ -125,8 +174,14 @@ def test_a_container_that_is_called_again_is_another_group() -> None:
 
     groups = group_by_block(TrainingBatch(Twice(), torch.randn(2, 4)).capture())
     assert tree(groups) == [
-        "part", "  part.0", "  part.1", "Twice", "part (run 2)", "  part.0 (call 2)", "  part.1 (call 2)",
-    ]  # fmt: skip
+        "part",
+        "  part.0",
+        "  part.1",
+        "Twice",
+        "part (run 2)",
+        "  part.0 (call 2)",
+        "  part.1 (call 2)",
+    ]
     assert len({group.key for group in groups}) == len(groups)
 
 
@@ -155,8 +210,15 @@ def test_containers_around_one_thing_are_one_with_it_however_deep() -> None:
 
 def test_the_command_draws_blocks_as_clusters_within_clusters(tmp_path: Path) -> None:
     project = str(resource_path("examples") / "Residual net on digits.tape")
-    open_, closed, plain = (tmp_path / f"{name}.dot" for name in ("open", "closed", "plain"))
-    assert run(["autograd", project, "--out", str(open_), "--group", "block", "--unfolded"]) == 0
+    open_, closed, plain = (
+        tmp_path / f"{name}.dot" for name in ("open", "closed", "plain")
+    )
+    assert (
+        run(
+            ["autograd", project, "--out", str(open_), "--group", "block", "--unfolded"]
+        )
+        == 0
+    )
     assert run(["autograd", project, "--out", str(closed), "--group", "block"]) == 0
     assert run(["autograd", project, "--out", str(plain), "--group", "none"]) == 0
     depth, deepest, nodes = 0, 0, 0
@@ -165,7 +227,10 @@ def test_the_command_draws_blocks_as_clusters_within_clusters(tmp_path: Path) ->
         depth -= line == "  }"
         deepest, nodes = max(deepest, depth), nodes + ("shape=box" in line)
     assert deepest == 3 and depth == 0, "stage1, stage1.0, conv1"
-    assert "subgraph" not in plain.read_text("utf-8") and plain.read_text("utf-8").count("shape=box") == nodes
+    assert (
+        "subgraph" not in plain.read_text("utf-8")
+        and plain.read_text("utf-8").count("shape=box") == nodes
+    )
     text = closed.read_text("utf-8")
     assert "subgraph" not in text and "39 nodes" in text and "stage1" in text
 
@@ -173,13 +238,25 @@ def test_the_command_draws_blocks_as_clusters_within_clusters(tmp_path: Path) ->
 def test_inside_a_drawn_block_each_node_has_its_full_path_and_its_own_line() -> None:
     project = file.read(resource_path("examples", "Residual net on digits.tape"))
     tape = compile_batch(
-        analyse(project.graph, ops_of(project)).source, torch.randn(2, 1, 8, 8), None, None, 0
+        analyse(project.graph, ops_of(project)).source,
+        torch.randn(2, 1, 8, 8),
+        None,
+        None,
+        0,
     ).capture()
     inside = [node for node in tape.nodes if node.layer.startswith("stage2.1.conv")]
-    assert {tape.title_of(node) for node in inside} == {"stage2.1.conv1", "stage2.1.conv2"}
+    assert {tape.title_of(node) for node in inside} == {
+        "stage2.1.conv1",
+        "stage2.1.conv2",
+    }
     code = {tape.title_of(node): tape.code_of(node) for node in inside}
-    assert "self.conv1(" in code["stage2.1.conv1"] and "self.conv2(" in code["stage2.1.conv2"]
+    assert (
+        "self.conv1(" in code["stage2.1.conv1"]
+        and "self.conv2(" in code["stage2.1.conv2"]
+    )
     assert len({node.line for node in inside}) == 2, "not the line of the block's call"
     assert len({node.node for node in inside}) == 1, "the box is the block's"
     told = to_json(tape)["nodes"]
-    assert all(one["layer"] == one["module"] for one in told if "." in (one["module"] or ""))
+    assert all(
+        one["layer"] == one["module"] for one in told if "." in (one["module"] or "")
+    )

@@ -59,12 +59,28 @@ def line(code: str, nth: int = 0) -> int:
 
 
 NODES = {
-    "conv1": ("self.conv1(x)", 0), "bn": ("self.act(self.bn(h))", 0), "act": ("self.act(self.bn(h))", 0),
-    "add1": ("h + skip", 0), "pool1": ("max_pool2d", 0), "view1": ("h.view", 0), "proj_a": ("self.proj(h)", 0),
-    "relu2": ("F.relu", 0), "proj_b": ("self.proj(h)", 1), "cat1": ("torch.cat", 0), "flat1": ("flatten", 0),
-    "sig1": ("sigmoid", 0), "fc1": ("self.fc1(h)", 0),
-}  # fmt: skip
-MODULES = {"conv1": "conv1", "bn": "bn", "act": "act", "proj_a": "proj", "proj_b": "proj", "fc1": "fc1"}
+    "conv1": ("self.conv1(x)", 0),
+    "bn": ("self.act(self.bn(h))", 0),
+    "act": ("self.act(self.bn(h))", 0),
+    "add1": ("h + skip", 0),
+    "pool1": ("max_pool2d", 0),
+    "view1": ("h.view", 0),
+    "proj_a": ("self.proj(h)", 0),
+    "relu2": ("F.relu", 0),
+    "proj_b": ("self.proj(h)", 1),
+    "cat1": ("torch.cat", 0),
+    "flat1": ("flatten", 0),
+    "sig1": ("sigmoid", 0),
+    "fc1": ("self.fc1(h)", 0),
+}
+MODULES = {
+    "conv1": "conv1",
+    "bn": "bn",
+    "act": "act",
+    "proj_a": "proj",
+    "proj_b": "proj",
+    "fc1": "fc1",
+}
 SOURCE = Source(
     TEXT,
     (InputSpec("x", (1, 8, 8)),),
@@ -81,7 +97,9 @@ def batch(n: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
 
 def captured(**more: Any) -> Any:
     state = more.pop("state_dict", None)
-    return replace(compile_batch(SOURCE, *batch(), nn.CrossEntropyLoss(), 0, state), **more).capture()
+    return replace(
+        compile_batch(SOURCE, *batch(), nn.CrossEntropyLoss(), 0, state), **more
+    ).capture()
 
 
 # -- where nodes come from ---------------------------------------------------------------------------------------------
@@ -108,7 +126,11 @@ def test_every_node_of_the_net_has_its_place_in_the_drawing() -> None:
 
 def test_a_module_called_twice_is_two_nodes_of_the_drawing_with_one_parameter() -> None:
     tape = captured()
-    calls = {node.node: node.call for node in tape.nodes if node.layer == "proj" and node.name == "AddmmBackward0"}
+    calls = {
+        node.node: node.call
+        for node in tape.nodes
+        if node.layer == "proj" and node.name == "AddmmBackward0"
+    }
     assert calls == {"proj_a": 1, "proj_b": 2}
     weights = [node for node in tape.nodes if node.parameters == ("proj.weight",)]
     assert len(weights) == 1 and len(tape.incoming[weights[0].id]) == 2
@@ -148,10 +170,20 @@ def test_sequences_and_attention_know_their_layers() -> None:
             h, weights = self.attn(h, h, h)
             return self.head(h[:, -1] + state), weights
 
-    tape = TrainingBatch(Net(), torch.randn(2, 5, 4), F.cross_entropy, torch.tensor([0, 1])).capture()
+    tape = TrainingBatch(
+        Net(), torch.randn(2, 5, 4), F.cross_entropy, torch.tensor([0, 1])
+    ).capture()
     layers = {node.layer for node in tape.nodes if not node.in_loss}
-    assert layers - {"attn.out_proj"} == {"lstm", "cell", "attn", "head", ""}  # "": what forward itself computes
-    assert {node.call for node in tape.nodes if node.layer == "cell" and not node.is_leaf} == {1, 2, 3}
+    assert layers - {"attn.out_proj"} == {
+        "lstm",
+        "cell",
+        "attn",
+        "head",
+        "",
+    }  # "": what forward itself computes
+    assert {
+        node.call for node in tape.nodes if node.layer == "cell" and not node.is_leaf
+    } == {1, 2, 3}
     loss = [node.name for node in tape.nodes if node.in_loss]
     assert loss == ["NllLossBackward0", "LogSoftmaxBackward0"]
 
@@ -196,11 +228,16 @@ def test_a_custom_function_in_the_text_has_its_line() -> None:
         "        self.fc = nn.Linear(2, 2)\n\n    def forward(self, x):\n        x = self.fc(x)\n"
         "        x = Double.apply(x)\n        return x + 1\n"
     )
-    source = Source(text, lines=FrozenMap(a=(21,), b=(22,), c=(23,)), modules=FrozenMap(a="fc"))
+    source = Source(
+        text, lines=FrozenMap(a=(21,), b=(22,), c=(23,)), modules=FrozenMap(a="fc")
+    )
     tape = compile_batch(source, torch.randn(2, 2), None, None, 0).capture()
     assert {node.name: node.node for node in tape.nodes if not node.is_leaf} == {
-        "AddBackward0": "c", "DoubleBackward": "b", "AddmmBackward0": "a", "TBackward0": "a",
-    }  # fmt: skip
+        "AddBackward0": "c",
+        "DoubleBackward": "b",
+        "AddmmBackward0": "a",
+        "TBackward0": "a",
+    }
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
@@ -213,12 +250,17 @@ class _Born(TorchDispatchMode):
         super().__init__()
         self.blocks: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
-                self.blocks[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                self.blocks[storage._cdata] = (
+                    StorageWeakRef(storage),
+                    storage.nbytes(),
+                )
         return out
 
 
@@ -227,8 +269,15 @@ def alive_for_backward(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> in
     with _Born() as born:
         loss = F.cross_entropy(model(x), y)
     gc.collect()
-    known = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers(), x, y, loss)}
-    return sum(size for key, (ref, size) in born.blocks.items() if key not in known and not ref.expired())
+    known = {
+        t.untyped_storage()._cdata
+        for t in (*model.parameters(), *model.buffers(), x, y, loss)
+    }
+    return sum(
+        size
+        for key, (ref, size) in born.blocks.items()
+        if key not in known and not ref.expired()
+    )
 
 
 class Attention(nn.Module):
@@ -258,9 +307,17 @@ class Checkpointed(nn.Module):
 
 def conv_net() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
-        nn.Linear(72, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(72, 16),
+        nn.LayerNorm(16),
+        nn.GELU(),
+        nn.Linear(16, 10),
+    )
 
 
 @pytest.mark.parametrize("make", [conv_net, Attention, Checkpointed])
@@ -269,8 +326,15 @@ def test_held_bytes_are_those_that_stay_alive(make: Any) -> None:
     model = make()
     tape = TrainingBatch(model, x, F.cross_entropy, y).capture()
     # A Python number that torch wraps into a tensor (attention's scale) is made below the dispatcher, out of our sight.
-    numbers = {s.storage: s.bytes for node in tape.nodes for s in node.saved if (s.shape, s.dtype) == ((), "float64")}
-    assert tape.held_bytes - sum(numbers.values()) == alive_for_backward(model, x, y) > 0
+    numbers = {
+        s.storage: s.bytes
+        for node in tape.nodes
+        for s in node.saved
+        if (s.shape, s.dtype) == ((), "float64")
+    }
+    assert (
+        tape.held_bytes - sum(numbers.values()) == alive_for_backward(model, x, y) > 0
+    )
 
 
 def test_saved_tensors_are_told_with_kind_shape_and_bytes() -> None:
@@ -280,7 +344,11 @@ def test_saved_tensors_are_told_with_kind_shape_and_bytes() -> None:
         ("input", (4, 1, 8, 8), "float32", 1024, "input"),
         ("weight", (8, 1, 3, 3), "float32", 288, "parameter"),
     ]
-    assert conv.values["stride"] == (1, 1) and conv.values["padding"] == (1, 1) and conv.values["groups"] == 1
+    assert (
+        conv.values["stride"] == (1, 1)
+        and conv.values["padding"] == (1, 1)
+        and conv.values["groups"] == 1
+    )
     norm = next(node for node in tape.nodes if "BatchNorm" in node.name)
     assert {s.name: s.kind for s in norm.saved}["running_mean"] == "buffer"
     softmax = next(node for node in tape.nodes if node.name == "LogSoftmaxBackward0")
@@ -288,7 +356,9 @@ def test_saved_tensors_are_told_with_kind_shape_and_bytes() -> None:
 
 
 def test_negative_dimensions_are_read_as_such() -> None:
-    tape = TrainingBatch(nn.Sequential(nn.Linear(3, 3), nn.Softmax(dim=-1)), torch.randn(2, 3)).capture()
+    tape = TrainingBatch(
+        nn.Sequential(nn.Linear(3, 3), nn.Softmax(dim=-1)), torch.randn(2, 3)
+    ).capture()
     assert tape.nodes[0].values["dim"] == -1
 
 
@@ -319,12 +389,18 @@ def test_the_order_is_that_of_the_engine_and_the_last_holder_frees() -> None:
             node.register_hook(lambda *_, ran=ran, place=place: ran.append(place))
         ours = execution_order([node._sequence_nr() for node in nodes], edges, roots)
         loss.backward()
-        inner = {i for i, node in enumerate(nodes) if not node.name().endswith("AccumulateGrad")}
+        inner = {
+            i
+            for i, node in enumerate(nodes)
+            if not node.name().endswith("AccumulateGrad")
+        }
         assert [i for i in ours if i in inner] == [i for i in ran if i in inner]
         assert len(ours) == len(nodes)
     tape = captured()
     for storage in tape.storages:
-        assert tape.steps[storage.freed_by] == max(tape.steps[holder] for holder in storage.holders)
+        assert tape.steps[storage.freed_by] == max(
+            tape.steps[holder] for holder in storage.holders
+        )
 
 
 # -- what is let go ----------------------------------------------------------------------------------------------------
@@ -348,15 +424,22 @@ def test_nothing_stays_alive() -> None:
     tape = TrainingBatch(model, *batch()[:1], F.cross_entropy, batch()[1]).capture()
     assert tape.held_bytes > 0
     assert [ref() for ref in seen] == [None, None]
-    assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
+    assert all(
+        not module._forward_hooks and not module._forward_pre_hooks
+        for module in model.modules()
+    )
 
 
 def test_the_model_is_left_as_it_was() -> None:
     model = conv_net().eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    TrainingBatch(model, *batch()[:1], F.cross_entropy, batch()[1], train=True).capture()
+    TrainingBatch(
+        model, *batch()[:1], F.cross_entropy, batch()[1], train=True
+    ).capture()
     assert not model.training and not model[1].training
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items()
+    )
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -402,7 +485,13 @@ def test_a_frozen_net_says_that_it_built_no_graph() -> None:
 
 def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
     with pytest.raises(ForwardError) as caught:
-        compile_batch(SOURCE, torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
+        compile_batch(
+            SOURCE,
+            torch.randn(2, 3, 8, 8),
+            torch.tensor([1, 2]),
+            nn.CrossEntropyLoss(),
+            0,
+        ).capture()
     error = caught.value
     assert error.node == "conv1" and error.line == line("self.conv1(x)")
     assert "Traceback" in error.traceback_text and "expected input" in str(error)
@@ -412,16 +501,30 @@ def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
 def test_a_loss_that_does_not_fit_is_said() -> None:
     x, _ = batch()
     with pytest.raises(ForwardError, match="outside the net"):
-        compile_batch(SOURCE, x, torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
+        compile_batch(
+            SOURCE, x, torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0
+        ).capture()
 
 
 # -- as data -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_json_has_what_is_promised() -> None:
-    data = json.loads(json.dumps(to_json(captured(labels={"add1": Label("add1", "merge"), "conv1": Label("first")}))))
+    data = json.loads(
+        json.dumps(
+            to_json(
+                captured(
+                    labels={"add1": Label("add1", "merge"), "conv1": Label("first")}
+                )
+            )
+        )
+    )
     assert set(data["nodes"][0]) >= {"id", "name", "layer", "parameter", "saved"}
-    assert all(set(s) >= {"name", "shape", "dtype", "bytes"} for node in data["nodes"] for s in node["saved"])
+    assert all(
+        set(s) >= {"name", "shape", "dtype", "bytes"}
+        for node in data["nodes"]
+        for s in node["saved"]
+    )
     layers = {node["layer"] for node in data["nodes"]}
     assert {"loss", "first", "add1", "bn"} <= layers
     assert {node["parameter"] for node in data["nodes"]} >= {"conv1.weight", "fc1.bias"}

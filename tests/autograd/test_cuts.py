@@ -39,8 +39,14 @@ class Net(nn.Module):
         return self.b(self.middle(self.a(x)))
 
 
-def answers(model: nn.Module, x: torch.Tensor = X, y: torch.Tensor | None = Y, **more: Any) -> GradientPaths:
-    return find_paths(TrainingBatch(model, (x,), nn.CrossEntropyLoss() if y is not None else None, y, **more))
+def answers(
+    model: nn.Module, x: torch.Tensor = X, y: torch.Tensor | None = Y, **more: Any
+) -> GradientPaths:
+    return find_paths(
+        TrainingBatch(
+            model, (x,), nn.CrossEntropyLoss() if y is not None else None, y, **more
+        )
+    )
 
 
 def a_weight(middle: Callable[..., Any]) -> GradAnswer:
@@ -78,22 +84,40 @@ def inference(h: torch.Tensor) -> torch.Tensor:
 
 
 CUTS = [
-    ("detach", lambda h: h.detach(), "detach() returns a tensor that is not part of the graph"),
+    (
+        "detach",
+        lambda h: h.detach(),
+        "detach() returns a tensor that is not part of the graph",
+    ),
     ("data", lambda h: h.data * 2, ".data returns the bare values"),
-    ("item", lambda h: torch.full((3, 4), h.sum().item()), "item turns the tensor into a Python number"),
+    (
+        "item",
+        lambda h: torch.full((3, 4), h.sum().item()),
+        "item turns the tensor into a Python number",
+    ),
     ("detach", lambda h: torch.from_numpy(h.detach().numpy() * 2), "detach() returns"),
     ("no_grad", no_grad, "mul runs under torch.no_grad()"),
     ("no_grad", written, "copy_ writes into a tensor under torch.no_grad()"),
     ("inference_mode", inference, "torch.inference_mode()"),
-    ("argmax", lambda h: F.one_hot(h.argmax(1), 4).float(), "argmax returns integers (torch.int64)"),
+    (
+        "argmax",
+        lambda h: F.one_hot(h.argmax(1), 4).float(),
+        "argmax returns integers (torch.int64)",
+    ),
     ("comparison", lambda h: (h > 0).float(), "gt returns booleans (torch.bool)"),
     ("dtype", lambda h: (h * 9).long().float(), "long converts it to torch.int64"),
-    ("dtype", lambda h: (h * 9).to(torch.int32).float(), "to converts it to torch.int32"),
+    (
+        "dtype",
+        lambda h: (h * 9).to(torch.int32).float(),
+        "to converts it to torch.int32",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "middle", "words"), CUTS)
-def test_each_cut_is_named_with_its_line_and_the_way_to_it(kind: str, middle: Any, words: str) -> None:
+def test_each_cut_is_named_with_its_line_and_the_way_to_it(
+    kind: str, middle: Any, words: str
+) -> None:
     found = answers(Net(middle))
     answer = found.answers["a.weight"]
     assert (answer.state, answer.kind) == ("none", kind)
@@ -124,7 +148,9 @@ def test_each_cut_is_named_with_its_line_and_the_way_to_it(kind: str, middle: An
 )
 def test_a_cut_beside_the_path_does_not_count(middle: Any) -> None:
     found = answers(Net(middle))
-    assert {answer.state for answer in found.answers.values()} == {"flows"} and not found.without
+    assert {answer.state for answer in found.answers.values()} == {
+        "flows"
+    } and not found.without
 
 
 def test_what_a_layer_computes_is_said_to_require_a_gradient_or_not() -> None:
@@ -152,11 +178,18 @@ def test_frozen_unused_and_left_out_of_the_loss() -> None:
     frozen, unused = found.answers["a.weight"], found.answers["other.bias"]
     assert frozen.kind == "frozen" and "its requires_grad is False" in frozen.sentence
     assert frozen.place is not None and "self.a(x)" in frozen.place.code
-    assert unused.kind == "unused" and "no operation of this forward pass takes it" in unused.sentence
+    assert (
+        unused.kind == "unused"
+        and "no operation of this forward pass takes it" in unused.sentence
+    )
     second, dropped = found.answers["c.weight"], found.answers["d.weight"]
     assert second.kind == dropped.kind == "not in the loss"
     assert "as output 2, and the loss is computed from another one" in second.sentence
-    assert "ExpBackward0" in dropped.sentence and dropped.place is not None and "self.d(x)" in dropped.place.code
+    assert (
+        "ExpBackward0" in dropped.sentence
+        and dropped.place is not None
+        and "self.d(x)" in dropped.place.code
+    )
 
 
 def test_a_net_without_any_graph_is_answered_too() -> None:
@@ -171,20 +204,40 @@ def test_a_net_without_any_graph_is_answered_too() -> None:
 
     found = answers(Shut())
     assert found.tape is None
-    assert found.answers["fc.weight"].kind == "no_grad" and found.answers["fc.weight"].cure
+    assert (
+        found.answers["fc.weight"].kind == "no_grad" and found.answers["fc.weight"].cure
+    )
 
 
 def test_the_place_is_that_of_the_drawing() -> None:
     text = SOURCE.text.replace("x = x + y", "x = x.detach() + y.detach()")
-    source = Source(text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules)
-    subject = compile_batch(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
+    source = Source(
+        text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules
+    )
+    subject = compile_batch(
+        source,
+        torch.ones(3, 1, 8, 8),
+        torch.tensor([1, 2, 3]),
+        nn.CrossEntropyLoss(),
+        0,
+    )
     found = find_paths(subject)
     answer = found.answers["conv1.weight"]
-    assert answer.place is not None and (answer.place.node, answer.place.line) == ("n3", 14)
-    assert answer.place.code == "x = x.detach() + y.detach()" and answer.place.file == ""
-    assert answer.sentence.startswith("The gradient path of conv1.weight is cut at line 14: detach()")
+    assert answer.place is not None and (answer.place.node, answer.place.line) == (
+        "n3",
+        14,
+    )
+    assert (
+        answer.place.code == "x = x.detach() + y.detach()" and answer.place.file == ""
+    )
+    assert answer.sentence.startswith(
+        "The gradient path of conv1.weight is cut at line 14: detach()"
+    )
     assert [link.place.node for link in answer.chain] == ["n1", "n2"]
-    assert [[link.place.node for link in cut.chains["conv1.weight"]] for cut in answer.others] == [["n1"]]
+    assert [
+        [link.place.node for link in cut.chains["conv1.weight"]]
+        for cut in answer.others
+    ] == [["n1"]]
     assert found.requires["n1"] is True and found.requires["n4"] is False
 
 
@@ -194,8 +247,16 @@ def test_a_gradient_of_exactly_zero_is_traced_to_what_stopped_it() -> None:
         model[0].bias.fill_(-100)
     found = answers(model)
     answer = found.answers["0.weight"]
-    assert answer.state == "zero" and answer.norm == 0 and answer.place is not None and answer.place.layer == "1"
-    assert "ReluBackward0 in 1 passes no gradient" in answer.sentence and "dead ReLU" in answer.sentence
+    assert (
+        answer.state == "zero"
+        and answer.norm == 0
+        and answer.place is not None
+        and answer.place.layer == "1"
+    )
+    assert (
+        "ReluBackward0 in 1 passes no gradient" in answer.sentence
+        and "dead ReLU" in answer.sentence
+    )
     assert "AddmmBackward0 in 2" in found.answers["2.weight"].sentence
     assert found.answers["2.bias"].state == "flows"
     rounded = answers(Net(torch.round)).answers["a.bias"]
@@ -205,13 +266,20 @@ def test_a_gradient_of_exactly_zero_is_traced_to_what_stopped_it() -> None:
 @pytest.mark.parametrize("train", [True, False])
 def test_a_bias_before_a_batch_norm_cancels_while_it_trains(train: bool) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2)
+    )
     found = answers(model, torch.randn(3, 1, 8, 8), train=train)
     answer = found.answers["0.bias"]
     assert answer.state == ("cancelled" if train else "flows")
     if train:
-        assert answer.sentence == "The bias gets no gradient: 1 subtracts the channel mean, so any bias cancels."
-        assert answer.norm is not None and answer.norm < 1e-4 * (found.answers["0.weight"].norm or 0)
+        assert (
+            answer.sentence
+            == "The bias gets no gradient: 1 subtracts the channel mean, so any bias cancels."
+        )
+        assert answer.norm is not None and answer.norm < 1e-4 * (
+            found.answers["0.weight"].norm or 0
+        )
     assert found.answers["1.bias"].state == "flows"
 
 
@@ -226,14 +294,26 @@ def test_the_net_is_left_as_it_was_and_nothing_is_kept() -> None:
     model = Net(lambda h: h.detach().relu())
     kept = model.b.weight.grad = torch.ones(2, 4)
     found, seen = [], []
-    model.b.register_forward_pre_hook(lambda module, args: seen.append(weakref.ref(args[0])))
+    model.b.register_forward_pre_hook(
+        lambda module, args: seen.append(weakref.ref(args[0]))
+    )
     found.append(answers(model))
     gc.collect()
     assert seen[0]() is None
-    assert model.b.weight.grad is kept and model.a.weight.grad is None and bool((kept == 1).all())
+    assert (
+        model.b.weight.grad is kept
+        and model.a.weight.grad is None
+        and bool((kept == 1).all())
+    )
 
 
-@given(st.lists(st.sampled_from(["none", "detach", "data", "no_grad", "relu", "residual"]), min_size=1, max_size=7))
+@given(
+    st.lists(
+        st.sampled_from(["none", "detach", "data", "no_grad", "relu", "residual"]),
+        min_size=1,
+        max_size=7,
+    )
+)
 def test_the_answers_agree_with_torch(joints: list[str]) -> None:
     class Chain(nn.Module):
         def __init__(self) -> None:
@@ -248,7 +328,11 @@ def test_the_answers_agree_with_torch(joints: list[str]) -> None:
                 elif joint == "no_grad":
                     x = no_grad(x)
                 elif joint != "none":
-                    x = {"detach": x.detach, "relu": x.relu, "data": lambda x=x: x.data}[joint]()
+                    x = {
+                        "detach": x.detach,
+                        "relu": x.relu,
+                        "data": lambda x=x: x.data,
+                    }[joint]()
             return x
 
     model = Chain()
@@ -259,16 +343,28 @@ def test_the_answers_agree_with_torch(joints: list[str]) -> None:
     for name, parameter in model.named_parameters():
         answer = found.answers[name]
         if parameter.grad is None:
-            assert answer.state == "none" and answer.kind in ("detach", "data", "no_grad"), answer
+            assert answer.state == "none" and answer.kind in (
+                "detach",
+                "data",
+                "no_grad",
+            ), answer
         else:
             assert answer.norm == pytest.approx(float(parameter.grad.norm()), rel=1e-4)
             assert answer.state in ("flows", "zero")
 
 
 def test_writes_are_told_by_name() -> None:
-    assert [_is_write(name) for name in ("add_", "__iadd__", "__setitem__", "__add__", "detach_", "__int__")] == [
-        True, True, True, False, False, False,
-    ]  # fmt: skip
+    assert [
+        _is_write(name)
+        for name in ("add_", "__iadd__", "__setitem__", "__add__", "detach_", "__int__")
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_watcher_stands_around_any_lines() -> None:
@@ -276,5 +372,7 @@ def test_a_watcher_stands_around_any_lines() -> None:
     with CutWatcher() as watcher:
         y = (w * 2).detach() + w
     cuts = watcher.find_cuts({id(w): ("w",)}, [y])
-    assert [(cut.kind, cut.parameters, cut.reaches_end) for cut in cuts] == [("detach", ("w",), True)]
+    assert [(cut.kind, cut.parameters, cut.reaches_end) for cut in cuts] == [
+        ("detach", ("w",), True)
+    ]
     assert cuts[0].place.code == "y = (w * 2).detach() + w"

@@ -30,7 +30,9 @@ def one(name: str) -> TrainingBatch:
 def torchs_gradients(subject: TrainingBatch) -> dict[str, torch.Tensor | None]:
     with subject.hold() as graph:
         torch.autograd.backward(graph.ends)
-    found = {name: parameter.grad for name, parameter in subject.model.named_parameters()}
+    found = {
+        name: parameter.grad for name, parameter in subject.model.named_parameters()
+    }
     for parameter in subject.model.parameters():
         parameter.grad = None
     return found
@@ -45,12 +47,16 @@ def test_the_answers_are_torchs_own(name: str) -> None:
         if gradient is None:
             assert answer.state == "none" and answer.kind and answer.sentence, answer
         else:
-            assert answer.norm == pytest.approx(float(gradient.to_dense().norm()), rel=1e-4, abs=1e-7), answer
+            assert answer.norm == pytest.approx(
+                float(gradient.to_dense().norm()), rel=1e-4, abs=1e-7
+            ), answer
             assert (answer.state == "zero") == (float(gradient.to_dense().norm()) == 0)
     assert not find_broken(subject).broken and not find_broken(subject).error
 
 
-@pytest.mark.parametrize("name", [name for name in NETS if name not in ("recurrent", "convolutions")])
+@pytest.mark.parametrize(
+    "name", [name for name in NETS if name not in ("recurrent", "convolutions")]
+)
 def test_their_gradients_check(name: str) -> None:
     report = check_net(one(name), budget=50)
     assert report.passed, (report.worst, report.sentences)
@@ -71,7 +77,9 @@ class Functional(nn.Module):
         self.calls += 1
         slope = torch.func.grad(lambda a: (a @ self.w).exp().mean())(x)
         own = x.clone().requires_grad_()
-        (inner,) = torch.autograd.grad(self.normed(own).tanh().sum(), own, create_graph=True)
+        (inner,) = torch.autograd.grad(
+            self.normed(own).tanh().sum(), own, create_graph=True
+        )
         rows = torch.vmap(lambda row: row @ self.w)(x)
         kept = x.new_zeros(x.shape)
         kept[:, :3] = rows
@@ -81,7 +89,10 @@ class Functional(nn.Module):
 
 
 def test_forward_passes_that_do_much_are_watched_too() -> None:
-    x, y = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 1])
+    x, y = (
+        torch.randn(3, 4, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([0, 1, 1]),
+    )
     subject = TrainingBatch(Functional(), (x,), loss, y)
     found, real = find_paths(subject), torchs_gradients(subject)
     for name, gradient in real.items():
@@ -109,7 +120,11 @@ def test_the_examples_are_asked_with_their_own_batch(name: str) -> None:
     found = find_paths(subject)
     assert set(found.answers) == {key for key, _ in subject.model.named_parameters()}
     assert not found.without
-    without = {project.graph.nodes[node].name for node, requires in found.requires.items() if not requires}
+    without = {
+        project.graph.nodes[node].name
+        for node, requires in found.requires.items()
+        if not requires
+    }
     assert without <= {"rows"}  # of the input alone
     assert not find_broken(subject).broken
     assert isinstance(subject.loss, nn.Module) or callable(subject.loss)

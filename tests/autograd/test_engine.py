@@ -26,7 +26,9 @@ from tests.support.playback_nets import NETS, Several, batch, loss
 EXAMPLES = sorted(resource_path("examples").glob("*.tape"))
 
 
-def both(graph: LiveGraph, seeds: Sequence[Tensor | None] | None = None) -> tuple[dict[str, Tensor], PassResult]:
+def both(
+    graph: LiveGraph, seeds: Sequence[Tensor | None] | None = None
+) -> tuple[dict[str, Tensor], PassResult]:
     """Play the graph, then run torch's backward on it: the gradients and the order are the same. -> the played ones."""
     model = graph.model
     assert model is not None
@@ -37,15 +39,28 @@ def both(graph: LiveGraph, seeds: Sequence[Tensor | None] | None = None) -> tupl
     played, ran = playback.gradients, []
     for place, node in enumerate(graph.nodes):
         node.register_prehook(lambda *_, place=place: ran.append(place))
-    pairs = [(e, None if seeds is None else seeds[i]) for i, e in enumerate(graph.ends) if e.requires_grad]
+    pairs = [
+        (e, None if seeds is None else seeds[i])
+        for i, e in enumerate(graph.ends)
+        if e.requires_grad
+    ]
     torch.autograd.backward([end for end, _ in pairs], [seed for _, seed in pairs])
     assert playback.result().order == graph.tape.order == tuple(ran)
-    real = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    real = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     assert set(played) == set(real)
     for name, gradient in real.items():
-        assert played[name].dtype == gradient.dtype and played[name].is_sparse == gradient.is_sparse
+        assert (
+            played[name].dtype == gradient.dtype
+            and played[name].is_sparse == gradient.is_sparse
+        )
         bound = 1e-12 if gradient.dtype == torch.float64 else 1e-6
-        assert torch.allclose(played[name].to_dense(), gradient.to_dense(), rtol=bound, atol=bound), name
+        assert torch.allclose(
+            played[name].to_dense(), gradient.to_dense(), rtol=bound, atol=bound
+        ), name
     return played, playback.result()
 
 
@@ -53,7 +68,9 @@ def every_node_has_its_layer(graph: LiveGraph) -> None:
     """Outside the loss: a call of a module, and that of a parameter is its owner or around it."""
     for node in graph.tape.nodes:
         assert node.in_loss or node.call, node
-        assert not node.parameters or any(name.startswith(node.layer) for name in node.parameters), node
+        assert not node.parameters or any(
+            name.startswith(node.layer) for name in node.parameters
+        ), node
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -64,7 +81,10 @@ def test_the_gradients_are_those_of_backward(name: str, dtype: torch.dtype) -> N
     with TrainingBatch(NETS[name]().to(dtype), x.to(dtype), loss, y).hold() as graph:
         every_node_has_its_layer(graph)
         played, _ = both(graph)
-        assert sum(bool(gradient.to_dense().any()) for gradient in played.values()) > len(played) / 2
+        assert (
+            sum(bool(gradient.to_dense().any()) for gradient in played.values())
+            > len(played) / 2
+        )
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -83,8 +103,14 @@ def test_the_examples_play_as_they_train(path: Path) -> None:
 def test_the_nets_of_torchvision_play_as_they_train(make: str) -> None:
     models = import_torchvision("models")
     # The layers of vit_b_16, fewer and narrower: all its 86 million weights are slow to draw, and make no other nodes.
-    model = models.resnet18() if make == "resnet18" else models.VisionTransformer(32, 16, 3, 12, 48, 192)
-    with TrainingBatch(model, torch.randn(2, 3, 32, 32), loss, torch.tensor([0, 1])).hold() as graph:
+    model = (
+        models.resnet18()
+        if make == "resnet18"
+        else models.VisionTransformer(32, 16, 3, 12, 48, 192)
+    )
+    with TrainingBatch(
+        model, torch.randn(2, 3, 32, 32), loss, torch.tensor([0, 1])
+    ).hold() as graph:
         every_node_has_its_layer(graph)
         both(graph)
 
@@ -92,10 +118,17 @@ def test_the_nets_of_torchvision_play_as_they_train(make: str) -> None:
 def test_mixed_precision_plays_as_it_trains() -> None:
     x, y = batch()
     torch.manual_seed(0)
-    with TrainingBatch(NETS["residual"](), x, loss, y).hold(around=torch.autocast("cpu", torch.bfloat16)) as graph:
+    with TrainingBatch(NETS["residual"](), x, loss, y).hold(
+        around=torch.autocast("cpu", torch.bfloat16)
+    ) as graph:
         assert any(node.name == "ToCopyBackward0" for node in graph.tape.nodes)
         _, result = both(graph)
-    dtypes = {edge.stats.dtype for record in result.records for edge in record.leaving if edge.stats}
+    dtypes = {
+        edge.stats.dtype
+        for record in result.records
+        for edge in record.leaving
+        if edge.stats
+    }
     assert dtypes == {"float32", "bfloat16"}
 
 
@@ -108,7 +141,9 @@ def test_several_outputs_start_with_the_vectors_that_are_given() -> None:
     with TrainingBatch(Several(), x).hold() as graph:
         with pytest.raises(ValueError, match="vector of that shape"):
             Playback(graph)
-        with pytest.raises(ValueError, match=r"has shape \(6, 4\); its vector has \(2,\)"):
+        with pytest.raises(
+            ValueError, match=r"has shape \(6, 4\); its vector has \(2,\)"
+        ):
             Playback(graph, seeds=[torch.ones(2), None, None])
         with pytest.raises(ValueError, match="3 outputs need as many"):
             Playback(graph, seeds=[None])
@@ -116,9 +151,13 @@ def test_several_outputs_start_with_the_vectors_that_are_given() -> None:
             Playback(graph, seeds=[None, None, None])
         playback = Playback(graph, seeds=[1.0, None, None])
         playback.run()
-        (want,) = torch.autograd.grad(graph.ends[0].sum(), graph.model.a.weight, retain_graph=True)  # type: ignore
+        (want,) = torch.autograd.grad(
+            graph.ends[0].sum(), graph.model.a.weight, retain_graph=True
+        )  # type: ignore
         assert torch.equal(playback.gradients["a.weight"], want)
-        unreached = playback.result().by_node[next(n.id for n in graph.tape.nodes if n.parameters == ("head.weight",))]
+        unreached = playback.result().by_node[
+            next(n.id for n in graph.tape.nodes if n.parameters == ("head.weight",))
+        ]
         assert unreached.arriving == (None,) and "head.weight" not in playback.gradients
 
 
@@ -142,12 +181,18 @@ def test_hooks_run_as_in_backward() -> None:
     model.a.weight.register_hook(hook("leaf", 5.0))
     with TrainingBatch(model, x, loss, y).hold() as graph:
         model.kept.register_hook(hook("tensor", 3.0))  # type: ignore[union-attr, operator]
-        first = next(i for i, n in enumerate(graph.tape.nodes) if n.layer == "a" and n.name == "AddmmBackward0")
+        first = next(
+            i
+            for i, n in enumerate(graph.tape.nodes)
+            if n.layer == "a" and n.name == "AddmmBackward0"
+        )
         graph.nodes[first].register_prehook(lambda gradients: (gradients[0] * 2.0,))
         playback = Playback(graph)
         playback.run()
         assert calls == ["tensor", "leaf"]
-        hooked = {record.node: record.hooked for record in playback.records if record.hooked}
+        hooked = {
+            record.node: record.hooked for record in playback.records if record.hooked
+        }
         assert hooked[first] == (0,) and len(hooked) == 3
         got = playback.gradients
         torch.testing.assert_close(got["a.weight"], plain.gradients["a.weight"] * 30)
@@ -163,14 +208,18 @@ def test_a_gradient_that_can_be_differentiated() -> None:
     with TrainingBatch(model, x, loss, y).hold() as graph:
         parameters = dict(model.named_parameters())
         before = torch._C._autograd._get_sequence_nr()
-        real = torch.autograd.grad(graph.ends[0], list(parameters.values()), create_graph=True)
+        real = torch.autograd.grad(
+            graph.ends[0], list(parameters.values()), create_graph=True
+        )
         made = torch._C._autograd._get_sequence_nr() - before
         playback = Playback(graph, create_graph=True)
         playback.run()
         assert sum(record.made for record in playback.records) == made > 0
         ours = [playback.gradients[name] for name in parameters]
         second = [
-            torch.autograd.grad(sum(g.square().sum() for g in gs), model[0].weight, retain_graph=True)[0]
+            torch.autograd.grad(
+                sum(g.square().sum() for g in gs), model[0].weight, retain_graph=True
+            )[0]
             for gs in (real, ours)
         ]
         assert torch.allclose(*second, atol=1e-6) and bool(second[0].any())
@@ -198,13 +247,21 @@ def test_a_run_beside_it_does_not_notice() -> None:
 def test_gradients_that_are_there_stay_untouched() -> None:
     x, y = batch()
     model = NETS["reentrant"]()
-    there = {name: torch.full_like(parameter, 7.0) for name, parameter in model.named_parameters()}
+    there = {
+        name: torch.full_like(parameter, 7.0)
+        for name, parameter in model.named_parameters()
+    }
     for name, parameter in model.named_parameters():
         parameter.grad = there[name]
     with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
-        assert all(parameter.grad is there[name] for name, parameter in model.named_parameters())
+        assert all(
+            parameter.grad is there[name]
+            for name, parameter in model.named_parameters()
+        )
         assert all(bool((gradient == 7.0).all()) for gradient in there.values())
         inside = next(record for record in playback.records if record.inside)
-        assert {name for name, _ in inside.inside} == {n for n, _ in model.named_parameters() if n.startswith("inner")}
+        assert {name for name, _ in inside.inside} == {
+            n for n, _ in model.named_parameters() if n.startswith("inner")
+        }

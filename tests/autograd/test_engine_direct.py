@@ -29,7 +29,9 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def played(model: nn.Module, x: Tensor, y: Any, of: Callable[..., Tensor] = loss, **more: Any) -> Playback:
+def played(
+    model: nn.Module, x: Tensor, y: Any, of: Callable[..., Tensor] = loss, **more: Any
+) -> Playback:
     torch.manual_seed(3)
     playback = Playback(TrainingBatch(model, x, of, y).hold(), **more)
     playback.run()
@@ -37,7 +39,10 @@ def played(model: nn.Module, x: Tensor, y: Any, of: Callable[..., Tensor] = loss
 
 
 def told(playback: Playback) -> list[tuple[Any, ...]]:
-    return [(r.node, r.arriving, r.leaving, r.fan_ins, r.made, r.hooked, r.inside) for r in playback.records]
+    return [
+        (r.node, r.arriving, r.leaving, r.fan_ins, r.made, r.hooked, r.inside)
+        for r in playback.records
+    ]
 
 
 def total(out: Tensor, _target: Any = None) -> Tensor:
@@ -47,7 +52,9 @@ def total(out: Tensor, _target: Any = None) -> Tensor:
 class Net(nn.Module):
     """`work` of the input and a weight."""
 
-    def __init__(self, work: Callable[[Tensor, Tensor], Tensor], weight: Tensor) -> None:
+    def __init__(
+        self, work: Callable[[Tensor, Tensor], Tensor], weight: Tensor
+    ) -> None:
         super().__init__()
         self.work, self.weight = work, nn.Parameter(weight)
 
@@ -56,9 +63,13 @@ class Net(nn.Module):
 
 
 def as_the_engine(
-    make: Callable[[], nn.Module], x: Tensor, y: Any, of: Any, monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[], nn.Module],
+    x: Tensor,
+    y: Any,
+    of: Any,
+    monkeypatch: pytest.MonkeyPatch,
     graphs: tuple[bool, ...] = (False, True),
-) -> None:  # fmt: skip
+) -> None:
     """Called or left to the engine: the same bits and the same records, without and with `create_graph`."""
     for create_graph in graphs:
         torch.manual_seed(0)
@@ -70,7 +81,10 @@ def as_the_engine(
         want = theirs.gradients
         assert {**ours.gradients}.keys() == want.keys()
         for name, gradient in ours.gradients.items():
-            assert torch.equal(gradient.to_dense(), want[name].to_dense()) and gradient.dtype == want[name].dtype
+            assert (
+                torch.equal(gradient.to_dense(), want[name].to_dense())
+                and gradient.dtype == want[name].dtype
+            )
             assert gradient.requires_grad == want[name].requires_grad
         assert told(ours) == told(theirs)
         ours.release()
@@ -78,7 +92,9 @@ def as_the_engine(
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_call_is_what_the_engine_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_what_the_engine_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, y = batch()
     as_the_engine(NETS[name], x, y, loss, monkeypatch, (False,))
 
@@ -88,10 +104,15 @@ def test_what_is_left_to_the_engine(name: str, left: list[str]) -> None:
     """A Function one of whose outputs goes unused, and a reentrant checkpoint."""
     x, y = batch()
     played(NETS[name](), x, y).release()
-    assert left == {"custom": ["TwiceBackward"], "reentrant": ["CheckpointFunctionBackward"]}.get(name, [])
+    assert left == {
+        "custom": ["TwiceBackward"],
+        "reentrant": ["CheckpointFunctionBackward"],
+    }.get(name, [])
 
 
-def test_a_long_chain_with_a_weight_in_every_link_is_called_throughout(left: list[str]) -> None:
+def test_a_long_chain_with_a_weight_in_every_link_is_called_throughout(
+    left: list[str],
+) -> None:
     def work(x: Tensor, weight: Tensor) -> Tensor:
         for _ in range(300):
             x = Both.apply(x * weight, weight, 0.5)
@@ -99,7 +120,9 @@ def test_a_long_chain_with_a_weight_in_every_link_is_called_throughout(left: lis
 
     playback = played(Net(work, torch.full((4,), 1.001)), torch.ones(2, 4), None, total)
     assert len(playback) == 600 + 3 and left == []
-    (want,) = torch.autograd.grad(playback.graph.ends, list(playback.graph.model.parameters()))  # type: ignore
+    (want,) = torch.autograd.grad(
+        playback.graph.ends, list(playback.graph.model.parameters())
+    )  # type: ignore
     torch.testing.assert_close(playback.gradients["weight"], want)
     playback.release()
 
@@ -114,7 +137,11 @@ class Both(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        return gradient, gradient * 0.5, None  # the second is summed down to the weight's shape
+        return (
+            gradient,
+            gradient * 0.5,
+            None,
+        )  # the second is summed down to the weight's shape
 
 
 WORKS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Tensor, list[str]]] = {
@@ -122,9 +149,21 @@ WORKS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Tensor, list[str]]] =
     "cast": (lambda x, w: x.bfloat16() * w, torch.ones(8), []),
     "complex": (lambda x, w: (x * (w * 1j)).abs(), torch.ones(8), []),
     "function": (lambda x, w: Both.apply(x * w, w, 2.0), torch.ones(1, 8), []),
-    "function of a constant": (lambda x, w: Both.apply(x.sigmoid(), w, 2.0), torch.ones(8), ["BothBackward"]),
-    "both outputs of a function": (lambda x, w: sum(Twice.apply(x * w, 2.0, w * x)), torch.ones(8), []),  # type: ignore
-    "views": (lambda x, w: (x * w).split(3, 1)[1].T.contiguous().view(-1)[::2], torch.ones(8), []),
+    "function of a constant": (
+        lambda x, w: Both.apply(x.sigmoid(), w, 2.0),
+        torch.ones(8),
+        ["BothBackward"],
+    ),
+    "both outputs of a function": (
+        lambda x, w: sum(Twice.apply(x * w, 2.0, w * x)),
+        torch.ones(8),
+        [],
+    ),  # type: ignore
+    "views": (
+        lambda x, w: (x * w).split(3, 1)[1].T.contiguous().view(-1)[::2],
+        torch.ones(8),
+        [],
+    ),
     "in place": (lambda x, w: (x * w).clone().mul_(2.0).relu_(), torch.ones(8), []),
     "in place on a view": (lambda x, w: _halved(x * w), torch.ones(8), []),
 }
@@ -137,7 +176,9 @@ def _halved(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_sums_casts_and_functions(name: str, left: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_casts_and_functions(
+    name: str, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, weight, by_engine = WORKS[name]
     x, _ = batch()
     as_the_engine(lambda: Net(work, weight), x, None, total, monkeypatch)
@@ -152,26 +193,38 @@ def test_a_weight_whose_gradient_has_another_dtype() -> None:
     x, _ = batch()
     playback = played(model, x.bfloat16(), None, total)
     playback.graph.ends[0].backward(retain_graph=True)
-    assert playback.gradients["weight"].dtype == model.weight.grad.dtype == torch.float32  # type: ignore[union-attr]
+    assert (
+        playback.gradients["weight"].dtype == model.weight.grad.dtype == torch.float32
+    )  # type: ignore[union-attr]
     playback.release()
 
 
-def test_hooks_of_nodes_run_once_each_and_go_when_they_are_taken_off(left: list[str]) -> None:
+def test_hooks_of_nodes_run_once_each_and_go_when_they_are_taken_off(
+    left: list[str],
+) -> None:
     x, y = batch()
     torch.manual_seed(0)
     model, calls = Residual(), []
     with TrainingBatch(model, x, loss, y).hold() as graph:
         node = model.kept.grad_fn
         hooks = [
-            node.register_prehook(lambda gradients: calls.append("before") or (gradients[0] * 2.0,)),
-            node.register_hook(lambda left, _: calls.append("after") or tuple(each * 3.0 for each in left)),
+            node.register_prehook(
+                lambda gradients: calls.append("before") or (gradients[0] * 2.0,)
+            ),
+            node.register_hook(
+                lambda left, _: (
+                    calls.append("after") or tuple(each * 3.0 for each in left)
+                )
+            ),
         ]
         playback = Playback(graph)
         playback.run()
         assert calls == ["before", "after"] and left == [node.name()]
         (hooked,) = [record.node for record in playback.records if record.hooked]
         assert graph.nodes[hooked] is node
-        want = torch.autograd.grad(graph.ends[0], list(model.parameters()), retain_graph=True)
+        want = torch.autograd.grad(
+            graph.ends[0], list(model.parameters()), retain_graph=True
+        )
         got = playback.gradients
         for (name, _), gradient in zip(model.named_parameters(), want, strict=True):
             torch.testing.assert_close(got[name], gradient)
@@ -181,7 +234,9 @@ def test_hooks_of_nodes_run_once_each_and_go_when_they_are_taken_off(left: list[
         left.clear()
         playback.seek(0)
         playback.run()
-        assert calls == left == [] and not any(record.hooked for record in playback.records)
+        assert calls == left == [] and not any(
+            record.hooked for record in playback.records
+        )
 
 
 def test_a_gradient_is_retained_as_in_backward() -> None:
@@ -204,7 +259,9 @@ def test_a_gradient_is_retained_as_in_backward() -> None:
         (lambda g: (3, g, None), "expected Variable or None"),
     ],
 )
-def test_a_function_that_answers_wrongly_is_told_so_in_the_words_of_torch(answer: Any, said: str) -> None:
+def test_a_function_that_answers_wrongly_is_told_so_in_the_words_of_torch(
+    answer: Any, said: str
+) -> None:
     class Wrong(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, weight: Tensor, factor: float) -> Tensor:
@@ -215,7 +272,9 @@ def test_a_function_that_answers_wrongly_is_told_so_in_the_words_of_torch(answer
             return answer(gradient)
 
     x, _ = batch()
-    with TrainingBatch(Net(lambda x, w: Wrong.apply(x * w, w, 2.0), torch.ones(8)), x, total).hold() as graph:
+    with TrainingBatch(
+        Net(lambda x, w: Wrong.apply(x * w, w, 2.0), torch.ones(8)), x, total
+    ).hold() as graph:
         playback = Playback(graph)
         with pytest.raises(StepError, match=said):
             playback.run()
@@ -252,6 +311,8 @@ def test_saved_tensors_that_are_packed_are_unpacked(left: list[str]) -> None:
         playback = Playback(graph)
         playback.run()
         assert unpacked and left == []
-        want = torch.autograd.grad(graph.ends[0], list(model.parameters()), retain_graph=True)
+        want = torch.autograd.grad(
+            graph.ends[0], list(model.parameters()), retain_graph=True
+        )
         for (name, _), gradient in zip(model.named_parameters(), want, strict=True):
             assert torch.equal(playback.gradients[name], gradient)

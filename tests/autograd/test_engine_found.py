@@ -23,7 +23,10 @@ from tests.support.playback_nets import NETS, batch, loss
 # -- recorded ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["residual", "recurrent", "shared", "custom", "sparse", "complex", "attention"])
+@pytest.mark.parametrize(
+    "name",
+    ["residual", "recurrent", "shared", "custom", "sparse", "complex", "attention"],
+)
 def test_a_real_pass_is_recorded_as_it_is_played(name: str) -> None:
     torch.manual_seed(0)
     x, y = batch()
@@ -43,10 +46,16 @@ def test_a_real_pass_is_recorded_as_it_is_played(name: str) -> None:
 
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("pool", [nn.MaxPool2d, nn.MaxPool3d])
-def test_the_norm_behind_pooling_is_that_of_the_gradient_there(pool: Any, apart: bool) -> None:
+def test_the_norm_behind_pooling_is_that_of_the_gradient_there(
+    pool: Any, apart: bool
+) -> None:
     torch.manual_seed(0)
     flat = pool is nn.MaxPool2d
-    layers = [pool(2), pool(2, padding=1)] if apart else [pool(3, stride=1), pool(2, dilation=2)]
+    layers = (
+        [pool(2), pool(2, padding=1)]
+        if apart
+        else [pool(3, stride=1), pool(2, dilation=2)]
+    )
     x = torch.randn((2, 3, 9, 9) if flat else (1, 2, 9, 9, 9), requires_grad=True)
     inputs = [x * 1.0]
     for layer in layers:
@@ -58,10 +67,16 @@ def test_the_norm_behind_pooling_is_that_of_the_gradient_there(pool: Any, apart:
         value.backward()
     found = recorder.finish()
     names = [found.names[node] for node in found.order]
-    pooled = [node for node, name in zip(found.order, names, strict=True) if name.startswith("MaxPool")]
+    pooled = [
+        node
+        for node, name in zip(found.order, names, strict=True)
+        if name.startswith("MaxPool")
+    ]
     assert len(pooled) == len(layers)
     for node, given in zip(pooled, reversed(inputs[:-1]), strict=True):
-        assert found.edge_norms[node, 0] == pytest.approx(given.grad.norm().item(), rel=1e-5)
+        assert found.edge_norms[node, 0] == pytest.approx(
+            given.grad.norm().item(), rel=1e-5
+        )
 
 
 def test_a_recorder_changes_nothing_and_leaves_nothing() -> None:
@@ -69,16 +84,25 @@ def test_a_recorder_changes_nothing_and_leaves_nothing() -> None:
     torch.manual_seed(0)
     model = NETS["residual"]()
     F.cross_entropy(model(x), y).backward()
-    plain = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    plain = [
+        parameter.grad.clone()
+        for parameter in model.parameters()
+        if parameter.grad is not None
+    ]
     model.zero_grad()
     value = F.cross_entropy(model(x), y)
     with record(value, scale=4.0) as recorder:
         (value * 1.0).backward(retain_graph=True)
-        assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), plain, strict=True))  # type: ignore
+        assert all(
+            torch.equal(p.grad, g)
+            for p, g in zip(model.parameters(), plain, strict=True)
+        )  # type: ignore
     first = recorder.finish()
     value.backward()
     assert recorder.finish() == first  # the hooks are off
-    assert first.node_norms[0] == pytest.approx(0.25)  # a gradient scaler's factor is divided out
+    assert first.node_norms[0] == pytest.approx(
+        0.25
+    )  # a gradient scaler's factor is divided out
 
 
 def test_the_recorder_tells_the_first_node_that_is_not_finite() -> None:
@@ -87,8 +111,15 @@ def test_the_recorder_tells_the_first_node_that_is_not_finite() -> None:
     with record(value) as recorder:
         value.backward()
     recorded = recorder.finish()
-    bad = {source for (source, _), norm in recorded.edge_norms.items() if not math.isfinite(norm)}
-    assert recorded.names[next(node for node in recorded.order if node in bad)] == "SqrtBackward0"
+    bad = {
+        source
+        for (source, _), norm in recorded.edge_norms.items()
+        if not math.isfinite(norm)
+    }
+    assert (
+        recorded.names[next(node for node in recorded.order if node in bad)]
+        == "SqrtBackward0"
+    )
 
 
 # -- gain --------------------------------------------------------------------------------------------------------------
@@ -110,20 +141,31 @@ class Chain(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("factor", "kind", "title"), [(0.125, "vanishes", "layers.2"), (20.0, "explodes", "layers.3"), (1.0, "", "")]
+    ("factor", "kind", "title"),
+    [(0.125, "vanishes", "layers.2"), (20.0, "explodes", "layers.3"), (1.0, "", "")],
 )
-def test_the_first_layer_that_loses_the_gradient_is_named(factor: float, kind: str, title: str) -> None:
+def test_the_first_layer_that_loses_the_gradient_is_named(
+    factor: float, kind: str, title: str
+) -> None:
     x = torch.ones(2, 4, requires_grad=True)
     with TrainingBatch(Chain(factor), x, lambda out, _: out.sum()).hold() as graph:
         playback = Playback(graph)
         playback.run()
         found = ladder(graph.tape, playback.result())
-    assert [rung.title for rung in found.rungs] == [f"layers.{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert [rung.title for rung in found.rungs] == [
+        f"layers.{n}" for n in (5, 4, 3, 2, 1, 0)
+    ]
     for steps, rung in enumerate(found.rungs, start=1):
-        assert rung.gain == pytest.approx(factor) and rung.reach == pytest.approx(factor**steps)
+        assert rung.gain == pytest.approx(factor) and rung.reach == pytest.approx(
+            factor**steps
+        )
         assert rung.parameters is not None
-    assert [(lost.kind, lost.title) for lost in found.lost] == ([(kind, title)] if kind else [])
-    assert not kind or found.lost[0].rule.endswith({"vanishes": "less than 0.001", "explodes": "more than 1000"}[kind])
+    assert [(lost.kind, lost.title) for lost in found.lost] == (
+        [(kind, title)] if kind else []
+    )
+    assert not kind or found.lost[0].rule.endswith(
+        {"vanishes": "less than 0.001", "explodes": "more than 1000"}[kind]
+    )
 
 
 def test_a_skip_shows_in_the_gain() -> None:
@@ -133,9 +175,17 @@ def test_a_skip_shows_in_the_gain() -> None:
         with record(graph.ends) as recorder:
             graph.ends[0].backward()
         found = ladder(graph.tape, recorder.finish())
-    assert [rung.title for rung in found.rungs] == ["head", "Residual", "relu", "b", "a"]
+    assert [rung.title for rung in found.rungs] == [
+        "head",
+        "Residual",
+        "relu",
+        "b",
+        "a",
+    ]
     first = found["layer:a"]
-    assert first.gain is None and first.leaving is None and first.arriving is not None  # nothing lies before it
+    assert (
+        first.gain is None and first.leaving is None and first.arriving is not None
+    )  # nothing lies before it
     assert found.lost == ()
 
 
@@ -151,16 +201,26 @@ def test_dead_units_are_seen_forward_and_backward() -> None:
     with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
-        found = {(dead.layer, dead.what): dead for dead in dead_units(graph, playback.gradients)}
+        found = {
+            (dead.layer, dead.what): dead
+            for dead in dead_units(graph, playback.gradients)
+        }
     assert set(found) == {("1", "activation"), ("0", "output"), ("2", "input")}
     assert all(set(dead.which) >= {1, 4} and dead.units == 5 for dead in found.values())
-    assert found["0", "output"].parameter == "0.weight" and found["1", "activation"].share >= 0.4
+    assert (
+        found["0", "output"].parameter == "0.weight"
+        and found["1", "activation"].share >= 0.4
+    )
 
 
 def test_rows_of_a_table_and_living_units_are_not_dead() -> None:
-    model = nn.Sequential(nn.Embedding(50, 4), nn.Conv1d(3, 2, 2), nn.Flatten(), nn.Linear(6, 3))
+    model = nn.Sequential(
+        nn.Embedding(50, 4), nn.Conv1d(3, 2, 2), nn.Flatten(), nn.Linear(6, 3)
+    )
     torch.manual_seed(0)
-    with TrainingBatch(model, torch.arange(6).view(2, 3), loss, torch.tensor([0, 1])).hold() as graph:
+    with TrainingBatch(
+        model, torch.arange(6).view(2, 3), loss, torch.tensor([0, 1])
+    ).hold() as graph:
         playback = Playback(graph)
         playback.run()
         assert dead_units(graph, playback.gradients) == ()
@@ -182,7 +242,13 @@ class Net(nn.Module):
         x = x - x
         return x / x
 """
-SOURCE = Source(TEXT, (InputSpec("x", (8,)),), ("out",), FrozenMap(n1=(8, 11), n2=(12,), n3=(13,)), FrozenMap(n1="fc"))
+SOURCE = Source(
+    TEXT,
+    (InputSpec("x", (8,)),),
+    ("out",),
+    FrozenMap(n1=(8, 11), n2=(12,), n3=(13,)),
+    FrozenMap(n1="fc"),
+)
 
 
 def test_the_first_nan_of_the_forward_has_its_line() -> None:
@@ -191,7 +257,13 @@ def test_the_first_nan_of_the_forward_has_its_line() -> None:
         compile_batch(SOURCE, x, y, nn.CrossEntropyLoss(), 0).hold().release()
     found = watch.found
     assert found is not None
-    assert (found.op, found.value, found.made_here, found.line, found.node) == ("div", "NaN", True, 13, "n3")
+    assert (found.op, found.value, found.made_here, found.line, found.node) == (
+        "div",
+        "NaN",
+        True,
+        13,
+        "n3",
+    )
     place = "In the forward pass, div of the network's own code, line 13 produced the first NaN."
     assert found.sentence() == f"{place} Here it divides by 0 at 18 of 18 elements."
 
@@ -205,7 +277,10 @@ def test_where_a_nan_came_in_and_where_an_inf_is_wanted() -> None:
     x[2, 3] = float("nan")
     with ForwardWatch(model=model) as watch:
         model(x)
-    assert watch.found is not None and (watch.found.layer, watch.found.made_here) == ("0", False)
+    assert watch.found is not None and (watch.found.layer, watch.found.made_here) == (
+        "0",
+        False,
+    )
     attention = nn.MultiheadAttention(8, 2, batch_first=True)
     mask = torch.full((3, 3), float("-inf")).triu(1)
     with ForwardWatch(model=attention) as watch:
@@ -213,4 +288,8 @@ def test_where_a_nan_came_in_and_where_an_inf_is_wanted() -> None:
     assert watch.found is None
     with ForwardWatch(model=model) as watch:
         F.cross_entropy(model(torch.randn(6, 8)), y) + torch.zeros(1).log()
-    assert watch.found is not None and (watch.found.op, watch.found.value, watch.found.in_loss) == ("log", "Inf", True)
+    assert watch.found is not None and (
+        watch.found.op,
+        watch.found.value,
+        watch.found.in_loss,
+    ) == ("log", "Inf", True)

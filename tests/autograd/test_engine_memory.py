@@ -24,21 +24,36 @@ class Born(TorchDispatchMode):
         super().__init__()
         self.blocks: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
-                parts = (tensor,) if tensor.layout is torch.strided else (tensor._indices(), tensor._values())
+                parts = (
+                    (tensor,)
+                    if tensor.layout is torch.strided
+                    else (tensor._indices(), tensor._values())
+                )
                 for storage in (part.untyped_storage() for part in parts):
-                    self.blocks[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                    self.blocks[storage._cdata] = (
+                        StorageWeakRef(storage),
+                        storage.nbytes(),
+                    )
         return out
 
 
 def deep() -> nn.Module:
-    return nn.Sequential(*[part for _ in range(4) for part in (nn.Linear(8, 8), nn.Tanh())], nn.Linear(8, 3))
+    return nn.Sequential(
+        *[part for _ in range(4) for part in (nn.Linear(8, 8), nn.Tanh())],
+        nn.Linear(8, 3),
+    )
 
 
-@pytest.mark.parametrize("name", ["deep", "residual", "recurrent", "shared", "custom", "checkpoint", "complex"])
+@pytest.mark.parametrize(
+    "name",
+    ["deep", "residual", "recurrent", "shared", "custom", "checkpoint", "complex"],
+)
 def test_each_step_lets_go_of_what_the_tape_says(name: str) -> None:
     """At every step of a real backward: what is alive, to the byte, and the curve that a played pass gives."""
     torch.manual_seed(0)
@@ -56,11 +71,20 @@ def test_each_step_lets_go_of_what_the_tape_says(name: str) -> None:
         playback.leaf_gradients.clear()
         if hasattr(model, "kept"):
             del model.kept
-        known = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers(), x, y, graph.ends[0])}
+        known = {
+            t.untyped_storage()._cdata
+            for t in (*model.parameters(), *model.buffers(), x, y, graph.ends[0])
+        }
         alive = []
 
         def look(*_: Any) -> None:
-            alive.append(sum(n for key, (ref, n) in born.blocks.items() if key not in known and not ref.expired()))
+            alive.append(
+                sum(
+                    n
+                    for key, (ref, n) in born.blocks.items()
+                    if key not in known and not ref.expired()
+                )
+            )
 
         gc.collect()
         for node in graph.nodes:
@@ -68,4 +92,6 @@ def test_each_step_lets_go_of_what_the_tape_says(name: str) -> None:
         graph.ends[0].backward()
         look()
     assert alive == curve and curve[0] > 0 == curve[-1]
-    assert [before - after for before, after in zip(alive, alive[1:], strict=False)] == released
+    assert [
+        before - after for before, after in zip(alive, alive[1:], strict=False)
+    ] == released

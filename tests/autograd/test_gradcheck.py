@@ -14,7 +14,12 @@ from torch.nn import functional as F
 
 from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.errors import CaptureError
-from app.autograd.gradcheck.gradcheck import check_function, check_layer, check_net, check_node
+from app.autograd.gradcheck.gradcheck import (
+    check_function,
+    check_layer,
+    check_net,
+    check_node,
+)
 from app.autograd.gradcheck.report import GradcheckReport
 from app.util.formatting import significant
 from tests.support.autograd_tapes import SOURCE
@@ -53,7 +58,12 @@ class Net(nn.Module):
     def __init__(self, joint: Any = torch.tanh) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.a, self.bn, self.b, self.joint = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2), joint
+        self.a, self.bn, self.b, self.joint = (
+            nn.Linear(4, 6),
+            nn.BatchNorm1d(6),
+            nn.Linear(6, 2),
+            joint,
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.b(self.joint(self.bn(self.a(x))))
@@ -81,11 +91,16 @@ def test_a_net_with_its_loss_passes_and_the_notes_lesson_is_told() -> None:
     large = {row.dtype: row.relative for row in report.table if row.eps == 0.1}
     assert tiny["float32"] > 0.5 > tiny["float64"] > double.relative  # rounding
     assert large["float64"] > double.relative  # truncation
-    assert report.sentences[0].startswith("The gradient of the whole network is correct")
+    assert report.sentences[0].startswith(
+        "The gradient of the whole network is correct"
+    )
     assert "(truncation), a smaller one loses digits (rounding)" in report.sentences[1]
     assert "it is the finite differences that fail" in report.sentences[2]
     after = model.state_dict()
-    assert all(torch.equal(before[key], after[key]) for key in before) and model.a.weight.grad is None
+    assert (
+        all(torch.equal(before[key], after[key]) for key in before)
+        and model.a.weight.grad is None
+    )
     assert model.a.weight.dtype == torch.float32
 
 
@@ -109,17 +124,27 @@ def test_a_wrong_function_inside_a_net_fails_the_net_and_its_node_alone() -> Non
         tape = graph.tape
     verdicts = {}
     wanted = ("ForgetfulBackward", "AddmmBackward0", "NativeBatchNormBackward0")
-    for node in (next(node for node in tape.nodes if node.name == name) for name in wanted):
+    for node in (
+        next(node for node in tape.nodes if node.name == name) for name in wanted
+    ):
         report = check_node(wrong, tape, node, budget=60)
         verdicts[node.name] = report.passed
         if node.name == "ForgetfulBackward":
             assert report.what == "custom Function Forgetful" and not report.note
-    assert verdicts == {"ForgetfulBackward": False, "AddmmBackward0": True, "NativeBatchNormBackward0": True}
-    assert Forgetful.apply(torch.ones(1)) == 1 and Forgetful.forward.__name__ == "forward"
+    assert verdicts == {
+        "ForgetfulBackward": False,
+        "AddmmBackward0": True,
+        "NativeBatchNormBackward0": True,
+    }
+    assert (
+        Forgetful.apply(torch.ones(1)) == 1 and Forgetful.forward.__name__ == "forward"
+    )
 
 
 def test_a_node_is_checked_by_the_function_that_made_it() -> None:
-    one = compile_batch(SOURCE, torch.randn(2, 1, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0)
+    one = compile_batch(
+        SOURCE, torch.randn(2, 1, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0
+    )
     with one.hold() as graph:
         tape = graph.tape
     by_name = {node.name: node for node in tape.nodes}
@@ -127,7 +152,10 @@ def test_a_node_is_checked_by_the_function_that_made_it() -> None:
     assert report.passed and report.what == "conv2d (ConvolutionBackward0)"
     assert inputs(report) == {"conv1.weight", "conv1.bias"}
     report = check_node(one, tape, by_name["NllLossBackward0"], budget=60)
-    assert report.passed and report.note == "cross_entropy created 2 nodes; they are checked together."
+    assert (
+        report.passed
+        and report.note == "cross_entropy created 2 nodes; they are checked together."
+    )
     with pytest.raises(CaptureError, match="only adds to .grad"):
         check_node(one, tape, by_name["AccumulateGrad"])
 
@@ -149,7 +177,9 @@ def test_a_node_out_of_sight_is_checked_by_its_layer() -> None:
     node = next(node for node in tape.nodes if node.name == "SigmoidBackward0")
     report = check_node(hidden, tape, node)
     assert report.passed and report.what == "layer 0"
-    assert report.note.startswith("The operation of SigmoidBackward0 cannot be run again alone")
+    assert report.note.startswith(
+        "The operation of SigmoidBackward0 cannot be run again alone"
+    )
     assert report.note.endswith("so the layer that created it is checked.")
 
 
@@ -158,7 +188,11 @@ def test_a_layer_is_checked_on_what_arrived_at_that_call() -> None:
     model.append(model[0])
     twice = TrainingBatch(model, (X,))
     first, second = (check_layer(twice, "0", call=call) for call in (1, 2))
-    assert first.passed and second.passed and inputs(first) == {"input 0", "weight", "bias"}
+    assert (
+        first.passed
+        and second.passed
+        and inputs(first) == {"input 0", "weight", "bias"}
+    )
     with pytest.raises(CaptureError, match="called 2 times"):
         check_layer(twice, "0", call=3)
     with pytest.raises(CaptureError, match="no layer nowhere"):
@@ -172,23 +206,38 @@ def test_a_layer_is_checked_on_what_arrived_at_that_call() -> None:
         (lambda x: F.relu(x.clone(), inplace=True), [0.0, 2.0, -3.0], "relu", 1),
         (F.leaky_relu, [0.0, 2.0, 0.0], "leaky_relu", 2),
         (lambda x: F.max_pool1d(x[None], 2), [1.0, 1.0, 3.0, 2.0], "max_pool1d", 1),
-        (lambda x: F.max_pool2d(x.view(1, 2, 2), 2), [1.0, 0.0, 1.0, 0.0], "max_pool2d", 1),
+        (
+            lambda x: F.max_pool2d(x.view(1, 2, 2), 2),
+            [1.0, 0.0, 1.0, 0.0],
+            "max_pool2d",
+            1,
+        ),
         (lambda x: x.clamp(0, 1), [1.0, 0.5, 2.0], "clamp", 0),
         (torch.round, [0.5, 1.2], "round", 0),
     ],
 )
-def test_a_point_without_derivative_is_flagged_and_not_called_wrong(function: Any, x: Any, op: str, ties: int) -> None:
+def test_a_point_without_derivative_is_flagged_and_not_called_wrong(
+    function: Any, x: Any, op: str, ties: int
+) -> None:
     report = check_function(function, torch.tensor(x), name=op)
     assert report.passed and [kink.place.op for kink in report.kinks] == [op]
     assert report.kinks[0].ties == ties
-    assert any(f"{op} at line" in text and "neither is wrong" in text for text in report.sentences)
+    assert any(
+        f"{op} at line" in text and "neither is wrong" in text
+        for text in report.sentences
+    )
 
 
 def test_chance_is_named_and_does_not_spoil_the_check() -> None:
     report = check_net(subject(Net(nn.Dropout(0.5))), budget=60)
     assert report.passed and [place.op for place in report.random] == ["dropout"]
-    assert any(text.startswith("dropout at line") and "draws random numbers" in text for text in report.sentences)
-    assert not check_net(TrainingBatch(Net(nn.Dropout(0.5)), (X,), train=False), budget=60).random
+    assert any(
+        text.startswith("dropout at line") and "draws random numbers" in text
+        for text in report.sentences
+    )
+    assert not check_net(
+        TrainingBatch(Net(nn.Dropout(0.5)), (X,), train=False), budget=60
+    ).random
 
 
 def test_a_function_with_a_memory_cannot_be_checked() -> None:
@@ -200,14 +249,23 @@ def test_a_function_with_a_memory_cannot_be_checked() -> None:
 
     report = check_function(counting, torch.ones(2))
     assert report.changes and not report.passed
-    assert report.sentences[0] == "Counting returns different values for the same input, so it cannot be checked."
+    assert (
+        report.sentences[0]
+        == "Counting returns different values for the same input, so it cannot be checked."
+    )
 
 
 def test_the_cost_is_bounded_and_the_rest_is_looked_at_along_a_direction() -> None:
-    report = check_net(TrainingBatch(nn.Linear(60, 50), (torch.randn(2, 60),)), budget=100)
+    report = check_net(
+        TrainingBatch(nn.Linear(60, 50), (torch.randn(2, 60),)), budget=100
+    )
     assert report.passed and report.evaluations <= 106
     weight = next(one for one in report.inputs if one.name == "weight")
-    assert weight.checked < weight.elements == 3000 and weight.direction is not None and weight.direction.fine
+    assert (
+        weight.checked < weight.elements == 3000
+        and weight.direction is not None
+        and weight.direction.fine
+    )
 
 
 def test_a_check_can_be_cancelled() -> None:
@@ -223,17 +281,30 @@ def test_a_check_can_be_cancelled() -> None:
 
 
 @settings(max_examples=8)
-@given(st.lists(st.sampled_from("tanh sigmoid softplus gelu linear bn silu".split()), max_size=4),
-       st.integers(0, 99))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from("tanh sigmoid softplus gelu linear bn silu".split()), max_size=4
+    ),
+    st.integers(0, 99),
+)
 def test_right_nets_pass_and_agree_with_torch(parts: list[str], seed: int) -> None:
     torch.manual_seed(seed)
-    made = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus, "gelu": nn.GELU, "silu": nn.SiLU,
-            "linear": lambda: nn.Linear(4, 4), "bn": lambda: nn.BatchNorm1d(4)}  # fmt: skip
+    made = {
+        "tanh": nn.Tanh,
+        "sigmoid": nn.Sigmoid,
+        "softplus": nn.Softplus,
+        "gelu": nn.GELU,
+        "silu": nn.SiLU,
+        "linear": lambda: nn.Linear(4, 4),
+        "bn": lambda: nn.BatchNorm1d(4),
+    }
     model = nn.Sequential(nn.Linear(4, 4), *(made[part]() for part in parts))
     report = check_net(TrainingBatch(model, (X,)), budget=50)
     assert report.passed, report.worst
     double = copy.deepcopy(model).double()
-    assert torch.autograd.gradcheck(double, (X.double().requires_grad_(),), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        double, (X.double().requires_grad_(),), fast_mode=True
+    )
 
 
 def test_a_loss_of_a_batch_and_its_target_are_cast() -> None:
@@ -245,9 +316,12 @@ def test_a_loss_of_a_batch_and_its_target_are_cast() -> None:
 
 
 def test_what_backward_itself_refuses_is_said() -> None:
-    spoiled = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.ReLU(inplace=True)), (X,))
+    spoiled = TrainingBatch(
+        nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.ReLU(inplace=True)), (X,)
+    )
     with pytest.raises(
-        CaptureError, match="The whole network could not be checked: .*modified by an inplace operation"
+        CaptureError,
+        match="The whole network could not be checked: .*modified by an inplace operation",
     ):
         check_net(spoiled)
     fine = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.ELU(inplace=True)), (X,))
@@ -283,13 +357,25 @@ class Off(torch.autograd.Function):
         return grad * (1 + ctx.amount), None
 
 
-@pytest.mark.parametrize(("scale", "amount", "right", "told"), [
-    (0.0, 1.1e-10, True, False), (0.0, 5e-6, True, True), (0.0, 2e-5, False, False),
-    (1.0, 9e-4, True, False), (1.0, 1.2e-3, False, False),
-])  # fmt: skip
-def test_tolerances_are_those_of_torch(scale: float, amount: float, right: bool, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("scale", "amount", "right", "told"),
+    [
+        (0.0, 1.1e-10, True, False),
+        (0.0, 5e-6, True, True),
+        (0.0, 2e-5, False, False),
+        (1.0, 9e-4, True, False),
+        (1.0, 1.2e-3, False, False),
+    ],
+)
+def test_tolerances_are_those_of_torch(
+    scale: float, amount: float, right: bool, told: bool
+) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
-        return Off.apply(x * scale if scale else x, amount) if scale else Off.apply(x, amount) - x
+        return (
+            Off.apply(x * scale if scale else x, amount)
+            if scale
+            else Off.apply(x, amount) - x
+        )
 
     x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     report = check_function(function, x, name="off")
@@ -322,13 +408,21 @@ def test_each_output_is_derived_alone() -> None:
 def test_complex_inputs_are_checked_by_both_of_their_parts() -> None:
     x = torch.tensor([1 + 2j, 0.5 - 1j], dtype=torch.complex64)
     report = check_function(lambda x: (x * x.conj()).real + x.imag, x, name="square")
-    assert report.passed and [(one.name, one.shape, one.checked) for one in report.inputs] == [("input 0", (2, 2), 4)]
-    assert not check_function(lambda x: Forgetful.apply(x).abs(), x, name="forgetful").passed
+    assert report.passed and [
+        (one.name, one.shape, one.checked) for one in report.inputs
+    ] == [("input 0", (2, 2), 4)]
+    assert not check_function(
+        lambda x: Forgetful.apply(x).abs(), x, name="forgetful"
+    ).passed
 
 
-@pytest.mark.parametrize("function", [torch.frac, lambda x: torch.fmod(x, 1.5), lambda x: x % 1.5])
+@pytest.mark.parametrize(
+    "function", [torch.frac, lambda x: torch.fmod(x, 1.5), lambda x: x % 1.5]
+)
 def test_a_wrong_gradient_behind_a_remainder_is_no_kink(function: Any) -> None:
     x = torch.tensor([0.3, 1.7, -2.2])
     assert check_function(function, x, name="remainder").passed
-    assert not check_function(lambda x: Forgetful.apply(function(x)), x, name="remainder").passed
+    assert not check_function(
+        lambda x: Forgetful.apply(function(x)), x, name="remainder"
+    ).passed
     assert check_function(function, torch.tensor([3.0]), name="remainder").kinks

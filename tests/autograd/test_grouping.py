@@ -16,11 +16,30 @@ from tests.support.autograd_tapes import small_tape
 
 def test_groups_are_the_layers_in_forward_order() -> None:
     groups = group_by_layer(small_tape())
-    assert [group.title for group in groups] == ["conv1", "relu1", "add1", "flatten1", "fc1", "loss"]
+    assert [group.title for group in groups] == [
+        "conv1",
+        "relu1",
+        "add1",
+        "flatten1",
+        "fc1",
+        "loss",
+    ]
     assert [group.link for group in groups] == ["n1", "n2", "n3", "n4", "n5", None]
-    assert [group.category for group in groups] == ["conv", "act", "merge", "shape", "linear", "loss"]
-    assert groups[0].kind == "Conv2d" and groups[0].parameters == ("conv1.weight", "conv1.bias")
-    assert sorted(node for group in groups for node in group.nodes) == list(range(len(small_tape().nodes)))
+    assert [group.category for group in groups] == [
+        "conv",
+        "act",
+        "merge",
+        "shape",
+        "linear",
+        "loss",
+    ]
+    assert groups[0].kind == "Conv2d" and groups[0].parameters == (
+        "conv1.weight",
+        "conv1.bias",
+    )
+    assert sorted(node for group in groups for node in group.nodes) == list(
+        range(len(small_tape().nodes))
+    )
 
 
 def test_what_groups_free_adds_up_to_what_is_held() -> None:
@@ -39,12 +58,27 @@ def test_a_container_that_computes_around_its_children_makes_no_circle() -> None
             x = self.inner(x) + x
             return self.inner(x).relu()
 
-    tape = TrainingBatch(nn.Sequential(nn.Linear(4, 4), Block()), torch.randn(2, 4)).capture()
+    tape = TrainingBatch(
+        nn.Sequential(nn.Linear(4, 4), Block()), torch.randn(2, 4)
+    ).capture()
     groups = group_by_layer(tape)
-    assert [group.title for group in groups] == ["0", "1", "1.inner", "1", "1.inner (call 2)", "1"]
+    assert [group.title for group in groups] == [
+        "0",
+        "1",
+        "1.inner",
+        "1",
+        "1.inner (call 2)",
+        "1",
+    ]
     assert len({group.key for group in groups}) == len(groups)
-    place = {node: number for number, group in enumerate(groups) for node in group.nodes}
-    assert all(place[e.source] >= place[e.target] for e in tape.edges if not tape.nodes[e.target].is_leaf)
+    place = {
+        node: number for number, group in enumerate(groups) for node in group.nodes
+    }
+    assert all(
+        place[e.source] >= place[e.target]
+        for e in tape.edges
+        if not tape.nodes[e.target].is_leaf
+    )
 
 
 def test_folding_hides_inner_edges_and_counts_outer_ones() -> None:
@@ -52,11 +86,17 @@ def test_folding_hides_inner_edges_and_counts_outer_ones() -> None:
     groups = group_by_layer(tape)
     closed = fold(tape, groups, frozenset())
     assert {(e.source, e.target): e.count for e in closed.edges} == {
-        ("fold:loss", "fold:node:n5"): 1, ("fold:node:n5", "fold:node:n4"): 1, ("fold:node:n4", "fold:node:n3"): 1,
-        ("fold:node:n3", "fold:node:n2"): 1, ("fold:node:n3", "fold:node:n1"): 1, ("fold:node:n2", "fold:node:n1"): 1,
-    }  # fmt: skip
+        ("fold:loss", "fold:node:n5"): 1,
+        ("fold:node:n5", "fold:node:n4"): 1,
+        ("fold:node:n4", "fold:node:n3"): 1,
+        ("fold:node:n3", "fold:node:n2"): 1,
+        ("fold:node:n3", "fold:node:n1"): 1,
+        ("fold:node:n2", "fold:node:n1"): 1,
+    }
     one = fold(tape, groups, frozenset({"node:n1"}))
-    assert {place for place in one.place if not place.startswith("fold:")} == {str(n) for n in groups[0].nodes}
+    assert {place for place in one.place if not place.startswith("fold:")} == {
+        str(n) for n in groups[0].nodes
+    }
 
 
 def test_the_drawing_shows_what_is_folded() -> None:
@@ -64,8 +104,14 @@ def test_the_drawing_shows_what_is_folded() -> None:
     drawing = to_drawing(tape, frozenset({"node:n1"}))
     assert [group.title for group in drawing.groups] == ["conv1"]
     boxes = {box.title: box for box in drawing.boxes}
-    assert boxes["ConvolutionBackward0"].group == "node:n1" and boxes["ConvolutionBackward0"].link == "n1"
-    assert boxes["conv1.weight"].shape == "leaf" and boxes["conv1.weight"].subtitle == "AccumulateGrad"
+    assert (
+        boxes["ConvolutionBackward0"].group == "node:n1"
+        and boxes["ConvolutionBackward0"].link == "n1"
+    )
+    assert (
+        boxes["conv1.weight"].shape == "leaf"
+        and boxes["conv1.weight"].subtitle == "AccumulateGrad"
+    )
     assert boxes["conv1.weight"].under == boxes["ConvolutionBackward0"].id
     assert boxes["fc1"].shape == "folded" and boxes["fc1"].lines[0] == "4 nodes"
     assert {arrow.label for arrow in drawing.arrows} >= {"3×10", "3×256", "3×4×8×8"}
@@ -84,7 +130,9 @@ def test_chips_tell_the_kind_and_size_of_what_is_saved() -> None:
         ("input 768 B", "input"),
         ("weight 144 B", "parameter"),
     ]
-    assert [(chip.text, chip.kind) for chip in boxes["ReluBackward0"].chips] == [("result 3.00 KiB", "held")]
+    assert [(chip.text, chip.kind) for chip in boxes["ReluBackward0"].chips] == [
+        ("result 3.00 KiB", "held")
+    ]
 
 
 def test_without_groups_every_operation_stands_for_itself() -> None:
@@ -97,7 +145,10 @@ def test_without_groups_every_operation_stands_for_itself() -> None:
 def test_the_line_above_the_picture() -> None:
     tape = small_tape()
     held = bytes_text(tape.held_bytes)
-    assert summary(tape) == f"{len(tape.nodes)} nodes · loss {tape.loss:.4g} · {held} held for backward"
+    assert (
+        summary(tape)
+        == f"{len(tape.nodes)} nodes · loss {tape.loss:.4g} · {held} held for backward"
+    )
 
 
 @pytest.mark.parametrize("layers", [3, 60])
@@ -120,4 +171,9 @@ def test_a_group_of_several_modules_is_of_the_class_that_holds_them() -> None:
     tape = TrainingBatch(net, torch.randn(2, 4)).capture()
     block = [node for node in tape.nodes if node.layer.startswith("0")]
     assert make_group(tape, "node:n1", block).kind == "Sequential"
-    assert make_group(tape, "node:n2", [node for node in tape.nodes if node.layer == "1"]).kind == "Linear"
+    assert (
+        make_group(
+            tape, "node:n2", [node for node in tape.nodes if node.layer == "1"]
+        ).kind
+        == "Linear"
+    )

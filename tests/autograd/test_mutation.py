@@ -17,7 +17,11 @@ from torch.utils.checkpoint import checkpoint
 
 from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.diagnostics.findings import find_all
-from app.autograd.diagnostics.inplace_changes import BrokenNode, WriteWatcher, find_broken
+from app.autograd.diagnostics.inplace_changes import (
+    BrokenNode,
+    WriteWatcher,
+    find_broken,
+)
 from app.autograd.diagnostics.results import Finding
 from app.autograd.walk import short_name, walk
 from app.source.generated import InputSpec, Source
@@ -37,7 +41,10 @@ def ran(text: str) -> tuple[list[BrokenNode], bool, str]:
         exec(compile(text, name, "exec"), values)
     loss = values["loss"]
     nodes = walk([loss])[0]
-    found, hidden = watcher.broken(nodes), any(short_name(node) == "CopySlices" for node in nodes)
+    found, hidden = (
+        watcher.broken(nodes),
+        any(short_name(node) == "CopySlices" for node in nodes),
+    )
     watcher.forget()
     try:
         loss.backward()
@@ -53,17 +60,43 @@ def program(*lines: str) -> str:
 CASES = [
     (("h = w.sigmoid()", "h.add_(1)", "loss = h.sum()"), 3, "h = h.clone().add_(1)"),
     (("h = w.exp()", "h += 1", "loss = h.sum()"), 3, "h = h.clone()\nh += 1"),
-    (("h = w * 1", "z = h * h", "h[0] = 3.0", "loss = z.sum()"), 4, "h = h.clone()\nh[0] = 3.0"),
-    (("h = w * 1", "z = h * h", "h[1:].mul_(2)", "loss = z.sum() + h.sum()"), 4, "h = h.clone()\nh[1:].mul_(2)"),
-    (("h = w.tanh()", "y = torch.relu_(h)", "loss = y.sum()"), 3, "y = torch.relu_(h.clone())"),
-    (("h = w.tanh()", "y = F.relu(h, inplace=True)", "loss = y.sum()"), 3, "y = F.relu(h.clone(), inplace=True)"),
-    (("h = w.exp()", "v = h[1:]", "v.mul_(2)", "loss = h.sum()"), 2, "h = w.exp().clone()"),
-    (("h = w.exp()", "h.data.mul_(2)", "loss = h.sum()"), 3, "h = h.clone()\nh.data.mul_(2)"),
+    (
+        ("h = w * 1", "z = h * h", "h[0] = 3.0", "loss = z.sum()"),
+        4,
+        "h = h.clone()\nh[0] = 3.0",
+    ),
+    (
+        ("h = w * 1", "z = h * h", "h[1:].mul_(2)", "loss = z.sum() + h.sum()"),
+        4,
+        "h = h.clone()\nh[1:].mul_(2)",
+    ),
+    (
+        ("h = w.tanh()", "y = torch.relu_(h)", "loss = y.sum()"),
+        3,
+        "y = torch.relu_(h.clone())",
+    ),
+    (
+        ("h = w.tanh()", "y = F.relu(h, inplace=True)", "loss = y.sum()"),
+        3,
+        "y = F.relu(h.clone(), inplace=True)",
+    ),
+    (
+        ("h = w.exp()", "v = h[1:]", "v.mul_(2)", "loss = h.sum()"),
+        2,
+        "h = w.exp().clone()",
+    ),
+    (
+        ("h = w.exp()", "h.data.mul_(2)", "loss = h.sum()"),
+        3,
+        "h = h.clone()\nh.data.mul_(2)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("lines", "at", "after"), CASES)
-def test_the_line_is_named_and_the_cure_works(lines: tuple[str, ...], at: int, after: str) -> None:
+def test_the_line_is_named_and_the_cure_works(
+    lines: tuple[str, ...], at: int, after: str
+) -> None:
     text = program(*lines)
     found, _, error = ran(text)
     assert len({broken.node for broken in found}) == 1
@@ -71,8 +104,14 @@ def test_the_line_is_named_and_the_cure_works(lines: tuple[str, ...], at: int, a
     assert bool(error) is not broken.silent
     assert broken.silent is ("data" in text)
     if not broken.silent:
-        assert f"is at version {broken.version_now}; expected version {broken.version}" in error
-    assert write.location.line is not None and write.location.code == text.splitlines()[write.location.line - 1]
+        assert (
+            f"is at version {broken.version_now}; expected version {broken.version}"
+            in error
+        )
+    assert (
+        write.location.line is not None
+        and write.location.code == text.splitlines()[write.location.line - 1]
+    )
     assert f"{write.location.op} at line {write.location.line}" in broken.sentence
     cure = broken.cure
     assert cure is not None and (cure.line, cure.after) == (at, after)
@@ -101,20 +140,54 @@ def test_writes_that_do_no_harm_are_not_told(lines: tuple[str, ...]) -> None:
 def test_a_silent_write_gives_a_wrong_gradient() -> None:
     found, _, error = ran(program("h = w.exp()", "h.data[0] = 9.0", "loss = h.sum()"))
     assert [broken.silent for broken in found] == [True] and not error
-    assert "writes through .data into" in found[0].sentence and "the gradient is silently wrong" in found[0].sentence
+    assert (
+        "writes through .data into" in found[0].sentence
+        and "the gradient is silently wrong" in found[0].sentence
+    )
     assert found[0].version == found[0].version_now == 0 and found[0].writes[0].view
 
 
 def test_writes_in_a_loop_and_by_several_are_counted() -> None:
-    found, _, _ = ran(program("h = w.exp()", "for i in range(3):", "    h += i", "h.mul_(2)", "loss = h.sum()"))
-    assert [(write.location.op, write.count) for write in found[0].writes] == [("add_", 3), ("mul_", 1)]
+    found, _, _ = ran(
+        program(
+            "h = w.exp()",
+            "for i in range(3):",
+            "    h += i",
+            "h.mul_(2)",
+            "loss = h.sum()",
+        )
+    )
+    assert [(write.location.op, write.count) for write in found[0].writes] == [
+        ("add_", 3),
+        ("mul_", 1),
+    ]
     assert (found[0].version, found[0].version_now) == (0, 4)
-    assert "add_ at line 4" in found[0].sentence and "(3 times) and mul_ at line 5" in found[0].sentence
+    assert (
+        "add_ at line 4" in found[0].sentence
+        and "(3 times) and mul_ at line 5" in found[0].sentence
+    )
 
 
-LINES = ["h = h * 2", "h = h.exp()", "h = h.sigmoid()", "h.add_(1)", "h += h.detach()", "h[0] = 1.0", "h.mul_(w)",
-         "h = h + k", "k = h.clone()", "k = h", "k.sub_(1)", "h = h[:]", "h.relu_()", "k = k * h", "h.data.mul_(2)",
-         "h.zero_()", "h = F.relu(h, inplace=True)", "h.copy_(k)"]  # fmt: skip
+LINES = [
+    "h = h * 2",
+    "h = h.exp()",
+    "h = h.sigmoid()",
+    "h.add_(1)",
+    "h += h.detach()",
+    "h[0] = 1.0",
+    "h.mul_(w)",
+    "h = h + k",
+    "k = h.clone()",
+    "k = h",
+    "k.sub_(1)",
+    "h = h[:]",
+    "h.relu_()",
+    "k = k * h",
+    "h.data.mul_(2)",
+    "h.zero_()",
+    "h = F.relu(h, inplace=True)",
+    "h.copy_(k)",
+]
 
 
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8))
@@ -161,7 +234,12 @@ def test_a_custom_function_may_write_to_its_own() -> None:
 class Net(nn.Module):
     def __init__(self, inplace: bool = True) -> None:
         super().__init__()
-        self.fc, self.sig, self.act, self.bn = nn.Linear(4, 4), nn.Sigmoid(), nn.ReLU(inplace), nn.BatchNorm1d(4)
+        self.fc, self.sig, self.act, self.bn = (
+            nn.Linear(4, 4),
+            nn.Sigmoid(),
+            nn.ReLU(inplace),
+            nn.BatchNorm1d(4),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.bn(self.bn(self.fc(x)))
@@ -174,25 +252,67 @@ def test_a_layer_with_inplace_is_named() -> None:
     first = found.first
     assert "expected version 0" in found.error
     assert len(found.broken) == 1 and first is not None
-    assert (first.name, first.place.layer, first.saved) == ("SigmoidBackward0", "sig", "result")
-    assert first.writes[0].location.layer == "act" and found.tape.nodes[first.node].name == first.name
-    assert first.cure is not None and first.cure.after == "return self.act(self.sig(x).clone())"
-    assert not find_broken(TrainingBatch(Net(False), (x,), nn.CrossEntropyLoss(), y)).broken
+    assert (first.name, first.place.layer, first.saved) == (
+        "SigmoidBackward0",
+        "sig",
+        "result",
+    )
+    assert (
+        first.writes[0].location.layer == "act"
+        and found.tape.nodes[first.node].name == first.name
+    )
+    assert (
+        first.cure is not None
+        and first.cure.after == "return self.act(self.sig(x).clone())"
+    )
+    assert not find_broken(
+        TrainingBatch(Net(False), (x,), nn.CrossEntropyLoss(), y)
+    ).broken
 
 
 def test_the_lines_are_those_of_the_generated_text() -> None:
-    text = SOURCE.text.replace("        x = x + y\n", "        y += x\n").replace("x.flatten", "y.flatten")
-    source = Source(text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules)
-    subject = compile_batch(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
+    text = SOURCE.text.replace("        x = x + y\n", "        y += x\n").replace(
+        "x.flatten", "y.flatten"
+    )
+    source = Source(
+        text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules
+    )
+    subject = compile_batch(
+        source,
+        torch.ones(3, 1, 8, 8),
+        torch.tensor([1, 2, 3]),
+        nn.CrossEntropyLoss(),
+        0,
+    )
     first = find_broken(subject).first
-    assert first is not None and (first.name, first.place.node, first.place.line) == ("ReluBackward0", "n2", 13)
+    assert first is not None and (first.name, first.place.node, first.place.line) == (
+        "ReluBackward0",
+        "n2",
+        13,
+    )
     write = first.writes[0]
-    assert (write.location.node, write.location.line, write.location.file) == ("n3", 14, "")
+    assert (write.location.node, write.location.line, write.location.file) == (
+        "n3",
+        14,
+        "",
+    )
     assert first.cure is not None and first.cure.after == "y = y.clone()\ny += x"
     lines = text.splitlines()
     lines[13:14] = [" " * 8 + line for line in first.cure.after.splitlines()]
-    mended = Source("\n".join(lines) + "\n", source.inputs, source.outputs, FrozenMap(), source.modules)
-    again = compile_batch(mended, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
+    mended = Source(
+        "\n".join(lines) + "\n",
+        source.inputs,
+        source.outputs,
+        FrozenMap(),
+        source.modules,
+    )
+    again = compile_batch(
+        mended,
+        torch.ones(3, 1, 8, 8),
+        torch.tensor([1, 2, 3]),
+        nn.CrossEntropyLoss(),
+        0,
+    )
     assert not find_broken(again).broken and not find_broken(again).error
 
 
@@ -210,7 +330,10 @@ def test_a_parameter_changed_before_backward_waits_for_it() -> None:
 
     found = find_broken(TrainingBatch(Steps(), (torch.ones(3, requires_grad=True),)))
     assert {broken.writes[0].parameter for broken in found.broken} == {"w"}
-    assert found.broken[0].cure is not None and "after backward()" in found.broken[0].cure.sentence
+    assert (
+        found.broken[0].cure is not None
+        and "after backward()" in found.broken[0].cure.sentence
+    )
 
 
 def test_a_checkpointed_part_runs_again_in_backward_alone_and_nothing_is_kept() -> None:
@@ -242,7 +365,11 @@ class Replaced(nn.Module):
     def __init__(self, view: bool, before: bool = False) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.scale, self.view, self.before = nn.Parameter(torch.rand(4, 4)), view, before
+        self.scale, self.view, self.before = (
+            nn.Parameter(torch.rand(4, 4)),
+            view,
+            before,
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.before:
@@ -255,16 +382,23 @@ class Replaced(nn.Module):
 
 
 def silent(model: nn.Module) -> list[Finding]:
-    batch = TrainingBatch(model, (torch.ones(4, 4),), lambda output, _target: output.sum())
+    batch = TrainingBatch(
+        model, (torch.ones(4, 4),), lambda output, _target: output.sum()
+    )
     return [each for each in find_all(batch).found if each.kind == "silent"]
 
 
 def test_data_that_is_set_after_it_was_saved_is_told_with_its_effect() -> None:
     (read,) = silent(Replaced(view=False))
-    assert read.severity == "error" and "scale is replaced through .data" in read.sentence
+    assert (
+        read.severity == "error" and "scale is replaced through .data" in read.sentence
+    )
     assert "Backward reads the new values" in read.sentence and read.line is not None
     (unread,) = silent(Replaced(view=True))
-    assert unread.severity == "warning" and "The gradient is that of the values before" in unread.sentence
+    assert (
+        unread.severity == "warning"
+        and "The gradient is that of the values before" in unread.sentence
+    )
     assert silent(Replaced(view=False, before=True)) == [], "set before it is used"
     for view, factor in ((False, 3), (True, 1)):  # torch itself
         model, x = Replaced(view), torch.ones(4, 4, requires_grad=True)
@@ -277,5 +411,7 @@ def test_data_that_is_set_after_it_was_saved_is_told_with_its_effect() -> None:
 def test_data_that_forward_sets_is_as_before_after_a_capture() -> None:
     model = Replaced(view=True)
     first = model.scale.detach().clone()
-    TrainingBatch(model, (torch.ones(4, 4),), lambda output, _target: output.sum()).hold().release()
+    TrainingBatch(
+        model, (torch.ones(4, 4),), lambda output, _target: output.sum()
+    ).hold().release()
     assert torch.equal(model.scale, first)

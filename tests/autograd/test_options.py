@@ -31,7 +31,9 @@ class Two(nn.Module):
 def gradient(options: CaptureOptions) -> torch.Tensor:
     """What playing gives the weight."""
     seeds = chosen_vectors(options)
-    graph = TrainingBatch(Two(), torch.ones(4, 2), special=Special.from_options(options), seeds=seeds).hold()
+    graph = TrainingBatch(
+        Two(), torch.ones(4, 2), special=Special.from_options(options), seeds=seeds
+    ).hold()
     assert graph.seeds is not None
     playback = Playback(graph)
     playback.run()
@@ -43,7 +45,9 @@ def gradient(options: CaptureOptions) -> torch.Tensor:
 
 def test_the_product_of_a_chosen_output_and_a_chosen_vector() -> None:
     options = CaptureOptions(loss=False, outputs=(0,), vector="one-hot", index=2)
-    assert torch.equal(gradient(options), torch.tensor([[0.0, 0.0], [0.0, 0.0], [4.0, 4.0]]))
+    assert torch.equal(
+        gradient(options), torch.tensor([[0.0, 0.0], [0.0, 0.0], [4.0, 4.0]])
+    )
     assert options.differences == ("output 1 itself, vector one-hot 2",)
     slope = 1 - (torch.ones(4, 2) @ W.T).tanh() ** 2
     both = gradient(CaptureOptions(loss=False))
@@ -51,14 +55,29 @@ def test_the_product_of_a_chosen_output_and_a_chosen_vector() -> None:
 
 
 def test_an_index_that_is_not_there_is_refused() -> None:
-    with pytest.raises(CaptureError, match="Output 1 has 3 elements in its last dimension; there is no index 3"):
+    with pytest.raises(
+        CaptureError,
+        match="Output 1 has 3 elements in its last dimension; there is no index 3",
+    ):
         gradient(CaptureOptions(loss=False, outputs=(0,), vector="one-hot", index=3))
     assert vector(torch.ones(2), "ones", 0, 0) is None, "no gradient goes back from it"
 
 
 def test_detectives_look_at_what_was_chosen_without_what_hides_lines() -> None:
-    options = CaptureOptions(amp="bfloat16", checkpoint=("fc",), compile=True, second_order=True, data="random")
+    options = CaptureOptions(
+        amp="bfloat16",
+        checkpoint=("fc",),
+        compile=True,
+        second_order=True,
+        data="random",
+    )
     assert options.diagnosed == CaptureOptions(amp="bfloat16", data="random")
-    assert len(options.differences) == 5 and PLAIN_OPTIONS.differences == () and chosen_vectors(PLAIN_OPTIONS) is None
-    assert options.left_out.startswith("Diagnosed without checkpoint fc, create_graph=True and torch.compile: ")
+    assert (
+        len(options.differences) == 5
+        and PLAIN_OPTIONS.differences == ()
+        and chosen_vectors(PLAIN_OPTIONS) is None
+    )
+    assert options.left_out.startswith(
+        "Diagnosed without checkpoint fc, create_graph=True and torch.compile: "
+    )
     assert options.diagnosed.left_out == PLAIN_OPTIONS.left_out == ""

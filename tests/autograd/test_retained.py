@@ -22,7 +22,11 @@ class Watched(nn.Module):
 
     def __init__(self, learns: bool = True) -> None:
         super().__init__()
-        self.conv, self.norm, self.fc = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(4 * 36, 3)
+        self.conv, self.norm, self.fc = (
+            nn.Conv2d(1, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.Linear(4 * 36, 3),
+        )
         self.requires_grad_(learns)
         self.seen: list[weakref.ref[Any]] = []
 
@@ -46,8 +50,21 @@ def loss(output: torch.Tensor, _: Any) -> torch.Tensor:
 def counted() -> Counter[str]:
     """Objects that could be left of a capture, by their types."""
     gc.collect()
-    kinds = ("Tensor", "Parameter", "UntypedStorage", "Tape", "TapeNode", "SavedTensor", "NodeOrigin", "OriginRecorder")
-    return Counter(name for thing in gc.get_objects() if (name := type(thing).__name__) in kinds or "Backward" in name)
+    kinds = (
+        "Tensor",
+        "Parameter",
+        "UntypedStorage",
+        "Tape",
+        "TapeNode",
+        "SavedTensor",
+        "NodeOrigin",
+        "OriginRecorder",
+    )
+    return Counter(
+        name
+        for thing in gc.get_objects()
+        if (name := type(thing).__name__) in kinds or "Backward" in name
+    )
 
 
 def test_many_captures_leave_no_object_behind() -> None:
@@ -71,7 +88,9 @@ def test_a_capture_that_fails_leaves_nothing_behind() -> None:
         except NoGraphError:
             continue
         raise AssertionError(number)
-    assert model.alive() == 0 and not model._forward_hooks and not model._forward_pre_hooks
+    assert (
+        model.alive() == 0 and not model._forward_hooks and not model._forward_pre_hooks
+    )
 
 
 def test_looking_for_garbage_goes_on_after_a_capture() -> None:
@@ -113,7 +132,9 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     del items
     room.set_tape(None)
     gc.collect()
-    assert not [part for part in parts if part() is not None], "nor is anything left of its picture"
+    assert not [part for part in parts if part() is not None], (
+        "nor is anything left of its picture"
+    )
 
 
 def test_a_room_that_is_closed_lets_go_of_its_tape(qtbot, qapp) -> None:

@@ -12,9 +12,18 @@ from benchmarks._report import Figure, in_turns, percentile
 
 
 def test_a_figure_is_the_median_of_the_ratios_within_a_round() -> None:
-    figure = Figure("speed", "steps/s", (90.0, 100.0, 50.0), (100.0, 100.0, 100.0), aim=0.85, more_is_better=True)
+    figure = Figure(
+        "speed",
+        "steps/s",
+        (90.0, 100.0, 50.0),
+        (100.0, 100.0, 100.0),
+        aim=0.85,
+        more_is_better=True,
+    )
     assert figure.value == 0.9 and figure.met
-    assert str(figure) == ("speed: 0.9x (0.5 to 1 in 3 rounds); 90 against 100 steps/s; aim at least 0.85x: met")
+    assert str(figure) == (
+        "speed: 0.9x (0.5 to 1 in 3 rounds); 90 against 100 steps/s; aim at least 0.85x: met"
+    )
 
 
 def test_an_aim_may_bound_from_above_and_be_missed() -> None:
@@ -39,7 +48,9 @@ def test_both_sides_are_measured_in_turns() -> None:
     assert (ours, theirs) == ((1.0, 4.0, 5.0), (2.0, 3.0, 6.0))
 
 
-@pytest.mark.parametrize(("share", "value"), [(0.99, 99), (1.0, 100), (0.5, 50), (0.0, 1)])
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.99, 99), (1.0, 100), (0.5, 50), (0.0, 1)]
+)
 def test_percentiles_are_measured_values(share: float, value: int) -> None:
     assert percentile(range(1, 101), share) == value
 

@@ -34,7 +34,9 @@ def test_the_script_with_a_writer_is_the_exported_one_and_a_few_lines(jobs) -> N
 
 
 @pytest.mark.parametrize("name", ["mnist", "mlp"])
-def test_a_net_of_the_benchmark_can_be_trained_without_a_download(jobs, name: str) -> None:
+def test_a_net_of_the_benchmark_can_be_trained_without_a_download(
+    jobs, name: str
+) -> None:
     from app.builder.analysis import analyse
     from app.preflight import preflight
     from app.training.events import Finished
@@ -42,6 +44,12 @@ def test_a_net_of_the_benchmark_can_be_trained_without_a_download(jobs, name: st
 
     project = getattr(jobs, name)()
     analysis = analyse(project.graph)
-    assert not [found for found in preflight.problems(project, analysis) if found.severity == "error"]
-    short = replace(project, training=replace(project.training, max_steps=2, device="cpu"))
+    assert not [
+        found
+        for found in preflight.problems(project, analysis)
+        if found.severity == "error"
+    ]
+    short = replace(
+        project, training=replace(project.training, max_steps=2, device="cpu")
+    )
     assert isinstance(list(train(preflight.job(short, analysis)))[-1], Finished)

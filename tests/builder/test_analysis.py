@@ -24,16 +24,30 @@ from app.util.frozen import FrozenMap
 from tests.support.builder_nets import chain, measured, net, returned, run, wired
 
 JOINS = ("operator.add", "operator.sub", "operator.mul", "torch.cat", "torch.matmul")
-NO_TENSOR = {key for key, spec in catalog().items() if not any("tensor" in port.kind for port in spec.outputs)}
+NO_TENSOR = {
+    key
+    for key, spec in catalog().items()
+    if not any("tensor" in port.kind for port in spec.outputs)
+}
 # Whether these run is up to the values: a matrix may be singular, one sample has no variance, and torch refuses one
 # sample of which each group of GroupNorm has one value.
 BY_VALUE = {key for key in catalog() if key.startswith("torch.linalg.")} | {
-    "F.batch_norm", "nn.GroupNorm", "F.group_norm", "torch.logdet",
-}  # fmt: skip
-LAYERS = tuple(key for key in catalog() if key not in {"input", *JOINS, *BY_VALUE, *NO_TENSOR - {"operator.getitem"}})
+    "F.batch_norm",
+    "nn.GroupNorm",
+    "F.group_norm",
+    "torch.logdet",
+}
+LAYERS = tuple(
+    key
+    for key in catalog()
+    if key not in {"input", *JOINS, *BY_VALUE, *NO_TENSOR - {"operator.getitem"}}
+)
 TWEAKS = {
     "nn.Linear": [{"out_features": 4}, {"out_features": 8, "bias": False}],
-    "nn.Conv2d": [{"out_channels": 4, "padding": 1}, {"out_channels": 2, "kernel_size": (1, 2), "stride": 2}],
+    "nn.Conv2d": [
+        {"out_channels": 4, "padding": 1},
+        {"out_channels": 2, "kernel_size": (1, 2), "stride": 2},
+    ],
     "nn.Conv1d": [{"out_channels": 4, "padding": "same"}],
     "nn.ConvTranspose2d": [{"out_channels": 2, "stride": 2}],
     "nn.LSTM": [{"hidden_size": 4, "bidirectional": True}],
@@ -53,14 +67,22 @@ def drawings(draw: st.DrawFn) -> Analysis:
     graph = Graph()
     for i in range(draw(st.integers(1, 3))):
         shape = draw(st.sampled_from([(4,), (8,), (4, 8), (2, 4, 4), (2, 6, 6)]))
-        graph = graph.with_node(Node(f"in{i}", "input", f"input{i}", FrozenMap(shape=shape)))
+        graph = graph.with_node(
+            Node(f"in{i}", "input", f"input{i}", FrozenMap(shape=shape))
+        )
     analysis = analyse(graph)
     for i in range(draw(st.integers(1, 10))):
-        values = sorted(place for place, value in analysis.values.items() if isinstance(value, TensorType))
+        values = sorted(
+            place
+            for place, value in analysis.values.items()
+            if isinstance(value, TensorType)
+        )
         join = draw(st.booleans())
         key = draw(st.sampled_from(JOINS if join else LAYERS))
         params = draw(st.sampled_from(TWEAKS.get(key, [{}])))
-        bigger = analysis.graph.with_node(Node(f"n{i}", key, f"n{i}", ops[key].starting_params().update(params)))
+        bigger = analysis.graph.with_node(
+            Node(f"n{i}", key, f"n{i}", ops[key].starting_params().update(params))
+        )
         source = draw(st.sampled_from(values))
         for port in ops[key].inputs:
             if port.required:
@@ -73,7 +95,11 @@ def drawings(draw: st.DrawFn) -> Analysis:
         if not [problem for problem in after.errors if problem.node]:
             analysis = after
     graph = analysis.graph
-    loose = [place for place, value in analysis.values.items() if isinstance(value, TensorType)]
+    loose = [
+        place
+        for place, value in analysis.values.items()
+        if isinstance(value, TensorType)
+    ]
     for number, (node, output) in enumerate(loose):
         if not any(edge.output == output for edge in graph.out_of(node)):
             graph = graph.with_node(Node(f"out{number}", "output", f"output{number}"))
@@ -82,7 +108,9 @@ def drawings(draw: st.DrawFn) -> Analysis:
 
 
 @given(drawings(), st.sampled_from([(1, 4), (2, 3), (7, 10)]))
-def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int, int]) -> None:
+def test_code_gives_what_the_drawing_says(
+    analysis: Analysis, batches: tuple[int, int]
+) -> None:
     assert analysis.errors == ()
     for batch in batches:
         assert measured(run(analysis.source, batch)) == returned(analysis, batch)
@@ -93,7 +121,11 @@ def test_groups_of_one_value_run_with_two_samples_and_torch_refuses_one() -> Non
     for groups, batches in ((8, (2, 3)), (4, (1, 3))):
         analysis = analyse(
             net(
-                [("input", "x", {"shape": (8,)}), ("nn.GroupNorm", "norm", {"num_groups": groups}), ("output", "y", {})]
+                [
+                    ("input", "x", {"shape": (8,)}),
+                    ("nn.GroupNorm", "norm", {"num_groups": groups}),
+                    ("output", "y", {}),
+                ]
             )
         )
         assert analysis.errors == ()
@@ -108,7 +140,9 @@ def test_groups_of_one_value_run_with_two_samples_and_torch_refuses_one() -> Non
 RUN_BY_CHANCE = "Tensor.view torch.reshape nn.Flatten nn.Unflatten nn.GLU F.glu torch.chunk operator.getitem".split()
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's words on shapes that nobody would draw
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # torch's words on shapes that nobody would draw
 def test_meta_tensors_say_what_real_ones_say() -> None:
     """Random parameters on random shapes: a call that runs gives what was said, of one that does not that was said."""
     import random
@@ -118,8 +152,16 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
     from app.builder.plan import Step
 
     dice = random.Random(5)
-    ops = [spec for spec in catalog().values() if spec.inputs and all("tensor" in p.kind for p in spec.inputs)]
-    ops = [spec for spec in ops if spec.kind != "output" and not any(p.kind == "tuple" for p in spec.outputs)]
+    ops = [
+        spec
+        for spec in catalog().values()
+        if spec.inputs and all("tensor" in p.kind for p in spec.inputs)
+    ]
+    ops = [
+        spec
+        for spec in ops
+        if spec.kind != "output" and not any(p.kind == "tuple" for p in spec.outputs)
+    ]
 
     def value_of(param):
         value = {
@@ -128,11 +170,17 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
             "bool": lambda: dice.random() < 0.5,
             "choice": lambda: dice.choice(param.choices),
             "ints": lambda: dice.choice(
-                [dice.randint(1, 4), tuple(dice.randint(-1, 4) for _ in range(param.count or 2)), *param.choices]
+                [
+                    dice.randint(1, 4),
+                    tuple(dice.randint(-1, 4) for _ in range(param.count or 2)),
+                    *param.choices,
+                ]
             ),
             "dtype": lambda: None,
             "number": lambda: dice.choice([1, 2, 0.5, -3, True]),
-            "index": lambda: dice.choice([0, -1, Slice(1), (Slice(), 0), (Ellipsis, None), Slice(None, None, 2)]),
+            "index": lambda: dice.choice(
+                [0, -1, Slice(1), (Slice(), 0), (Ellipsis, None), Slice(None, None, 2)]
+            ),
             "equation": lambda: dice.choice(["bij,bij->bj", "bij,bjk->bik"]),
         }[param.kind]()
         check_param(param, value)
@@ -148,11 +196,23 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
                     params[param.name] = value_of(param)
                 except ParamError:
                     continue
-        shape = tuple(dice.choice([1, 2, 3, 4, 8]) for _ in range(dice.choice([1, 2, 2, 3, 3, 4])))
-        dtype = "int64" if spec.key == "nn.Embedding" or dice.random() < 0.1 else "float32"
+        shape = tuple(
+            dice.choice([1, 2, 3, 4, 8]) for _ in range(dice.choice([1, 2, 2, 3, 3, 4]))
+        )
+        dtype = (
+            "int64" if spec.key == "nn.Embedding" or dice.random() < 0.1 else "float32"
+        )
         value = TensorType((Dim(1), *shape), dtype)
-        inputs = FrozenMap({p.name: (value,) * (2 if p.variadic else 1) for p in spec.inputs if p.required})
-        step = Step(Node("a", spec.key, "a", FrozenMap(params)), spec, FrozenMap(), True)
+        inputs = FrozenMap(
+            {
+                p.name: (value,) * (2 if p.variadic else 1)
+                for p in spec.inputs
+                if p.required
+            }
+        )
+        step = Step(
+            Node("a", spec.key, "a", FrozenMap(params)), spec, FrozenMap(), True
+        )
         resolved = shapes.resolve(step, inputs)
         if AUTO in resolved.values():
             continue
@@ -160,11 +220,17 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         batch = (isinstance(said, shapes.Ran) and said.fixed_batch) or 6
         try:
             with torch.no_grad():
-                found = meta_calls.TorchCall.resolve(spec, resolved)(inputs, batch, "cpu")
+                found = meta_calls.TorchCall.resolve(spec, resolved)(
+                    inputs, batch, "cpu"
+                )
         except Exception as error:
-            assert isinstance(said, shapes.CallFailed) or spec.key in BY_VALUE, f"{spec.key} {value}: {error}"
+            assert isinstance(said, shapes.CallFailed) or spec.key in BY_VALUE, (
+                f"{spec.key} {value}: {error}"
+            )
             continue
-        if isinstance(said, shapes.CallFailed):  # it does run with a batch of 6 by chance
+        if isinstance(
+            said, shapes.CallFailed
+        ):  # it does run with a batch of 6 by chance
             assert spec.key in RUN_BY_CHANCE, (
                 spec.key,
                 dict(resolved),
@@ -172,7 +238,11 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
             )
             continue
         ran += 1
-        tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, torch.Tensor)]
+        tensors = [
+            t
+            for t in (found if isinstance(found, tuple) else (found,))
+            if isinstance(t, torch.Tensor)
+        ]
         types = [v for v in said.outputs if isinstance(v, TensorType)]
         assert [tuple(t.shape) for t in tensors] == [v.with_batch(batch) for v in types]
     assert ran > 150
@@ -184,17 +254,35 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         ("torch.rand_like", "int64", {}, "expects float32, gets int64 in N×4 from x"),
         ("torch.rand_like", "bool", {}, "expects float32, gets bool in N×4 from x"),
         ("torch.randn_like", "int64", {}, "expects float32, gets int64 in N×4 from x"),
-        ("torch.rand_like", "float32", {"dtype": DType("int64")}, "cannot draw random int64"),
+        (
+            "torch.rand_like",
+            "float32",
+            {"dtype": DType("int64")},
+            "cannot draw random int64",
+        ),
         ("torch.rand_like", "int64", {"dtype": DType("float32")}, ""),
         ("torch.rand_like", "complex64", {}, ""),
-        ("nn.Dropout", "complex64", {}, "expects float32, gets complex64 in N×4 from x"),
+        (
+            "nn.Dropout",
+            "complex64",
+            {},
+            "expects float32, gets complex64 in N×4 from x",
+        ),
         ("F.dropout", "complex64", {}, "expects float32, gets complex64 in N×4 from x"),
         ("F.dropout", "complex64", {"training": False}, ""),
     ],
 )
-def test_random_numbers_of_a_dtype_that_torch_does_not_draw(op: str, dtype: str, given: dict, message: str) -> None:
+def test_random_numbers_of_a_dtype_that_torch_does_not_draw(
+    op: str, dtype: str, given: dict, message: str
+) -> None:
     """Meta tensors take any dtype; what a run would refuse is said in a sentence, with the conversion as its cure."""
-    graph = net([("input", "x", {"shape": (4,), "dtype": DType(dtype)}), (op, "r", given), ("output", "out", {})])
+    graph = net(
+        [
+            ("input", "x", {"shape": (4,), "dtype": DType(dtype)}),
+            (op, "r", given),
+            ("output", "out", {}),
+        ]
+    )
     found = analyse(graph)
     errors = [problem for problem in found.errors if problem.node == "r"]
     if not message:
@@ -248,7 +336,9 @@ def test_work_grows_with_the_net_and_no_faster() -> None:
     assert work(800) < 2.3 * work(400)
 
 
-def test_an_edit_runs_again_only_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_runs_again_only_what_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graph = chain(200, "nn.Linear", out_features=16)
     analyse(graph)
     real, seen = shapes.run, []
@@ -263,14 +353,27 @@ def test_an_edit_runs_again_only_what_it_changes(monkeypatch: pytest.MonkeyPatch
     assert analyse(graph.with_param("n100", "out_features", 77)).runnable
     assert seen == ["nn.Linear"] * 2
     seen.clear()
-    assert analyse(graph.with_name("n3", "other").with_param("n100", "out_features", 77)).runnable and seen == []
-    assert analyse(graph.with_param("n50", "bias", False)).runnable and seen == ["nn.Linear"]
+    assert (
+        analyse(
+            graph.with_name("n3", "other").with_param("n100", "out_features", 77)
+        ).runnable
+        and seen == []
+    )
+    assert analyse(graph.with_param("n50", "bias", False)).runnable and seen == [
+        "nn.Linear"
+    ]
 
 
-def test_a_long_sequence_costs_no_more_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_sequence_costs_no_more_than_a_short_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def net_of(length: int) -> Graph:
         return net(
-            [("input", "x", {"shape": (length, 6)}), ("nn.LSTM", "lstm", {"num_layers": 2}), ("output", "y", {})]
+            [
+                ("input", "x", {"shape": (length, 6)}),
+                ("nn.LSTM", "lstm", {"num_layers": 2}),
+                ("output", "y", {}),
+            ]
         )
 
     taken = []
@@ -283,15 +386,22 @@ def test_a_long_sequence_costs_no_more_than_a_short_one(monkeypatch: pytest.Monk
     monkeypatch.setattr(meta_calls.TorchCall, "__call__", watched)
     analysis = analyse(net_of(5011))
     assert [value.shape[1] for value in taken] == [1, 1]
-    assert str(analysis.values["lstm", 0]) == "N×5011×64" and str(analysis.values["lstm", 1]) == "(2×N×64, 2×N×64)"
+    assert (
+        str(analysis.values["lstm", 0]) == "N×5011×64"
+        and str(analysis.values["lstm", 1]) == "(2×N×64, 2×N×64)"
+    )
 
 
 # --- The batch -----------------------------------------------------------------------------------------------------
 
 
-def shape_after(shape: tuple[int, ...], *rows: tuple[str, dict]) -> tuple[str, Analysis]:
+def shape_after(
+    shape: tuple[int, ...], *rows: tuple[str, dict]
+) -> tuple[str, Analysis]:
     named = [(op, f"n{i}", params) for i, (op, params) in enumerate(rows)]
-    analysis = analyse(net([("input", "x", {"shape": shape}), *named, ("output", "y", {})]))
+    analysis = analyse(
+        net([("input", "x", {"shape": shape}), *named, ("output", "y", {})])
+    )
     return str(analysis.values.get((f"n{len(rows) - 1}", 0))), analysis
 
 
@@ -302,8 +412,16 @@ def test_batch_stays_a_symbol() -> None:
         ((6, 64), [("nn.Flatten", {"start_dim": 0, "end_dim": 1})], "6N×64"),
         ((4,), [("torch.reshape", {"shape": (-1,)})], "4N"),
         ((5, 6), [("torch.permute", {"dims": (1, 0, 2)})], "5×N×6"),
-        ((2, 5), [("torch.permute", {"dims": (1, 2, 0)}), ("nn.Conv1d", {})], "2×32×N−2"),
-        ((2, 5), [("torch.permute", {"dims": (1, 2, 0)}), ("nn.Conv1d", {"padding": 4})], "2×32×N+6"),
+        (
+            (2, 5),
+            [("torch.permute", {"dims": (1, 2, 0)}), ("nn.Conv1d", {})],
+            "2×32×N−2",
+        ),
+        (
+            (2, 5),
+            [("torch.permute", {"dims": (1, 2, 0)}), ("nn.Conv1d", {"padding": 4})],
+            "2×32×N+6",
+        ),
         ((64,), [("torch.mean", {"dim": (0,)})], "64"),
         ((64,), [("torch.mean", {"dim": (0, 1)})], "scalar"),
     ):
@@ -314,10 +432,14 @@ def test_batch_stays_a_symbol() -> None:
 
 
 def test_a_batch_size_that_is_written_down_is_warned_of() -> None:
-    said, analysis = shape_after((2, 8), ("Tensor.view", {"size": (32, 16)}), ("nn.Linear", {}))
+    said, analysis = shape_after(
+        (2, 8), ("Tensor.view", {"size": (32, 16)}), ("nn.Linear", {})
+    )
     assert said == "32×64"
     (warning,) = analysis.problems
-    assert warning.message == "n0 works with a batch size of 32 only" and analysis.runnable
+    assert (
+        warning.message == "n0 works with a batch size of 32 only" and analysis.runnable
+    )
     assert tuple(run(analysis.source, 32)[0].shape) == (32, 64)
     from app.builder.diagnostics.problems import apply_cure
 
@@ -331,8 +453,15 @@ def test_a_size_that_is_no_batch_is_not_taken_for_one() -> None:
     assert not analysis.runnable
     _, analysis = shape_after((28, 28), ("nn.Conv2d", {"in_channels": 64}))
     assert not analysis.runnable
-    graph = net([("input", "a", {"shape": ()}), ("input", "b", {"shape": (64,)}), ("operator.add", "add", {}),
-                 ("output", "y", {})], [("a", "add"), ("b", "add", "other"), ("add", "y")])  # fmt: skip
+    graph = net(
+        [
+            ("input", "a", {"shape": ()}),
+            ("input", "b", {"shape": (64,)}),
+            ("operator.add", "add", {}),
+            ("output", "y", {}),
+        ],
+        [("a", "add"), ("b", "add", "other"), ("add", "y")],
+    )
     assert not analyse(graph).runnable
 
 
@@ -343,11 +472,23 @@ def test_half_a_batch_is_refused() -> None:
 
 
 def test_dimensions_print_and_evaluate() -> None:
-    assert [str(Dim(*parts)) for parts in ((1,), (49,), (1, 3), (2, -1))] == ["N", "49N", "N+3", "2N−1"]
+    assert [str(Dim(*parts)) for parts in ((1,), (49,), (1, 3), (2, -1))] == [
+        "N",
+        "49N",
+        "N+3",
+        "2N−1",
+    ]
     assert Dim(49, 2).with_batch(3) == 149
     value = TensorType((Dim(1), 4, 5))
-    assert (value.tuple_text, value.with_batch(3), value.per_sample()) == ("(N, 4, 5)", (3, 4, 5), 20)
-    assert TensorType((Dim(2), 4)).per_sample() is None and TensorType(()).per_sample() is None
+    assert (value.tuple_text, value.with_batch(3), value.per_sample()) == (
+        "(N, 4, 5)",
+        (3, 4, 5),
+        20,
+    )
+    assert (
+        TensorType((Dim(2), 4)).per_sample() is None
+        and TensorType(()).per_sample() is None
+    )
     assert str(TupleType((value, TensorType((), "int64")))) == "(N×4×5, scalar)"
     assert TensorType((Dim(2, -1),)).tuple_text == "(2N-1,)"
 
@@ -357,30 +498,55 @@ def test_dimensions_print_and_evaluate() -> None:
 
 def test_nothing_at_all() -> None:
     analysis = analyse(Graph())
-    assert not analysis.runnable and analysis.problems[0].node is None and analysis.output_type() is None
+    assert (
+        not analysis.runnable
+        and analysis.problems[0].node is None
+        and analysis.output_type() is None
+    )
 
 
 def test_input_and_output_are_asked_for() -> None:
-    messages = [problem.message for problem in analyse(net([("nn.ReLU", "r", {})])).errors]
-    assert "The network has no Input" in messages and "The network has no Output" in messages
+    messages = [
+        problem.message for problem in analyse(net([("nn.ReLU", "r", {})])).errors
+    ]
+    assert (
+        "The network has no Input" in messages
+        and "The network has no Output" in messages
+    )
 
 
 def test_a_loop_is_named_and_nothing_hangs() -> None:
-    rows = [("input", "x", {"shape": (4,)}), ("operator.add", "add", {}), ("nn.ReLU", "relu", {}),
-            ("nn.Tanh", "after", {}), ("output", "y", {})]  # fmt: skip
-    graph = net(rows, [("x", "add"), ("add", "relu"), ("relu", "after"), ("after", "y")])
+    rows = [
+        ("input", "x", {"shape": (4,)}),
+        ("operator.add", "add", {}),
+        ("nn.ReLU", "relu", {}),
+        ("nn.Tanh", "after", {}),
+        ("output", "y", {}),
+    ]
+    graph = net(
+        rows, [("x", "add"), ("add", "relu"), ("relu", "after"), ("after", "y")]
+    )
     graph = graph.with_edge(Edge("relu", 0, "add", "other"))
     assert plan(graph, catalog()).loops == ("add", "relu")
     analysis = analyse(graph)
     assert "add → relu" in analysis.errors[0].reason and not analysis.runnable
     assert analysis.assumed == {"add", "relu", "after"}
-    selfish = net(rows[:2] + rows[4:], [("x", "add"), ("add", "y")]).with_edge(Edge("add", 0, "add", "other"))
+    selfish = net(rows[:2] + rows[4:], [("x", "add"), ("add", "y")]).with_edge(
+        Edge("add", 0, "add", "other")
+    )
     assert plan(selfish, catalog()).loops == ("add",) and not analyse(selfish).runnable
 
 
 def test_parameters_count_what_is_part_of_the_net() -> None:
-    graph = net([("input", "x", {"shape": (4,)}), ("nn.Linear", "a", {"out_features": 3}), ("nn.Linear", "loose", {}),
-                 ("output", "y", {})], [("x", "a"), ("a", "y"), ("x", "loose")])  # fmt: skip
+    graph = net(
+        [
+            ("input", "x", {"shape": (4,)}),
+            ("nn.Linear", "a", {"out_features": 3}),
+            ("nn.Linear", "loose", {}),
+            ("output", "y", {}),
+        ],
+        [("x", "a"), ("a", "y"), ("x", "loose")],
+    )
     analysis = analyse(graph)
     assert analysis.parameters["a"] == 15 and analysis.total_parameters == 15
     assert analysis.live == {"x", "a", "y"}
@@ -396,7 +562,11 @@ HUGE = 2**31 - 1
     [
         ("nn.Linear", {"out_features": HUGE}, {"shape": (HUGE,)}),
         ("nn.Conv2d", {"out_channels": HUGE, "padding": HUGE}, {"shape": (3, 8, 8)}),
-        ("nn.Embedding", {"num_embeddings": HUGE, "embedding_dim": HUGE}, {"shape": (4,), "dtype": DType("int64")}),
+        (
+            "nn.Embedding",
+            {"num_embeddings": HUGE, "embedding_dim": HUGE},
+            {"shape": (4,), "dtype": DType("int64")},
+        ),
         ("nn.LSTM", {"num_layers": HUGE}, {"shape": (4, 4)}),
         ("Tensor.view", {"size": (HUGE,) * 64}, {"shape": (4,)}),
     ],
@@ -405,9 +575,15 @@ HUGE = 2**31 - 1
 def test_numbers_beyond_reason_are_an_error_and_not_a_hang(
     op: str, params: dict[str, Any], arriving: dict[str, Any]
 ) -> None:
-    analysis = analyse(net([("input", "x", arriving), (op, "it", params), ("output", "y", {})]))
+    analysis = analyse(
+        net([("input", "x", arriving), (op, "it", params), ("output", "y", {})])
+    )
     (problem,) = analysis.errors
-    assert problem.node == "it" and "expects int64" not in problem.message and str(HUGE) in str(problem)
+    assert (
+        problem.node == "it"
+        and "expects int64" not in problem.message
+        and str(HUGE) in str(problem)
+    )
 
 
 def test_several_threads_may_ask_at_once() -> None:
@@ -438,12 +614,19 @@ def broken_and_whole() -> list[Graph]:
         ("nn.Linear", {}),
         ("nn.LSTM", {"dropout": 0.5, "num_layers": 2}),
     ]
-    graphs = [net([("input", "x", {"shape": (5, 7)}), (op, "it", params), ("output", "y", {})]) for op, params in rows]
+    graphs = [
+        net(
+            [("input", "x", {"shape": (5, 7)}), (op, "it", params), ("output", "y", {})]
+        )
+        for op, params in rows
+    ]
     typed = [graph.with_param("x", "dtype", DType("float64")) for graph in graphs]
     return graphs + typed
 
 
-def test_no_random_number_is_drawn_and_no_lock_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_random_number_is_drawn_and_no_lock_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A run in another thread holds the generator for the length of its step; the analysis must not wait for it."""
     shapes._memo.clear()
     torch.manual_seed(3)
@@ -486,13 +669,22 @@ def test_a_shared_module_is_settled_by_the_first_call_whichever_node_has_it() ->
     ops = with_blocks(catalog(), FrozenMap(Unit=block))
 
     def both(second: int):
-        rows = [("i", "input", "x", {"shape": (second,)}), ("j", "input", "y", {"shape": (16,)}),
-                ("owner", "block.Unit", "unit"), ("again", "block.Unit", "again", {}, {"shares": "owner"}),
-                ("r", "nn.ReLU", "act"), ("o", "output", "a"), ("p", "output", "b")]  # fmt: skip
+        rows = [
+            ("i", "input", "x", {"shape": (second,)}),
+            ("j", "input", "y", {"shape": (16,)}),
+            ("owner", "block.Unit", "unit"),
+            ("again", "block.Unit", "again", {}, {"shares": "owner"}),
+            ("r", "nn.ReLU", "act"),
+            ("o", "output", "a"),
+            ("p", "output", "b"),
+        ]
         return analyse(sheet(rows, "j>again i>r r>owner owner>o again>p"), ops)
 
     good = both(16)
     assert not good.errors and good.total_parameters == 16 * 6 + 6
-    assert "Unit(" in good.source.text and make_module(good.source).unit.fc.in_features == 16
+    assert (
+        "Unit(" in good.source.text
+        and make_module(good.source).unit.fc.in_features == 16
+    )
     (told,) = both(6).errors
     assert "shares its weights with" in told.message

@@ -45,15 +45,25 @@ def computed(project: Project) -> list[torch.Tensor]:
     module = load_class(text)().eval()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(torch.linspace(-0.9, 1.1, parameter.numel()).reshape(parameter.shape))
-        answer = module(*(torch.linspace(-2, 2, 2 * torch.Size(s.shape).numel()).reshape(2, *s.shape)
-                          for s in text.inputs))  # fmt: skip
+            parameter.copy_(
+                torch.linspace(-0.9, 1.1, parameter.numel()).reshape(parameter.shape)
+            )
+        answer = module(
+            *(
+                torch.linspace(-2, 2, 2 * torch.Size(s.shape).numel()).reshape(
+                    2, *s.shape
+                )
+                for s in text.inputs
+            )
+        )
     return list(answer if isinstance(answer, tuple) else (answer,))
 
 
 def same(a: Project, b: Project) -> bool:
     first, second = computed(a), computed(b)
-    return len(first) == len(second) and all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+    return len(first) == len(second) and all(
+        torch.equal(x, y) for x, y in zip(first, second, strict=True)
+    )
 
 
 def residual() -> Project:
@@ -61,16 +71,35 @@ def residual() -> Project:
     graph = net(
         [
             ("input", "x", {"shape": (3, 8, 8)}),
-            ("nn.Conv2d", "stem", {"out_channels": 6, "kernel_size": (3, 3), "padding": 1}),
-            ("nn.Conv2d", "conv1", {"out_channels": 6, "kernel_size": (3, 3), "padding": 1}),
+            (
+                "nn.Conv2d",
+                "stem",
+                {"out_channels": 6, "kernel_size": (3, 3), "padding": 1},
+            ),
+            (
+                "nn.Conv2d",
+                "conv1",
+                {"out_channels": 6, "kernel_size": (3, 3), "padding": 1},
+            ),
             ("nn.ReLU", "relu", {}),
-            ("nn.Conv2d", "conv2", {"out_channels": 6, "kernel_size": (3, 3), "padding": 1}),
+            (
+                "nn.Conv2d",
+                "conv2",
+                {"out_channels": 6, "kernel_size": (3, 3), "padding": 1},
+            ),
             ("operator.add", "sum", {}),
             ("output", "y", {}),
         ],
-        [("x", "stem"), ("stem", "conv1"), ("conv1", "relu"), ("relu", "conv2"), ("conv2", "sum"),
-         ("stem", "sum", "other"), ("sum", "y")],
-    )  # fmt: skip
+        [
+            ("x", "stem"),
+            ("stem", "conv1"),
+            ("conv1", "relu"),
+            ("relu", "conv2"),
+            ("conv2", "sum"),
+            ("stem", "sum", "other"),
+            ("sum", "y"),
+        ],
+    )
     places = FrozenMap({node: (200.0 * i, 40.0) for i, node in enumerate(graph.nodes)})
     return Project(graph=graph, positions=places)
 
@@ -78,13 +107,19 @@ def residual() -> Project:
 UNIT = ("conv1", "relu", "conv2", "sum")
 
 
-def made(project: Project | None = None, nodes: tuple[str, ...] = UNIT, name: str = "Unit") -> tuple[Project, str]:
+def made(
+    project: Project | None = None, nodes: tuple[str, ...] = UNIT, name: str = "Unit"
+) -> tuple[Project, str]:
     project = project or residual()
     return make_block.make_block(project, "", ops(project), nodes, name)
 
 
 def inner(project: Project, name: str, block: str = "Unit") -> str:
-    return next(node.id for node in project.blocks[block].graph.nodes.values() if node.name == name)
+    return next(
+        node.id
+        for node in project.blocks[block].graph.nodes.values()
+        if node.name == name
+    )
 
 
 # -- making -----------------------------------------------------------------------------------------------------------
@@ -93,11 +128,16 @@ def inner(project: Project, name: str, block: str = "Unit") -> str:
 def test_a_selection_becomes_a_block_and_the_network_stays() -> None:
     project, new = made()
     block = project.blocks["Unit"]
-    assert [node.name for node in block.inputs] == ["input"], "what feeds two nodes inside is one input"
+    assert [node.name for node in block.inputs] == ["input"], (
+        "what feeds two nodes inside is one input"
+    )
     assert [node.name for node in block.outputs] == ["output"]
     assert set(project.graph.nodes) == {"x", "stem", new, "y"}
     assert {(e.source, e.target, e.port) for e in project.graph.edges} == {
-        ("x", "stem", "input"), ("stem", new, "input"), (new, "y", "input")}  # fmt: skip
+        ("x", "stem", "input"),
+        ("stem", new, "input"),
+        (new, "y", "input"),
+    }
     assert same(project, residual())
     assert loads(dumps(project)) == project
 
@@ -123,7 +163,10 @@ def test_places_comments_and_bends_go_along() -> None:
     wire, outside = Edge("conv1", 0, "relu", "input"), Edge("x", 0, "stem", "input")
     project = replace(
         project,
-        comments=FrozenMap(inside=Comment("way", 420.0, 60.0, 80.0, 30.0), far=Comment("far", -900.0, 0.0, 80.0, 30.0)),
+        comments=FrozenMap(
+            inside=Comment("way", 420.0, 60.0, 80.0, 30.0),
+            far=Comment("far", -900.0, 0.0, 80.0, 30.0),
+        ),
         bends=FrozenMap({wire: ((500.0, 10.0),), outside: ((50.0, 0.0),)}),
     )
     project, new = made(project)
@@ -131,7 +174,11 @@ def test_places_comments_and_bends_go_along() -> None:
     assert set(block.comments) == {"inside"} and set(project.comments) == {"far"}
     assert set(block.bends) == {wire} and set(project.bends) == {outside}
     assert block.positions["relu"][0] - block.positions["conv1"][0] == 200.0
-    assert block.positions["conv1"][0] <= project.positions[new][0] <= block.positions["sum"][0]
+    assert (
+        block.positions["conv1"][0]
+        <= project.positions[new][0]
+        <= block.positions["sum"][0]
+    )
     assert block.positions[block.inputs[0].id][0] < block.positions["conv1"][0]
     assert block.positions[block.outputs[0].id][0] > block.positions["sum"][0]
 
@@ -150,7 +197,9 @@ def test_what_cannot_be_a_block_is_refused(nodes: tuple[str, ...], words: str) -
         made(nodes=nodes)
 
 
-@pytest.mark.parametrize("name", ["", "3d", "class", "Net", "self", "a b", "__x", "x" * 99])
+@pytest.mark.parametrize(
+    "name", ["", "3d", "class", "Net", "self", "a b", "__x", "x" * 99]
+)
 def test_a_block_is_called_what_a_class_can_be_called(name: str) -> None:
     with pytest.raises(BlockError):
         made(name=name)
@@ -176,8 +225,12 @@ def test_nodes_that_nothing_feeds_yet_get_inputs() -> None:
 
 def test_a_block_inside_a_block_computes_with_the_same_parameters() -> None:
     project, _ = made()
-    project = block_params.expose_param(project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width")
-    project, new = make_block.make_block(project, "Unit", ops(project), ("conv1", "relu"), "Half")
+    project = block_params.expose_param(
+        project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width"
+    )
+    project, new = make_block.make_block(
+        project, "Unit", ops(project), ("conv1", "relu"), "Half"
+    )
     assert [param.name for param in project.blocks["Half"].params] == ["width"]
     assert project.blocks["Unit"].graph.nodes[new].params["width"] == Expr("width")
     assert same(project, residual())
@@ -193,7 +246,18 @@ def drawings(draw: st.DrawFn) -> Graph:
     rows: list[tuple[str, str, dict[str, object]]] = [("input", "in", {"shape": (4,)})]
     wires: list[tuple[str, ...]] = []
     for i in range(count):
-        op = draw(st.sampled_from(["nn.ReLU", "torch.tanh", "operator.add", "operator.mul", "nn.Linear", "torch.cat"]))
+        op = draw(
+            st.sampled_from(
+                [
+                    "nn.ReLU",
+                    "torch.tanh",
+                    "operator.add",
+                    "operator.mul",
+                    "nn.Linear",
+                    "torch.cat",
+                ]
+            )
+        )
         rows.append((op, f"n{i}", {"out_features": 4} if op == "nn.Linear" else {}))
         earlier = ["in", *(f"n{j}" for j in range(i) if rows[j + 1][0] != "torch.cat")]
         wires.append((draw(st.sampled_from(earlier)), f"n{i}"))
@@ -210,11 +274,16 @@ def drawings(draw: st.DrawFn) -> Graph:
 
 
 @given(drawings(), st.data())
-def test_block_or_not_the_network_computes_the_same(graph: Graph, data: st.DataObject) -> None:
+def test_block_or_not_the_network_computes_the_same(
+    graph: Graph, data: st.DataObject
+) -> None:
     """Whatever is selected: refused, or a net that gives the very numbers, as a block and expanded again."""
     layers = [node for node in graph.nodes if node.startswith("n")]
     chosen = data.draw(st.sets(st.sampled_from(layers), min_size=1))
-    project = Project(graph=graph, positions=FrozenMap({n: (200.0 * i, 0.0) for i, n in enumerate(graph.nodes)}))
+    project = Project(
+        graph=graph,
+        positions=FrozenMap({n: (200.0 * i, 0.0) for i, n in enumerate(graph.nodes)}),
+    )
     try:
         after, new = make_block.make_block(project, "", BASE, chosen, "Part")
     except BlockError:
@@ -224,7 +293,9 @@ def test_block_or_not_the_network_computes_the_same(graph: Graph, data: st.DataO
     opened, ids = expand_block.expand(after, "", ops(after), new)
     assert len(ids) == len(chosen)
     assert same(opened, project)
-    assert sorted(n.name for n in opened.graph.nodes.values()) == sorted(n.name for n in graph.nodes.values())
+    assert sorted(n.name for n in opened.graph.nodes.values()) == sorted(
+        n.name for n in graph.nodes.values()
+    )
     assert len(opened.graph.edges) == len(graph.edges)
 
 
@@ -233,13 +304,23 @@ def test_block_or_not_the_network_computes_the_same(graph: Graph, data: st.DataO
 
 def test_expanding_puts_numbers_for_expressions() -> None:
     project, new = made()
-    project = block_params.expose_param(project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width")
+    project = block_params.expose_param(
+        project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width"
+    )
     conv2 = inner(project, "conv2")
-    graph = project.blocks["Unit"].graph.with_param(conv2, "out_channels", Expr("width * 2 // 2"))
-    project = blocks.put_block(project, "Unit", replace(project.blocks["Unit"], graph=graph))
+    graph = project.blocks["Unit"].graph.with_param(
+        conv2, "out_channels", Expr("width * 2 // 2")
+    )
+    project = blocks.put_block(
+        project, "Unit", replace(project.blocks["Unit"], graph=graph)
+    )
     project = replace(project, graph=project.graph.with_param(new, "width", 6))
     after, ids = expand_block.expand(project, "", ops(project), new)
-    widths = {n.params.get("out_channels") for i in ids if (n := after.graph.nodes[i]).op == "nn.Conv2d"}
+    widths = {
+        n.params.get("out_channels")
+        for i in ids
+        if (n := after.graph.nodes[i]).op == "nn.Conv2d"
+    }
     assert widths == {6}
     assert "Unit" in after.blocks
     assert same(after, residual())
@@ -256,19 +337,30 @@ def test_expanding_a_repeated_block_writes_out_every_repetition() -> None:
 
 def test_expanding_inside_a_block_keeps_its_parameters() -> None:
     project, _ = made()
-    project = block_params.expose_param(project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width")
-    project, new = make_block.make_block(project, "Unit", ops(project), ("conv1", "relu"), "Half")
+    project = block_params.expose_param(
+        project, "Unit", ops(project), inner(project, "conv1"), "out_channels", "width"
+    )
+    project, new = make_block.make_block(
+        project, "Unit", ops(project), ("conv1", "relu"), "Half"
+    )
     graph = project.blocks["Unit"].graph.with_param(new, "width", Expr("width + 0"))
-    project = blocks.put_block(project, "Unit", replace(project.blocks["Unit"], graph=graph))
+    project = blocks.put_block(
+        project, "Unit", replace(project.blocks["Unit"], graph=graph)
+    )
     project, ids = expand_block.expand(project, "Unit", ops(project), new)
-    conv = next(n for i in ids if (n := project.blocks["Unit"].graph.nodes[i]).op == "nn.Conv2d")
+    conv = next(
+        n for i in ids if (n := project.blocks["Unit"].graph.nodes[i]).op == "nn.Conv2d"
+    )
     assert conv.params["out_channels"] == Expr("width + 0")
 
 
 @pytest.mark.parametrize("change", [{"muted": True}, {"op": "nn.ReLU"}])
 def test_what_cannot_be_expanded_is_refused(change: dict[str, object]) -> None:
     project, new = made()
-    project = replace(project, graph=project.graph.with_node(replace(project.graph.nodes[new], **change)))
+    project = replace(
+        project,
+        graph=project.graph.with_node(replace(project.graph.nodes[new], **change)),
+    )
     with pytest.raises(BlockError):
         expand_block.expand(project, "", ops(project), new)
 
@@ -279,18 +371,31 @@ def test_what_cannot_be_expanded_is_refused(change: dict[str, object]) -> None:
 def twice() -> tuple[Project, str, str]:
     """Two instances one behind the other."""
     project, first = made()
-    project, second = edits.add_behind(project, ops(project), "block.Unit", first, (900.0, 0.0))
+    project, second = edits.add_behind(
+        project, ops(project), "block.Unit", first, (900.0, 0.0)
+    )
     end = next(edge for edge in project.graph.edges if edge.target == "y")
-    return edits.connect(edits.cut(project, [end]), ops(project), second, 0, "y", "input"), first, second
+    return (
+        edits.connect(edits.cut(project, [end]), ops(project), second, 0, "y", "input"),
+        first,
+        second,
+    )
 
 
 def test_renaming_a_block_takes_its_instances_along() -> None:
     project, first, second = twice()
     project, _ = make_block.make_block(project, "", ops(project), (second,), "Outer")
     after = blocks.rename_block(project, "Unit", "Residual")
-    assert list(after.blocks) == ["Residual", "Outer"] and after.blocks["Residual"].name == "Residual"
+    assert (
+        list(after.blocks) == ["Residual", "Outer"]
+        and after.blocks["Residual"].name == "Residual"
+    )
     assert after.graph.nodes[first].op == "block.Residual"
-    assert {node.op for node in after.blocks["Outer"].graph.nodes.values()} == {"input", "output", "block.Residual"}
+    assert {node.op for node in after.blocks["Outer"].graph.nodes.values()} == {
+        "input",
+        "output",
+        "block.Residual",
+    }
     assert same(after, project)
     with pytest.raises(BlockError, match="already"):
         blocks.rename_block(after, "Residual", "Outer")
@@ -340,7 +445,9 @@ def test_a_renamed_input_keeps_its_wire() -> None:
     project, new = ports()
     wire = next(edge for edge in project.graph.into(new) if edge.port == "stem")
     project = replace(project, bends=FrozenMap({wire: ((1.0, 2.0),)}))
-    after = edited(project, lambda graph: graph.with_name(inner(project, "stem"), "skip"))
+    after = edited(
+        project, lambda graph: graph.with_name(inner(project, "stem"), "skip")
+    )
     assert {edge.port for edge in after.graph.into(new)} == {"relu", "skip"}
     assert {edge.port for edge in after.bends} == {"skip"}
     assert same(after, project)
@@ -349,8 +456,13 @@ def test_a_renamed_input_keeps_its_wire() -> None:
 def test_inputs_that_swap_their_names_keep_their_wires() -> None:
     project, new = ports()
     a, b = inner(project, "stem"), inner(project, "relu")
-    after = edited(project, lambda graph: graph.with_name(a, "relu").with_name(b, "stem"))
-    assert {(edge.source, edge.port) for edge in after.graph.into(new)} == {("stem", "relu"), ("relu", "stem")}
+    after = edited(
+        project, lambda graph: graph.with_name(a, "relu").with_name(b, "stem")
+    )
+    assert {(edge.source, edge.port) for edge in after.graph.into(new)} == {
+        ("stem", "relu"),
+        ("relu", "stem"),
+    }
     assert same(after, project)
 
 
@@ -362,29 +474,43 @@ def test_outputs_in_another_order_keep_their_wires() -> None:
 
     after = edited(project, turned)
     assert {(e.output, e.target) for e in after.graph.out_of(new)} != {
-        (e.output, e.target) for e in project.graph.out_of(new)}  # fmt: skip
+        (e.output, e.target) for e in project.graph.out_of(new)
+    }
     assert same(after, project)
 
 
 def test_a_removed_end_takes_its_wires_along() -> None:
     project, new = ports()
     gone = inner(project, "conv2_out")
-    after = edited(project, lambda graph: graph.without_nodes([gone, inner(project, "stem")]))
+    after = edited(
+        project, lambda graph: graph.without_nodes([gone, inner(project, "stem")])
+    )
     assert {edge.port for edge in after.graph.into(new)} == {"relu"}
-    assert [(edge.output, edge.target) for edge in after.graph.out_of(new)] == [(0, "y")]
+    assert [(edge.output, edge.target) for edge in after.graph.out_of(new)] == [
+        (0, "y")
+    ]
 
 
 def test_two_inputs_never_have_one_name() -> None:
     project, _ = ports()
-    after = edited(project, lambda graph: graph.with_name(inner(project, "stem"), "relu"))
-    assert sorted(node.name for node in after.blocks["Unit"].inputs) == ["relu", "relu2"]
+    after = edited(
+        project, lambda graph: graph.with_name(inner(project, "stem"), "relu")
+    )
+    assert sorted(node.name for node in after.blocks["Unit"].inputs) == [
+        "relu",
+        "relu2",
+    ]
 
 
 def test_a_block_never_contains_itself() -> None:
     project, _ = made()
-    project, _ = make_block.make_block(project, "Unit", ops(project), ("conv1",), "Half")
+    project, _ = make_block.make_block(
+        project, "Unit", ops(project), ("conv1",), "Half"
+    )
     for name in ("Unit", "Half"):
-        block, _ = edits.add(project.blocks["Half"], ops(project), f"block.{name}", (0.0, 0.0))
+        block, _ = edits.add(
+            project.blocks["Half"], ops(project), f"block.{name}", (0.0, 0.0)
+        )
         with pytest.raises(BlockError, match="cannot contain itself"):
             blocks.put_block(project, "Half", block)
 
@@ -396,17 +522,28 @@ def exposed() -> tuple[Project, str]:
     project, new = made()
     project = blocks.set_repeat(project, ops(project), new, 2)
     conv = inner(project, "conv1")
-    return block_params.expose_param(project, "Unit", ops(project), conv, "out_channels", "hidden"), new
+    return block_params.expose_param(
+        project, "Unit", ops(project), conv, "out_channels", "hidden"
+    ), new
 
 
 def conv1(project: Project) -> object:
-    return project.blocks["Unit"].graph.nodes[inner(project, "conv1")].params.get("out_channels")
+    return (
+        project.blocks["Unit"]
+        .graph.nodes[inner(project, "conv1")]
+        .params.get("out_channels")
+    )
 
 
 def test_an_exposed_parameter_is_set_on_the_instance() -> None:
     project, new = exposed()
     (param,) = project.blocks["Unit"].params
-    assert (param.name, param.kind, param.default, param.minimum) == ("hidden", "int", 6, 1)
+    assert (param.name, param.kind, param.default, param.minimum) == (
+        "hidden",
+        "int",
+        6,
+        1,
+    )
     assert conv1(project) == Expr("hidden")
     assert same(project, blocks.set_repeat(made()[0], ops(project), new, 2))
     wide = replace(project, graph=project.graph.with_param(new, "hidden", 9))
@@ -418,10 +555,14 @@ def test_an_exposed_parameter_is_set_on_the_instance() -> None:
 def test_a_second_node_joins_a_parameter() -> None:
     project, _ = exposed()
     second = inner(project, "conv2")
-    project = block_params.expose_param(project, "Unit", ops(project), second, "out_channels", "hidden")
+    project = block_params.expose_param(
+        project, "Unit", ops(project), second, "out_channels", "hidden"
+    )
     assert len(project.blocks["Unit"].params) == 1
     with pytest.raises(BlockError, match="another kind"):
-        block_params.expose_param(project, "Unit", ops(project), inner(project, "relu"), "inplace", "hidden")
+        block_params.expose_param(
+            project, "Unit", ops(project), inner(project, "relu"), "inplace", "hidden"
+        )
 
 
 def test_what_cannot_be_exposed_is_refused() -> None:
@@ -436,7 +577,9 @@ def test_what_cannot_be_exposed_is_refused() -> None:
     ):
         with pytest.raises(BlockError, match=words):
             block_params.expose_param(project, "Unit", ops(project), conv, param, name)
-    assert project.blocks["Unit"].graph.nodes[conv].params.get("in_channels", AUTO) is AUTO
+    assert (
+        project.blocks["Unit"].graph.nodes[conv].params.get("in_channels", AUTO) is AUTO
+    )
     with pytest.raises(BlockError, match="network itself"):
         block_params.expose_param(project, "", ops(project), "stem", "stride", "s")
 
@@ -456,7 +599,9 @@ def test_a_renamed_parameter_is_followed_everywhere() -> None:
     project, new = exposed()
     project = replace(project, graph=project.graph.with_param(new, "hidden", 9))
     after = block_params.rename_param(project, "Unit", "hidden", "width")
-    assert conv1(after) == Expr("width") and after.graph.nodes[new].params == FrozenMap(width=9)
+    assert conv1(after) == Expr("width") and after.graph.nodes[new].params == FrozenMap(
+        width=9
+    )
     assert same(after, project)
 
 
@@ -471,7 +616,11 @@ def test_values_for_parameters_that_went_go_too() -> None:
     project, new = exposed()
     project = replace(project, graph=project.graph.with_param(new, "hidden", 9))
     block = project.blocks["Unit"]
-    plain = replace(block, params=(), graph=block.graph.with_param(inner(project, "conv1"), "out_channels", 6))
+    plain = replace(
+        block,
+        params=(),
+        graph=block.graph.with_param(inner(project, "conv1"), "out_channels", 6),
+    )
     assert not blocks.put_block(project, "Unit", plain).graph.nodes[new].params
 
 
@@ -480,11 +629,19 @@ def test_values_for_parameters_that_went_go_too() -> None:
 
 def test_only_what_takes_what_it_gives_is_repeated() -> None:
     project, new = ports()
-    refused = ((new, 2, "2 outputs"), ("stem", 0, "1 to"), ("stem", 1001, "1 to"), ("x", 2, "function"))
+    refused = (
+        (new, 2, "2 outputs"),
+        ("stem", 0, "1 to"),
+        ("stem", 1001, "1 to"),
+        ("x", 2, "function"),
+    )
     for node, count, words in refused:
         with pytest.raises(BlockError, match=words):
             blocks.set_repeat(project, ops(project), node, count)
-    assert blocks.set_repeat(project, ops(project), "relu", 4).graph.nodes["relu"].repeat == 4
+    assert (
+        blocks.set_repeat(project, ops(project), "relu", 4).graph.nodes["relu"].repeat
+        == 4
+    )
 
 
 def test_a_run_of_the_tests_own_nets() -> None:
@@ -518,5 +675,8 @@ def test_ends_after_a_path_of_modules_have_a_plain_name() -> None:
     project = residual()
     project = replace(project, graph=project.graph.with_name("relu", "layer1.0.relu"))
     after, _ = made(project, ("conv2", "sum"))
-    assert [node.name for node in after.blocks["Unit"].inputs] == ["layer1_0_relu", "stem"]
+    assert [node.name for node in after.blocks["Unit"].inputs] == [
+        "layer1_0_relu",
+        "stem",
+    ]
     assert same(after, project)

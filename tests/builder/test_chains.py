@@ -29,7 +29,13 @@ from tests.support.builder_sheets import Row, analysed, row_of, sheet
 
 
 def conv(name: str, channels: Any, **more: Any) -> Row:
-    return (f"c{name}", "nn.Conv2d", name, {"out_channels": channels, "kernel_size": 3, "padding": 1}, more)
+    return (
+        f"c{name}",
+        "nn.Conv2d",
+        name,
+        {"out_channels": channels, "kernel_size": 3, "padding": 1},
+        more,
+    )
 
 
 def block(name: str, rows: list[Row], *params: Param) -> Block:
@@ -152,30 +158,51 @@ def test_text() -> None:
     assert source.text[source.text.index("class ") :] == dedent(TEXT).lstrip()
     net = make_module(source)
     assert net(torch.zeros(2, 3, 16, 16)).shape == (2, 8, 4, 4)
-    wanted = {"stages.0.body.0.1.running_var", "stages.1.body.2.bias", "stages.0.down.0.0.weight", "tail.2.1.weight"}
+    wanted = {
+        "stages.0.body.0.1.running_var",
+        "stages.1.body.2.bias",
+        "stages.0.down.0.0.weight",
+        "tail.2.1.weight",
+    }
     assert wanted <= net.state_dict().keys()
     assert net.stages[1].body[0][1].weight.sum() == net.tail[2][1].weight.sum() == 0
-    assert not net.stages[0].body[2].weight.requires_grad and net.stages[0].body[0][0].weight.requires_grad
+    assert (
+        not net.stages[0].body[2].weight.requires_grad
+        and net.stages[0].body[0][0].weight.requires_grad
+    )
     assert set(source.classes) == {"Stage", ""}
 
 
 def test_the_way_in_leads_to_lines_and_modules() -> None:
     source = analysed(NET, *BLOCKS).source
     body = source.within((("a", 0), ("body", 0)))
-    assert dict(body.modules) == {"first": "stages.0.body.0", "c1": "stages.0.body.1", "pool": "stages.0.body.3"}
+    assert dict(body.modules) == {
+        "first": "stages.0.body.0",
+        "c1": "stages.0.body.1",
+        "pool": "stages.0.body.3",
+    }
     assert dict(body.further) == {"c1": ("stages.0.body.2",)}
-    assert rows_of(body, "pool") == ["nn.MaxPool2d(2),"] and len(rows_of(body, "c1")) == 2
+    assert (
+        rows_of(body, "pool") == ["nn.MaxPool2d(2),"] and len(rows_of(body, "c1")) == 2
+    )
     inner = source.within((("b", 0), ("body", 0), ("first", 0)))
     assert dict(inner.modules) == {
-        "c0": "stages.1.body.0.0", "b": "stages.1.body.0.1", "r": "stages.1.body.0.2"
-    }  # fmt: skip
-    assert rows_of(inner, "b") == ["nn.BatchNorm2d(wide * 2),", "nn.init.zeros_(self.body[0][1].weight)"]
+        "c0": "stages.1.body.0.0",
+        "b": "stages.1.body.0.1",
+        "r": "stages.1.body.0.2",
+    }
+    assert rows_of(inner, "b") == [
+        "nn.BatchNorm2d(wide * 2),",
+        "nn.init.zeros_(self.body[0][1].weight)",
+    ]
     first, last = (source.within((("tail", number),)) for number in (0, 2))
     assert first.modules["b"] == "tail.0.1" and last.modules["b"] == "tail.2.1"
     assert rows_of(first, "c0") == [
         "nn.Sequential(nn.Conv2d(11, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()),"
-    ]  # fmt: skip
-    assert rows_of(last, "c0") == ["nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())"]
+    ]
+    assert rows_of(last, "c0") == [
+        "nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())"
+    ]
     assert not source.within((("tail", 0), ("b", 0))).modules
 
 
@@ -183,30 +210,56 @@ def test_a_repeated_block_in_a_chain_takes_the_keys_that_follow() -> None:
     residual = Block(
         "Residual",
         sheet(
-            [("x", "input", "x"), conv("conv", 8), ("add", "operator.add", "add"), ("y", "output", "y")],
+            [
+                ("x", "input", "x"),
+                conv("conv", 8),
+                ("add", "operator.add", "add"),
+                ("y", "output", "y"),
+            ],
             "x>cconv cconv>add x>add.other add>y",
         ),
     )
-    stage = block("Layer", [conv("0", 8), ("r", "block.Residual", "1", {}, {"repeat": 2}), ("e", "nn.ReLU", "3")])
+    stage = block(
+        "Layer",
+        [
+            conv("0", 8),
+            ("r", "block.Residual", "1", {}, {"repeat": 2}),
+            ("e", "nn.ReLU", "3"),
+        ],
+    )
     net = row_of([("l", "block.Layer", "layer1")], (3, 8, 8))
     source = analysed(net, residual, stage).source
     assert rows_of(source, "l")[:5] == [
-        "self.layer1 = nn.Sequential(", "nn.Conv2d(3, 8, 3, padding=1),", "*[Residual() for _ in range(2)],",
-        "nn.ReLU(),", ")",
-    ]  # fmt: skip
-    assert rows_of(source.within((("l", 0),)), "r") == ["*[Residual() for _ in range(2)],"]
+        "self.layer1 = nn.Sequential(",
+        "nn.Conv2d(3, 8, 3, padding=1),",
+        "*[Residual() for _ in range(2)],",
+        "nn.ReLU(),",
+        ")",
+    ]
+    assert rows_of(source.within((("l", 0),)), "r") == [
+        "*[Residual() for _ in range(2)],"
+    ]
     assert {key.rpartition(".")[0] for key in make_module(source).state_dict()} == {
-        "layer1.0", "layer1.1.conv", "layer1.2.conv"
-    }  # fmt: skip
+        "layer1.0",
+        "layer1.1.conv",
+        "layer1.2.conv",
+    }
     inside = source.within((("l", 0), ("r", 1)))
-    assert inside.modules["cconv"] == "layer1.2.conv" and rows_of(inside, "add") == ["x = y + x"]
+    assert inside.modules["cconv"] == "layer1.2.conv" and rows_of(inside, "add") == [
+        "x = y + x"
+    ]
 
 
 def test_a_muted_module_keeps_the_places_of_those_behind_it() -> None:
-    chain = block("Chain", [conv("0", 8), ("n", "nn.BatchNorm2d", "1", {}, {"muted": True}), conv("2", 4)])
+    chain = block(
+        "Chain",
+        [conv("0", 8), ("n", "nn.BatchNorm2d", "1", {}, {"muted": True}), conv("2", 4)],
+    )
     source = analysed(row_of([("c", "block.Chain", "seq")], (3, 8, 8)), chain).source
     assert "nn.Identity()" in source.text
-    assert set(make_module(source).state_dict()) == {f"seq.{n}.{p}" for n in (0, 2) for p in ("weight", "bias")}
+    assert set(make_module(source).state_dict()) == {
+        f"seq.{n}.{p}" for n in (0, 2) for p in ("weight", "bias")
+    }
 
 
 @pytest.mark.parametrize(
@@ -221,22 +274,44 @@ def test_a_muted_module_keeps_the_places_of_those_behind_it() -> None:
         [("p", "nn.MaxPool2d", "0", {"kernel_size": 2, "return_indices": True})],
         [],
     ],
-    ids=["gap", "from one", "word", "overlap", "function", "shared", "two outputs", "empty"],
+    ids=[
+        "gap",
+        "from one",
+        "word",
+        "overlap",
+        "function",
+        "shared",
+        "two outputs",
+        "empty",
+    ],
 )
 def test_anything_else_is_a_class(rows: list[Row]) -> None:
     chain = block("Chain", rows)
     source = analysed(row_of([("c", "block.Chain", "seq")], (3, 8, 8)), chain).source
-    assert "class Chain(nn.Module):" in source.text and "self.seq = Chain(" in source.text
+    assert (
+        "class Chain(nn.Module):" in source.text and "self.seq = Chain(" in source.text
+    )
     make_module(source)(torch.zeros(2, 3, 8, 8))
 
 
 def test_a_block_with_a_second_way_through_is_a_class() -> None:
     graph = sheet(
-        [("x", "input", "x"), conv("0", 3), ("r", "nn.ReLU", "1"), ("a", "operator.add", "2"), ("y", "output", "y")],
+        [
+            ("x", "input", "x"),
+            conv("0", 3),
+            ("r", "nn.ReLU", "1"),
+            ("a", "operator.add", "2"),
+            ("y", "output", "y"),
+        ],
         "x>c0 c0>r r>a c0>a.other a>y",
     )
-    source = analysed(row_of([("c", "block.Skip", "seq")], (3, 8, 8)), Block("Skip", graph)).source
-    assert "self.seq = Skip()" in source.text and 'setattr(self, "0", nn.Conv2d(3, 3, 3, padding=1))' in source.text
+    source = analysed(
+        row_of([("c", "block.Skip", "seq")], (3, 8, 8)), Block("Skip", graph)
+    ).source
+    assert (
+        "self.seq = Skip()" in source.text
+        and 'setattr(self, "0", nn.Conv2d(3, 3, 3, padding=1))' in source.text
+    )
 
 
 def test_an_instance_without_an_input_is_written_too() -> None:
@@ -244,7 +319,10 @@ def test_an_instance_without_an_input_is_written_too() -> None:
     ops = with_blocks(catalog(), FrozenMap({one.name: one for one in BLOCKS}))
     source = analyse(graph, ops, (("c", 0), ("first", 0))).source
     assert ast.parse(source.text)
-    assert "nn.Conv2d(..., 8, 3, padding=1)" in source.text and "class Double" not in source.text
+    assert (
+        "nn.Conv2d(..., 8, 3, padding=1)" in source.text
+        and "class Double" not in source.text
+    )
     assert source.within((("c", 0), ("first", 0))).modules["b"] == "seq.0.1"
 
 
@@ -252,7 +330,10 @@ def test_an_instance_may_be_called_twice() -> None:
     rows: list[Row] = [("a", "block.ConvBN", "seq", {"channels": 3})]
     rows.append(("b", "block.ConvBN", "more", {}, {"shares": "a"}))
     source = analysed(row_of(rows, (3, 8, 8)), CONV_BN).source
-    assert source.text.count("nn.Conv2d") == 1 and source.text.count("x = self.seq(x)") == 2
+    assert (
+        source.text.count("nn.Conv2d") == 1
+        and source.text.count("x = self.seq(x)") == 2
+    )
     assert source.within((("a", 0),)).modules["c0"] == "seq.0"
 
 
@@ -269,7 +350,9 @@ def test_an_instance_may_be_called_twice() -> None:
         ("a + c", {"a": Expr("w")}, None),
     ],
 )
-def test_what_an_expression_says_further_out(text: str, given_: dict[str, Any], wanted: Any) -> None:
+def test_what_an_expression_says_further_out(
+    text: str, given_: dict[str, Any], wanted: Any
+) -> None:
     assert in_words_of(given_, Expr(text)) == wanted
 
 
@@ -283,7 +366,9 @@ layers = st.one_of(
 nested = st.recursive(
     st.lists(layers, min_size=1, max_size=3),
     lambda inner: st.lists(
-        st.one_of(layers, st.tuples(st.just("chain"), inner, st.integers(1, 3))), min_size=1, max_size=3
+        st.one_of(layers, st.tuples(st.just("chain"), inner, st.integers(1, 3))),
+        min_size=1,
+        max_size=3,
     ),
     max_leaves=6,
 )
@@ -294,7 +379,12 @@ def blocks_of(items: list[Any], name: str, numbers: Any, found: list[Block]) -> 
     rows: list[Row] = []
     key = 0
     for kind, what, repeat in items:
-        op, params = {"linear": "nn.Linear", "norm": "nn.BatchNorm1d", "relu": "nn.ReLU"}.get(kind, ""), {}
+        op, params = (
+            {"linear": "nn.Linear", "norm": "nn.BatchNorm1d", "relu": "nn.ReLU"}.get(
+                kind, ""
+            ),
+            {},
+        )
         if kind == "linear":
             params = {"out_features": what}
         if kind == "chain":
@@ -331,11 +421,15 @@ class Outer(nn.Module):
 
 
 @given(nested, st.booleans())
-def test_any_nesting_is_what_a_person_would_write(items: list[Any], class_around: bool) -> None:
+def test_any_nesting_is_what_a_person_would_write(
+    items: list[Any], class_around: bool
+) -> None:
     found: list[Block] = []
     key = blocks_of(items, "Body", count(), found).key
     if class_around:
-        found.append(Block("Outer", row_of([("b", key, "body"), ("t", "torch.tanh", "tanh")])))
+        found.append(
+            Block("Outer", row_of([("b", key, "body"), ("t", "torch.tanh", "tanh")]))
+        )
         key = "block.Outer"
     rows: list[Row] = [("a", key, "parts.0"), ("b", key, "parts.1", {}, {"repeat": 2})]
     source = analysed(row_of(rows, (4,)), *found).source
@@ -344,7 +438,9 @@ def test_any_nesting_is_what_a_person_would_write(items: list[Any], class_around
     for _ in range(3):
         body, width = plain(items, width)
         bodies.append(Outer(body) if class_around else body)
-    by_hand = nn.ModuleDict({"parts": nn.ModuleList([bodies[0], nn.Sequential(*bodies[1:])])}).eval()
+    by_hand = nn.ModuleDict(
+        {"parts": nn.ModuleList([bodies[0], nn.Sequential(*bodies[1:])])}
+    ).eval()
     made = make_module(source).eval()
     assert list(made.state_dict()) == list(by_hand.state_dict())
     by_hand.load_state_dict(made.state_dict())
@@ -359,9 +455,18 @@ def test_any_nesting_is_what_a_person_would_write(items: list[Any], class_around
 
 
 def test_a_long_chain_and_one_in_the_other() -> None:
-    long = block("Long", [(f"n{k}", "nn.Linear", str(k), {"out_features": 2 + k % 3}) for k in range(1000)])
+    long = block(
+        "Long",
+        [
+            (f"n{k}", "nn.Linear", str(k), {"out_features": 2 + k % 3})
+            for k in range(1000)
+        ],
+    )
     source = analysed(row_of([("l", "block.Long", "body")], (4,)), long).source
-    assert len(make_module(source).body) == 1000 and source.within((("l", 0),)).modules["n999"] == "body.999"
+    assert (
+        len(make_module(source).body) == 1000
+        and source.within((("l", 0),)).modules["n999"] == "body.999"
+    )
     assert max(map(len, source.text.splitlines())) <= 100
 
 
@@ -371,7 +476,9 @@ def test_a_text_that_would_double_with_every_level_is_classes() -> None:
         inner = blocks[-1].key
         blocks.append(block(f"B{level}", [("a", inner, "0"), ("b", inner, "1")]))
     graph = row_of([("l", blocks[-1].key, "body")], (4,))
-    walk = plan(graph, with_blocks(catalog(), FrozenMap({one.name: one for one in blocks})))
+    walk = plan(
+        graph, with_blocks(catalog(), FrozenMap({one.name: one for one in blocks}))
+    )
     source = generate(walk, infer(walk), graph)
     assert len(source.text) < 1_000_000 and ast.parse(source.text)
 
@@ -379,6 +486,21 @@ def test_a_text_that_would_double_with_every_level_is_classes() -> None:
 def test_deeply_nested_chains_are_read_by_python() -> None:
     blocks = [block("B0", [("r", "nn.ReLU", "0")])]
     for level in range(1, 60):
-        blocks.append(block(f"B{level}", [("a", blocks[-1].key, "0", {}, {"repeat": 2 if level % 16 == 3 else 1})]))
-    source: Source = analysed(row_of([("l", blocks[-1].key, "a.b.c.d.e.f")], (4,)), *blocks).source
+        blocks.append(
+            block(
+                f"B{level}",
+                [
+                    (
+                        "a",
+                        blocks[-1].key,
+                        "0",
+                        {},
+                        {"repeat": 2 if level % 16 == 3 else 1},
+                    )
+                ],
+            )
+        )
+    source: Source = analysed(
+        row_of([("l", blocks[-1].key, "a.b.c.d.e.f")], (4,)), *blocks
+    ).source
     assert make_module(source)(torch.ones(1, 4)).sum() == 4

@@ -108,7 +108,16 @@ LSTM = net(
     [
         ("input", "tokens", {"shape": (20,), "dtype": INT64}),
         ("nn.Embedding", "embed", {}),
-        ("nn.LSTM", "lstm", {"hidden_size": 128, "num_layers": 2, "dropout": 0.1, "bidirectional": True}),
+        (
+            "nn.LSTM",
+            "lstm",
+            {
+                "hidden_size": 128,
+                "num_layers": 2,
+                "dropout": 0.1,
+                "bidirectional": True,
+            },
+        ),
         ("torch.mean", "mean", {"dim": (1,)}),
         ("nn.Linear", "fc", {"out_features": 2}),
         ("output", "logits", {}),
@@ -146,7 +155,12 @@ DECODER = net(
         ("nn.LSTM", "decoder", {"hidden_size": 16}),
         ("output", "out", {}),
     ],
-    [("source", "encoder"), ("target", "decoder"), ("encoder", "decoder", "hx", 1), ("decoder", "out")],
+    [
+        ("source", "encoder"),
+        ("target", "decoder"),
+        ("encoder", "decoder", "hx", 1),
+        ("decoder", "out"),
+    ],
 )
 DECODER_TEXT = '''
     from torch import nn
@@ -269,7 +283,13 @@ LONG = net(
         (
             "nn.AvgPool2d",
             "pool",
-            {"kernel_size": (2, 2), "stride": 1, "ceil_mode": True, "count_include_pad": False, "divisor_override": 3},
+            {
+                "kernel_size": (2, 2),
+                "stride": 1,
+                "ceil_mode": True,
+                "count_include_pad": False,
+                "divisor_override": 3,
+            },
         ),
         ("output", "output1", {}),
     ]
@@ -373,7 +393,9 @@ def test_text(graph: Graph, text: str) -> None:
     assert analyse(graph).source.text == dedent(text).lstrip()
 
 
-@pytest.mark.parametrize("graph", [graph for graph, _ in list(TEXTS.values())[:-1]], ids=list(TEXTS)[:-1])
+@pytest.mark.parametrize(
+    "graph", [graph for graph, _ in list(TEXTS.values())[:-1]], ids=list(TEXTS)[:-1]
+)
 def test_text_does_what_was_drawn(graph: Graph) -> None:
     analysis = analyse(graph)
     assert analysis.errors == ()
@@ -384,25 +406,44 @@ def test_lines_and_modules_lead_to_the_nodes() -> None:
     source = analyse(TWO_AND_TWO).source
     rows = source.text.splitlines()
     assert [rows[line - 1].strip() for line in source.lines["fc"]] == [
-        "self.fc = nn.Linear(791, 64)", "x = self.fc(x)  # (N, 64)"
-    ]  # fmt: skip
+        "self.fc = nn.Linear(791, 64)",
+        "x = self.fc(x)  # (N, 64)",
+    ]
     assert rows[source.lines["meta"][0] - 1].startswith("    def forward(")
     assert rows[source.lines["age"][0] - 1] == "        return y, x"
     assert source.node_at(source.lines["cat"][0]) == "cat" and source.node_at(1) is None
-    assert dict(source.modules) == {"flatten": "flatten", "fc": "fc", "head": "head", "aux": "aux"}
-    assert {key.partition(".")[0] for key in make_module(source).state_dict()} == {"fc", "head", "aux"}
+    assert dict(source.modules) == {
+        "flatten": "flatten",
+        "fc": "fc",
+        "head": "head",
+        "aux": "aux",
+    }
+    assert {key.partition(".")[0] for key in make_module(source).state_dict()} == {
+        "fc",
+        "head",
+        "aux",
+    }
 
 
 def test_every_line_of_a_long_constructor_is_its_nodes() -> None:
     source = analyse(LONG).source
     lines = source.lines["first convolution"]
-    assert len(lines) == 11 and source.text.splitlines()[lines[4] - 1].strip() == "stride=2,"
+    assert (
+        len(lines) == 11
+        and source.text.splitlines()[lines[4] - 1].strip() == "stride=2,"
+    )
 
 
 def test_outputs_are_returned_in_the_order_they_were_added() -> None:
-    rows = [("input", "x", {"shape": (4,)}), ("output", "long", {}), ("output", "short", {})]
+    rows = [
+        ("input", "x", {"shape": (4,)}),
+        ("output", "long", {}),
+        ("output", "short", {}),
+    ]
     rows += [("nn.Linear", f"l{i}", {"out_features": 5 + i}) for i in range(3)]
-    graph = net(rows, [("x", "l0"), ("l0", "l1"), ("l1", "l2"), ("l2", "long"), ("l0", "short")])
+    graph = net(
+        rows, [("x", "l0"), ("l0", "l1"), ("l1", "l2"), ("l2", "long"), ("l0", "short")]
+    )
     analysis = analyse(graph)
     assert analysis.source.outputs == ("long", "short")
     assert [tuple(t.shape) for t in run(analysis.source, 2)] == [(2, 7), (2, 5)]
@@ -421,8 +462,13 @@ def test_inputs_are_taken_in_the_order_they_were_added() -> None:
 
 
 def test_masks_reach_the_arguments_they_are_meant_for() -> None:
-    rows = [("input", "x", {"shape": (16, 64)}), ("input", "pad", {"shape": (16,)}),
-            ("nn.MultiheadAttention", "attn", {}), ("output", "y", {}), ("output", "w", {})]  # fmt: skip
+    rows = [
+        ("input", "x", {"shape": (16, 64)}),
+        ("input", "pad", {"shape": (16,)}),
+        ("nn.MultiheadAttention", "attn", {}),
+        ("output", "y", {}),
+        ("output", "w", {}),
+    ]
     wires = [
         ("x", "attn", "query"),
         ("x", "attn", "key"),
@@ -436,18 +482,27 @@ def test_masks_reach_the_arguments_they_are_meant_for() -> None:
     assert "self.attn(x, x, x, attn_mask=pad)" in analyse(masked).source.text
     padded = wired(graph, "pad", "attn", "key_padding_mask")
     assert "self.attn(x, x, x, key_padding_mask=pad)" in analyse(padded).source.text
-    assert measured(run(analyse(padded).source, 3)) == (((3, 16, 64), "float32"), ((3, 16, 16), "float32"))
+    assert measured(run(analyse(padded).source, 3)) == (
+        ((3, 16, 64), "float32"),
+        ((3, 16, 16), "float32"),
+    )
 
 
 def test_many_wires_break_into_lines_of_at_most_a_hundred() -> None:
     rows = [("input", f"measurement_{i}", {"shape": (2,)}) for i in range(30)]
-    rows += [("torch.cat", "cat", {}), *(("output", f"result_{i}", {}) for i in range(30))]
+    rows += [
+        ("torch.cat", "cat", {}),
+        *(("output", f"result_{i}", {}) for i in range(30)),
+    ]
     wires = [(f"measurement_{i}", "cat") for i in range(30)] + [("cat", "result_0")]
     wires += [(f"measurement_{i}", f"result_{i}") for i in range(1, 30)]
     source = analyse(net(rows, wires)).source
     assert max(map(len, source.text.splitlines())) <= 100
     assert len(run(source, 2)) == 30
-    assert source.text.count("            measurement_7,\n") == 2 and "                measurement_7,\n" in source.text
+    assert (
+        source.text.count("            measurement_7,\n") == 2
+        and "                measurement_7,\n" in source.text
+    )
 
 
 def test_a_value_used_twice_keeps_its_name_until_the_last() -> None:
@@ -457,31 +512,56 @@ def test_a_value_used_twice_keeps_its_name_until_the_last() -> None:
         ("operator.mul", "square", {}),
         ("output", "y", {}),
     ]
-    source = analyse(net(rows, [("input1", "t"), ("t", "square"), ("t", "square", "other"), ("square", "y")])).source
+    source = analyse(
+        net(
+            rows,
+            [
+                ("input1", "t"),
+                ("t", "square"),
+                ("t", "square", "other"),
+                ("square", "y"),
+            ],
+        )
+    ).source
     assert "        x = self.t(x)\n        x = x * x\n        return x\n" in source.text
 
 
 def test_the_same_value_may_be_returned_twice() -> None:
-    rows = [("input", "input1", {"shape": (4,)}), ("nn.Tanh", "t", {}), ("output", "y", {}), ("output", "z", {})]
+    rows = [
+        ("input", "input1", {"shape": (4,)}),
+        ("nn.Tanh", "t", {}),
+        ("output", "y", {}),
+        ("output", "z", {}),
+    ]
     source = analyse(net(rows, [("input1", "t"), ("t", "y"), ("t", "z")])).source
     assert source.text.endswith("return x, x\n") and source.outputs == ("y", "z")
 
 
 def test_an_input_may_go_straight_out() -> None:
-    source = analyse(net([("input", "input1", {"shape": (4,)}), ("output", "y", {})])).source
+    source = analyse(
+        net([("input", "input1", {"shape": (4,)}), ("output", "y", {})])
+    ).source
     assert source.text.endswith("    def forward(self, x):\n        return x\n")
     assert [tuple(t.shape) for t in run(source, 2)] == [(2, 4)]
 
 
 def test_outputs_of_one_name_are_told_apart() -> None:
-    graph = net([("input", "input1", {"shape": (4,)}), ("output", "a", {}), ("output", "b", {})],
-                [("input1", "a"), ("input1", "b")])  # fmt: skip
+    graph = net(
+        [
+            ("input", "input1", {"shape": (4,)}),
+            ("output", "a", {}),
+            ("output", "b", {}),
+        ],
+        [("input1", "a"), ("input1", "b")],
+    )
     graph = graph.with_name("a", "y").with_name("b", "y")
     assert analyse(graph).source.outputs == ("y", "y_2")
 
 
 def test_what_is_missing_stands_as_an_ellipsis() -> None:
-    text = analyse(net([("nn.Conv2d", "conv", {}), ("operator.add", "add", {})], [("conv", "add")])).source.text
+    text = analyse(
+        net([("nn.Conv2d", "conv", {}), ("operator.add", "add", {})], [("conv", "add")])
+    ).source.text
     assert "self.conv = nn.Conv2d(..., 32, 3)" in text
     assert "        x = self.conv(...)\n        x = x + ...\n" in text
     assert text.endswith("        ...  # connect an Output to return a value\n")
@@ -493,23 +573,49 @@ def test_equal_drawings_give_equal_text() -> None:
 
 
 def two_ends(first: dict[str, str], second: dict[str, str]) -> Graph:
-    rows = [("input", "x", {"shape": (4,)}), ("output", "out", first), ("output", "aux", second)]
-    rows += [("nn.Linear", "fc", {"out_features": 3}), ("nn.Linear", "side", {"out_features": 2})]
+    rows = [
+        ("input", "x", {"shape": (4,)}),
+        ("output", "out", first),
+        ("output", "aux", second),
+    ]
+    rows += [
+        ("nn.Linear", "fc", {"out_features": 3}),
+        ("nn.Linear", "side", {"out_features": 2}),
+    ]
     return net(rows, [("x", "fc"), ("x", "side"), ("fc", "out"), ("side", "aux")])
 
 
 @pytest.mark.parametrize(
     ("first", "second", "ending", "outputs"),
     [
-        ({"key": "out"}, {"key": "it's\n"}, """return {"out": y, "it's\\n": x}""", ("out", "aux")),
+        (
+            {"key": "out"},
+            {"key": "it's\n"},
+            """return {"out": y, "it's\\n": x}""",
+            ("out", "aux"),
+        ),
         ({"key": "out"}, {"key": "out"}, "return y, x", ("out", "aux")),
         ({"key": "out"}, {}, "return y, x", ("out", "aux")),
-        ({}, {"when": "training"}, "if self.training:\n    return y, x\nreturn y", ("out", "aux")),
-        ({"when": "eval"}, {"key": "aux", "when": "training"},
-         'if self.training:\n    return {"aux": x}\nreturn y', ("aux",)),
-        ({"when": "eval"}, {"when": "eval"}, "if self.training:\n    return None\nreturn y, x", ()),
+        (
+            {},
+            {"when": "training"},
+            "if self.training:\n    return y, x\nreturn y",
+            ("out", "aux"),
+        ),
+        (
+            {"when": "eval"},
+            {"key": "aux", "when": "training"},
+            'if self.training:\n    return {"aux": x}\nreturn y',
+            ("aux",),
+        ),
+        (
+            {"when": "eval"},
+            {"when": "eval"},
+            "if self.training:\n    return None\nreturn y, x",
+            (),
+        ),
     ],
-)  # fmt: skip
+)
 def test_outputs_under_keys_and_in_one_mode(
     first: dict[str, str], second: dict[str, str], ending: str, outputs: tuple[str, ...]
 ) -> None:
@@ -519,25 +625,42 @@ def test_outputs_under_keys_and_in_one_mode(
     module = make_module(analysis.source)
     assert len(module(torch.zeros(2, 4)) or ()) == len(outputs)
     rows = analysis.source.text.splitlines()
-    assert all("return" in rows[analysis.source.lines[node][-1] - 1] for node in ("out", "aux"))
+    assert all(
+        "return" in rows[analysis.source.lines[node][-1] - 1] for node in ("out", "aux")
+    )
 
 
 def test_a_block_gives_back_all_that_it_has() -> None:
     inner = Block("Two", two_ends({"key": "a"}, {"key": "b", "when": "training"}))
     graph = net([("input", "x", {"shape": (4,)})])
-    nodes = [*graph.nodes.values(), Node("two", "block.Two", "two"), *(Node(n, "output", n) for n in ("p", "q"))]
-    edges = (Edge("x", 0, "two", "x"), Edge("two", 0, "p", "input"), Edge("two", 1, "q", "input"))
+    nodes = [
+        *graph.nodes.values(),
+        Node("two", "block.Two", "two"),
+        *(Node(n, "output", n) for n in ("p", "q")),
+    ]
+    edges = (
+        Edge("x", 0, "two", "x"),
+        Edge("two", 0, "p", "input"),
+        Edge("two", 1, "q", "input"),
+    )
     graph = Graph(FrozenMap({node.id: node for node in nodes}), edges)
     source = analyse(graph, with_blocks(catalog(), FrozenMap({"Two": inner}))).source
-    assert [tuple(t.shape) for t in make_module(source).eval()(torch.zeros(2, 4))] == [(2, 3), (2, 2)]
+    assert [tuple(t.shape) for t in make_module(source).eval()(torch.zeros(2, 4))] == [
+        (2, 3),
+        (2, 2),
+    ]
 
 
 @pytest.mark.parametrize("pair", ["xx", "xy", "yx"])
 def test_a_loop_gives_its_result_to_the_first_argument_alone(pair: str) -> None:
     from tests.support.builder_sheets import sheet
 
-    rows = [("x", "input", "x", {"shape": (4,)}), ("y", "input", "y", {"shape": (4,)}),
-            ("b", "nn.Bilinear", "both", {"out_features": 6}, {"repeat": 3}), ("o", "output", "out")]  # fmt: skip
+    rows = [
+        ("x", "input", "x", {"shape": (4,)}),
+        ("y", "input", "y", {"shape": (4,)}),
+        ("b", "nn.Bilinear", "both", {"out_features": 6}, {"repeat": 3}),
+        ("o", "output", "out"),
+    ]
     answer = analyse(sheet(rows, f"{pair[0]}>b.input1 {pair[1]}>b.input2 b>o"))
     assert not answer.errors
     assert [tuple(tensor.shape) for tensor in run(answer.source, 2)] == [(2, 6)]

@@ -62,7 +62,13 @@ LAYERS = row_of(
     [
         *((f"n{k}", "nn.Linear", f"layers.{k}", {"out_features": 4}) for k in range(3)),
         *((f"m{k}", "nn.ReLU", f"blocks.{k}") for k in range(4)),
-        ("l", "nn.Linear", "blocks.4", {"out_features": 4}, {"frozen": True, "inits": ZEROS}),
+        (
+            "l",
+            "nn.Linear",
+            "blocks.4",
+            {"out_features": 4},
+            {"frozen": True, "inits": ZEROS},
+        ),
         ("s", "nn.ReLU", "again", {}, {"shares": "m1"}),
         ("r", "nn.Linear", "blocks.5", {"out_features": 4}, {"repeat": 2}),
     ],
@@ -144,9 +150,10 @@ def text_of(graph: Graph) -> str:
 
 
 @pytest.mark.parametrize(
-    ("graph", "text"), [(FEATURES, FEATURES_TEXT), (LAYERS, LAYERS_TEXT), (TOKENS, TOKENS_TEXT)],
+    ("graph", "text"),
+    [(FEATURES, FEATURES_TEXT), (LAYERS, LAYERS_TEXT), (TOKENS, TOKENS_TEXT)],
     ids=["list and dictionary", "equal neighbours", "parameters and buffers"],
-)  # fmt: skip
+)
 def test_text(graph: Graph, text: str) -> None:
     assert text_of(graph) == dedent(text).lstrip()
     source = analysed(graph).source
@@ -157,14 +164,22 @@ def test_lines_and_modules_of_what_stands_in_a_container() -> None:
     source = analysed(LAYERS).source
     rows = [row.strip() for row in source.text.splitlines()]
     assert [rows[line - 1] for line in source.lines["l"]] == [
-        "nn.Linear(4, 4).requires_grad_(False),", "nn.init.zeros_(self.blocks[4].weight)", "x = self.blocks[4](x)"
-    ]  # fmt: skip
+        "nn.Linear(4, 4).requires_grad_(False),",
+        "nn.init.zeros_(self.blocks[4].weight)",
+        "x = self.blocks[4](x)",
+    ]
     assert [rows[line - 1] for line in source.lines["m2"]] == [
-        "*[nn.ReLU() for _ in range(4)],", "x = self.blocks[2](x)"
-    ]  # fmt: skip
-    assert source.modules["l"] == "blocks.4" and source.modules["s"] == source.modules["m1"] == "blocks.1"
+        "*[nn.ReLU() for _ in range(4)],",
+        "x = self.blocks[2](x)",
+    ]
+    assert (
+        source.modules["l"] == "blocks.4"
+        and source.modules["s"] == source.modules["m1"] == "blocks.1"
+    )
     net = make_module(source)
-    assert not net.blocks[4].weight.requires_grad and net.blocks[4].weight.abs().sum() == 0
+    assert (
+        not net.blocks[4].weight.requires_grad and net.blocks[4].weight.abs().sum() == 0
+    )
 
 
 # --- Paths
@@ -178,20 +193,47 @@ def test_lines_and_modules_of_what_stands_in_a_container() -> None:
         (["a.0", "a.0", "a.1"], ["a.0", "a.2", "a.1"]),
         (["a.0", "a.0.b", "a.0.c"], ["a.0", "a.1.b", "a.1.c"]),
         (["a.w", "a.w", "a.w.x"], ["a.w", "a.w_2", "a.w_3.x"]),
-        (["a.type", "a.class", "a.torch", "a.b__c_", "a.__x", "a.01"],
-         ["a.type_", "a.class_", "a.torch", "a.b__c_", "a._x", "a._01"]),
+        (
+            ["a.type", "a.class", "a.torch", "a.b__c_", "a.__x", "a.01"],
+            ["a.type_", "a.class_", "a.torch", "a.b__c_", "a._x", "a._01"],
+        ),
         (["torch.a", "training.a", "0.a", "7"], ["torch.a", "training_.a", "0.a", "7"]),
-        (["conv 1.5", "a..b", ".a", "a.", "a. b", "a.b-c"], ["conv_1_5", "a_b", "a", "a_2", "a_b_2", "a_3.b-c"]),
+        (
+            ["conv 1.5", "a..b", ".a", "a.", "a. b", "a.b-c"],
+            ["conv_1_5", "a_b", "a", "a_2", "a_b_2", "a_3.b-c"],
+        ),
         (["größe.ﬁ", "größe.fi"], ["größe.fi", "größe.fi_2"]),
-        ([".".join("a" * 16), ".".join("a" * 17)], [".".join("a" * 16), "a_" * 16 + "a"]),
+        (
+            [".".join("a" * 16), ".".join("a" * 17)],
+            [".".join("a" * 16), "a_" * 16 + "a"],
+        ),
     ],
-)  # fmt: skip
-def test_a_path_is_as_near_to_the_name_as_may_be(names: list[str], paths: list[str]) -> None:
+)
+def test_a_path_is_as_near_to_the_name_as_may_be(
+    names: list[str], paths: list[str]
+) -> None:
     taken = Paths(module_attributes(), names)
     assert [taken.take(name) for name in names] == paths
 
 
-parts = st.sampled_from(("a", "b", "conv", "0", "1", "2", "keys", "weight", "type", "class", "__x", "größe", "a b", ""))
+parts = st.sampled_from(
+    (
+        "a",
+        "b",
+        "conv",
+        "0",
+        "1",
+        "2",
+        "keys",
+        "weight",
+        "type",
+        "class",
+        "__x",
+        "größe",
+        "a b",
+        "",
+    )
+)
 names_with_dots = st.one_of(
     st.lists(parts, min_size=1, max_size=4).map(".".join),
     st.sampled_from(NASTY),
@@ -200,7 +242,9 @@ names_with_dots = st.one_of(
 
 
 @given(st.lists(names_with_dots, max_size=25))
-def test_paths_are_each_once_and_none_is_the_beginning_of_another(names: list[str]) -> None:
+def test_paths_are_each_once_and_none_is_the_beginning_of_another(
+    names: list[str],
+) -> None:
     taken = Paths(module_attributes(), names)
     paths = [taken.take(name) for name in names]
     assert len(set(paths)) == len(paths)
@@ -208,7 +252,9 @@ def test_paths_are_each_once_and_none_is_the_beginning_of_another(names: list[st
         first, *others = path.split(".")
         assert first not in module_attributes()
         exact = re.compile("0|[1-9][0-9]*|[A-Za-z0-9]\\w*(-\\w+)+")
-        assert all(part.isidentifier() or exact.fullmatch(part) for part in (first, *others))
+        assert all(
+            part.isidentifier() or exact.fullmatch(part) for part in (first, *others)
+        )
         assert not container_attributes() & set(others)
         assert not any(other.startswith(f"{path}.") for other in paths)
 
@@ -217,22 +263,36 @@ def test_paths_are_each_once_and_none_is_the_beginning_of_another(names: list[st
 
 KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "linear": ("nn.Linear", {"out_features": 4}, ("weight", "bias")),
-    "norm": ("nn.BatchNorm1d", {}, ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")),
+    "norm": (
+        "nn.BatchNorm1d",
+        {},
+        ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"),
+    ),
     "relu": ("nn.ReLU", {}, ()),
     "parameter": ("parameter", {"shape": (4,), "fill": "normal"}, ("",)),
     "buffer": ("buffer", {"shape": (4,), "fill": "normal"}, ("",)),
 }
-children = st.sampled_from(("0", "1", "2", "a", "conv1", "keys", "pop", "weight", "größe", "F", "items"))
-trees = st.recursive(
-    st.sampled_from(tuple(KINDS)), lambda inner: st.dictionaries(children, inner, min_size=1, max_size=3), max_leaves=8
+children = st.sampled_from(
+    ("0", "1", "2", "a", "conv1", "keys", "pop", "weight", "größe", "F", "items")
 )
-roots = st.dictionaries(st.sampled_from(("a", "b", "layers", "x")), trees, min_size=1, max_size=3)
+trees = st.recursive(
+    st.sampled_from(tuple(KINDS)),
+    lambda inner: st.dictionaries(children, inner, min_size=1, max_size=3),
+    max_leaves=8,
+)
+roots = st.dictionaries(
+    st.sampled_from(("a", "b", "layers", "x")), trees, min_size=1, max_size=3
+)
 
 
 def leaves(tree: Any, path: str = "") -> list[tuple[str, str]]:
     if isinstance(tree, str):
         return [(path, tree)]
-    return [leaf for key, inner in tree.items() for leaf in leaves(inner, f"{path}.{key}" if path else key)]
+    return [
+        leaf
+        for key, inner in tree.items()
+        for leaf in leaves(inner, f"{path}.{key}" if path else key)
+    ]
 
 
 def drawn(found: list[tuple[str, str]]) -> Graph:
@@ -259,9 +319,13 @@ def test_keys_are_the_paths_and_the_net_is_its_modules(tree: Any, random: Any) -
     random.shuffle(found)
     source = analysed(drawn(found)).source
     module = make_module(source).eval()
-    wanted = {f"{path}.{name}".rstrip(".") for path, kind in found for name in KINDS[kind][2]}
+    wanted = {
+        f"{path}.{name}".rstrip(".") for path, kind in found for name in KINDS[kind][2]
+    }
     assert set(module.state_dict()) == wanted
-    assert [source.modules[f"n{number}"] for number in range(len(found))] == [path for path, _ in found]
+    assert [source.modules[f"n{number}"] for number in range(len(found))] == [
+        path for path, _ in found
+    ]
     x = y = torch.randn(3, 4)
     for path, kind in found:
         if kind in ("parameter", "buffer"):
@@ -273,7 +337,9 @@ def test_keys_are_the_paths_and_the_net_is_its_modules(tree: Any, random: Any) -
 
 # --- Hostile names
 
-_NAMES_USED = set("nn torch super self getattr setattr range _ layer x y z u v w".split())
+_NAMES_USED = set(
+    "nn torch super self getattr setattr range _ layer x y z u v w".split()
+)
 
 
 def assert_only_what_is_expected(text: str) -> None:
@@ -281,25 +347,54 @@ def assert_only_what_is_expected(text: str) -> None:
     tree = ast.parse(text)
     *imports, net = tree.body
     assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in imports)
-    assert isinstance(net, ast.ClassDef) and [type(node) for node in net.body] == [ast.Expr, *[ast.FunctionDef] * 2]
+    assert isinstance(net, ast.ClassDef) and [type(node) for node in net.body] == [
+        ast.Expr,
+        *[ast.FunctionDef] * 2,
+    ]
     init, forward = net.body[1:]
     assert isinstance(init, ast.FunctionDef) and isinstance(forward, ast.FunctionDef)
     for statement in init.body:
-        value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+        value = (
+            statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+        )
         assert isinstance(value, ast.Call), ast.unparse(statement)
-    assert all(isinstance(statement, ast.Assign | ast.Return) for statement in forward.body)
+    assert all(
+        isinstance(statement, ast.Assign | ast.Return) for statement in forward.body
+    )
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             assert node.id in _NAMES_USED
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.startswith("Maps "):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not node.value.startswith("Maps ")
+        ):
             assert node.value.replace("-", "_").isidentifier() or node.value.isdecimal()
 
 
 CANARIES = (
-    "'); __import__('canary').sing(); ('", 'a"]; __import__("canary").sing(); x["b', "a\\", "a\"", "a\nimport canary",
-    "{__import__('canary')}", "{0.__class__}", "%(canary)s", "__class__", "__init__", "lambda", "None", "keys", "0",
-    "1", "a", "ﬁ", "数", "\u202e", "\ud800", "\x00",
-)  # fmt: skip
+    "'); __import__('canary').sing(); ('",
+    'a"]; __import__("canary").sing(); x["b',
+    "a\\",
+    'a"',
+    "a\nimport canary",
+    "{__import__('canary')}",
+    "{0.__class__}",
+    "%(canary)s",
+    "__class__",
+    "__init__",
+    "lambda",
+    "None",
+    "keys",
+    "0",
+    "1",
+    "a",
+    "ﬁ",
+    "数",
+    "\u202e",
+    "\ud800",
+    "\x00",
+)
 hostile = st.one_of(
     st.lists(st.sampled_from(CANARIES), min_size=1, max_size=3).map(".".join),
     st.sampled_from(NASTY),
@@ -307,7 +402,9 @@ hostile = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(hostile, st.sampled_from(tuple(KINDS))), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(hostile, st.sampled_from(tuple(KINDS))), min_size=1, max_size=6)
+)
 def test_names_are_never_more_than_names(found: list[tuple[str, str]]) -> None:
     real, sung = builtins.__import__, []
 
@@ -331,5 +428,7 @@ def test_thousands_of_layers_with_dots() -> None:
     rows: list[Row] = [(f"n{k}", "nn.ReLU", f"layers.{k}") for k in range(5000)]
     source = analysed(row_of(rows, (4,))).source
     assert source.modules["n4999"] == "layers.4999"
-    assert "self.layers = nn.ModuleList([nn.ReLU() for _ in range(5000)])" in source.text
+    assert (
+        "self.layers = nn.ModuleList([nn.ReLU() for _ in range(5000)])" in source.text
+    )
     assert len(make_module(source).layers) == 5000

@@ -9,7 +9,9 @@ from app.util.frozen import FrozenMap
 
 
 def chain(*nodes: Node) -> Graph:
-    edges = (Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False))
+    edges = (
+        Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False)
+    )
     return Graph(FrozenMap({node.id: node for node in nodes}), tuple(edges))
 
 
@@ -27,7 +29,13 @@ def conv(key: str, name: str, kind: str = "nn.Conv2d") -> Node:
 
 
 def test_a_layer_of_another_rank_becomes_one_that_fits_both_sides() -> None:
-    graph = chain(INPUT, conv("a", "conv1"), conv("b", "conv2", "nn.Conv1d"), conv("c", "conv3"), OUTPUT)
+    graph = chain(
+        INPUT,
+        conv("a", "conv1"),
+        conv("b", "conv2", "nn.Conv1d"),
+        conv("c", "conv3"),
+        OUTPUT,
+    )
     assert cures(graph, "b")[0] == "Use Conv2d"
 
 
@@ -35,4 +43,6 @@ def test_a_flatten_too_early_is_moved_or_removed() -> None:
     flatten = Node("f", "nn.Flatten", "flatten1", FrozenMap())
     linear = Node("l", "nn.Linear", "fc1", FrozenMap(out_features=5))
     offered = cures(chain(INPUT, flatten, conv("a", "conv1"), linear, OUTPUT), "a")
-    assert offered[0] == "Move flatten1 behind conv1" and offered[-1] == "Remove flatten1"
+    assert (
+        offered[0] == "Move flatten1 behind conv1" and offered[-1] == "Remove flatten1"
+    )

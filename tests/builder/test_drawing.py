@@ -36,21 +36,47 @@ def test_a_plain_net_has_a_box_a_node_and_an_arrow_a_wire() -> None:
         (edge.source, edge.target) for edge in project.graph.edges
     ]
     conv = next(box for box in drawing.boxes if box.title == "conv1")
-    assert (conv.subtitle, conv.category, conv.lines) == ("Conv2d 1→32, 3×3", "conv", ("320 params",))
+    assert (conv.subtitle, conv.category, conv.lines) == (
+        "Conv2d 1→32, 3×3",
+        "conv",
+        ("320 params",),
+    )
     assert drawing.arrows[0].label == "N×1×8×8"
 
 
 def test_blocks_are_groups_and_wires_lead_into_them() -> None:
     project = example("Residual net on digits")
     closed, open_ = drawn(project, "none"), drawn(project, "all")
-    assert [box.title for box in closed.boxes if box.shape == "folded"] == ["stage1 ×3", "down", "stage2 ×2"]
+    assert [box.title for box in closed.boxes if box.shape == "folded"] == [
+        "stage1 ×3",
+        "down",
+        "stage2 ×2",
+    ]
     assert [group.title for group in open_.groups] == ["stage1 ×3", "down", "stage2 ×2"]
     inner = {box.id: box for box in open_.boxes if box.group == open_.groups[0].id}
-    assert {box.title for box in inner.values()} == {"conv1", "bn1", "relu1", "conv2", "bn2", "add", "relu2"}
-    entering = [arrow for arrow in open_.arrows if arrow.target in inner and arrow.source not in inner]
+    assert {box.title for box in inner.values()} == {
+        "conv1",
+        "bn1",
+        "relu1",
+        "conv2",
+        "bn2",
+        "add",
+        "relu2",
+    }
+    entering = [
+        arrow
+        for arrow in open_.arrows
+        if arrow.target in inner and arrow.source not in inner
+    ]
     assert sorted(inner[arrow.target].title for arrow in entering) == ["add", "conv1"]
-    assert {arrow.label for arrow in entering} == {"N×32×8×8"} and len({arrow.source for arrow in entering}) == 1
-    leaving = [arrow for arrow in open_.arrows if arrow.source in inner and arrow.target not in inner]
+    assert {arrow.label for arrow in entering} == {"N×32×8×8"} and len(
+        {arrow.source for arrow in entering}
+    ) == 1
+    leaving = [
+        arrow
+        for arrow in open_.arrows
+        if arrow.source in inner and arrow.target not in inner
+    ]
     assert {inner[arrow.source].title for arrow in leaving} == {"relu2"}
     assert not any(box.category == "io" and box.group for box in open_.boxes)
 
@@ -66,7 +92,9 @@ def test_what_is_unfolded_on_the_canvas_is_open() -> None:
 def test_without_shapes_it_is_drawn_all_the_same() -> None:
     project = example("Residual net on digits")
     drawing = to_drawing(project, ops_of(project), None, "all")
-    assert len(drawing.boxes) == 31 and {arrow.label for arrow in drawing.arrows} == {""}
+    assert len(drawing.boxes) == 31 and {arrow.label for arrow in drawing.arrows} == {
+        ""
+    }
 
 
 @pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")
@@ -76,13 +104,21 @@ def test_graphviz_finds_every_block_whatever_the_names() -> None:
     graph = project.graph
     for node, name in zip(list(graph.nodes), hostile, strict=True):
         graph = graph.with_name(node, name)
-    drawing = to_drawing(replace(project, graph=graph), ops_of(project), None, "all", '"}')
+    drawing = to_drawing(
+        replace(project, graph=graph), ops_of(project), None, "all", '"}'
+    )
     objects = json.loads(render(to_dot(drawing), "json"))["objects"]
-    assert sum(one["name"].startswith("cluster") for one in objects) == len(drawing.groups) == 3
+    assert (
+        sum(one["name"].startswith("cluster") for one in objects)
+        == len(drawing.groups)
+        == 3
+    )
     assert len(objects) == len(drawing.groups) + len(drawing.boxes)
 
 
-def test_the_command_draws_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_a_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     project = str(resource_path("examples") / "Residual net on digits.tape")
     whole, folded = tmp_path / "net.json", tmp_path / "folded.dot"
     assert run(["export", project, "--drawing", str(whole), "--unfolded"]) == 0

@@ -23,7 +23,9 @@ def chain(*ops: str) -> tuple[Project, list[str]]:
     project, ids = Project(), []
     for op in ops:
         if ids:
-            project, new = edits.add_behind(project, OPS, op, ids[-1], (200.0 * len(ids), 0.0))
+            project, new = edits.add_behind(
+                project, OPS, op, ids[-1], (200.0 * len(ids), 0.0)
+            )
         else:
             project, new = edits.add(project, OPS, op, (0.0, 0.0))
         ids.append(new)
@@ -61,7 +63,10 @@ def test_inserting_keeps_the_place_among_the_wires_of_a_variadic_port() -> None:
     project = edits.connect(project, OPS, other, 0, cat, "tensors")
     first = project.graph.into(cat)[0]
     project, new = edits.insert(project, OPS, "nn.Tanh", first, (0.0, 0.0))
-    assert [(edge.source, edge.index) for edge in project.graph.into(cat)] == [(new, 0), (other, 1)]
+    assert [(edge.source, edge.index) for edge in project.graph.into(cat)] == [
+        (new, 0),
+        (other, 1),
+    ]
 
 
 def test_what_gives_nothing_cannot_be_inserted() -> None:
@@ -111,17 +116,36 @@ def test_pasting_copies_the_wires_inside_under_fresh_names() -> None:
 
 def test_fitting_ops_are_of_the_kind_that_the_wire_carries() -> None:
     project, (start, lstm) = chain("input", "nn.LSTM")
-    assert set(edits.fitting_after(project.graph, OPS, lstm, 1)) == {"nn.LSTM", "unpack", "operator.getitem", "tuple"}
+    assert set(edits.fitting_after(project.graph, OPS, lstm, 1)) == {
+        "nn.LSTM",
+        "unpack",
+        "operator.getitem",
+        "tuple",
+    }
     sized, (_, size) = chain("input", "Tensor.size")
     fit = edits.fitting_after(sized.graph, OPS, size, 0)
-    assert {"Tensor.view", "operator.mul", "torch.arange"} <= set(fit) and not {"nn.Linear", "nn.LSTM"} & set(fit)
+    assert {"Tensor.view", "operator.mul", "torch.arange"} <= set(fit) and not {
+        "nn.Linear",
+        "nn.LSTM",
+    } & set(fit)
     assert "output" not in edits.fitting_before(project.graph, OPS, lstm, "input")
     assert "nn.Linear" in edits.fitting_after(project.graph, OPS, start, 0)
 
 
 # --- A random walk: whatever is done, undoing all of it leads back exactly ------------------------------------------
 
-STEPS = ("add", "behind", "insert", "connect", "delete", "reconnect", "move", "paste", "cut", "move_end")
+STEPS = (
+    "add",
+    "behind",
+    "insert",
+    "connect",
+    "delete",
+    "reconnect",
+    "move",
+    "paste",
+    "cut",
+    "move_end",
+)
 
 
 def walk_step(project: Project, step: str, a: int, b: int) -> Project:
@@ -142,7 +166,11 @@ def walk_step(project: Project, step: str, a: int, b: int) -> Project:
         return edits.paste(project, edits.copy(project, {one, other}), 32.0, 32.0)[0]
     if step == "connect":
         ports = OPS[project.graph.nodes[other].op].inputs
-        return edits.connect(project, OPS, one, 0, other, ports[a % len(ports)].name) if ports else project
+        return (
+            edits.connect(project, OPS, one, 0, other, ports[a % len(ports)].name)
+            if ports
+            else project
+        )
     if not wires_:
         return project
     wire = wires_[a % len(wires_)]
@@ -151,11 +179,20 @@ def walk_step(project: Project, step: str, a: int, b: int) -> Project:
     if step == "insert":
         return edits.insert(project, OPS, op, wire, (0.0, 0.0))[0]
     ports = OPS[project.graph.nodes[other].op].inputs
-    return edits.move_end(project, OPS, wire, other, ports[0].name) if ports else project
+    return (
+        edits.move_end(project, OPS, wire, other, ports[0].name) if ports else project
+    )
 
 
-@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)), max_size=24))
-def test_whatever_is_done_can_be_undone_and_leaves_a_sound_graph(qapp, steps: list[tuple[str, int, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)),
+        max_size=24,
+    )
+)
+def test_whatever_is_done_can_be_undone_and_leaves_a_sound_graph(
+    qapp, steps: list[tuple[str, int, int]]
+) -> None:
     first, _ = chain("input", "nn.Conv2d", "nn.ReLU", "output")
     document = Document(first)
     for step, a, b in steps:
@@ -181,7 +218,9 @@ def check_sound(project: Project) -> None:
     assert len(set(names)) == len(names)
     for edge in graph.edges:
         target = graph.nodes[edge.target]
-        port = rules.port_of(OPS[target.op], target, edge.port)  # an input, or a parameter that takes a wire
+        port = rules.port_of(
+            OPS[target.op], target, edge.port
+        )  # an input, or a parameter that takes a wire
         assert port is not None
         assert OPS[graph.nodes[edge.source].op].outputs[edge.output].kind == port.kind
     places = [(edge.target, edge.port, edge.index) for edge in graph.edges]
@@ -192,12 +231,17 @@ def check_sound(project: Project) -> None:
 
 
 def rects(graph: Graph, places) -> list[tuple[float, float, float, float]]:
-    return [(x, y, x + DEFAULT.width, y + DEFAULT.height) for x, y in (places[node] for node in graph.nodes)]
+    return [
+        (x, y, x + DEFAULT.width, y + DEFAULT.height)
+        for x, y in (places[node] for node in graph.nodes)
+    ]
 
 
 def overlaps(boxes: list[tuple[float, float, float, float]]) -> bool:
     pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
-    return any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for a, b in pairs)
+    return any(
+        a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for a, b in pairs
+    )
 
 
 def test_a_chain_is_laid_out_straight_and_broken_into_rows() -> None:
@@ -207,7 +251,10 @@ def test_a_chain_is_laid_out_straight_and_broken_into_rows() -> None:
     assert 2 <= len(lines) <= 4
     assert max(x for x, _ in places.values()) + DEFAULT.width <= 1080 + 1
     for before, after in zip(ids, ids[1:], strict=False):
-        assert places[after][0] - places[before][0] >= DEFAULT.width + GAP or places[after][1] > places[before][1]
+        assert (
+            places[after][0] - places[before][0] >= DEFAULT.width + GAP
+            or places[after][1] > places[before][1]
+        )
     assert all((y + DEFAULT.anchor) % GRID == 0 for _, y in places.values())
 
 
@@ -219,7 +266,9 @@ def test_a_layout_has_no_overlaps(pairs: list[tuple[int, int]]) -> None:
     graph, ids = project.graph, list(project.graph.nodes)
     for a, b in pairs:
         if a != b:  # loops too: a file may have them
-            graph = graph.with_edge(Edge(ids[a], 0, ids[b], "tensors", len(graph.edges)))
+            graph = graph.with_edge(
+                Edge(ids[a], 0, ids[b], "tensors", len(graph.edges))
+            )
     places = arrange(graph, {})
     assert set(places) == set(graph.nodes)
     assert not overlaps(rects(graph, places))
@@ -250,7 +299,9 @@ def test_nodes_that_have_their_places_keep_them() -> None:
 
 def test_a_replaced_node_shares_with_nobody() -> None:
     """Nor do others share with it: they keep the module that they called, the first of them has it."""
-    project, (_, first, second, third) = chain("input", "nn.Conv2d", "nn.Conv2d", "nn.Conv2d")
+    project, (_, first, second, third) = chain(
+        "input", "nn.Conv2d", "nn.Conv2d", "nn.Conv2d"
+    )
     for other in (second, third):
         project = edits.changed(project, project.graph.with_shared(other, first))
     owner = edits.replace_op(project, OPS, first, "nn.ReLU").graph

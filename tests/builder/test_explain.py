@@ -24,13 +24,30 @@ class Mistake:
     cures: tuple[str, ...] = ()
 
 
-def behind(shape: tuple[int, ...], op: str, params: dict[str, Any] | None = None, dtype: DType | None = None) -> Graph:
+def behind(
+    shape: tuple[int, ...],
+    op: str,
+    params: dict[str, Any] | None = None,
+    dtype: DType | None = None,
+) -> Graph:
     """input -> it -> output, and what comes after it."""
     given = {"shape": shape, **({"dtype": dtype} if dtype else {})}
-    return net([("input", "x", given), (op, "it", params or {}), ("nn.Tanh", "after", {}), ("output", "y", {})])
+    return net(
+        [
+            ("input", "x", given),
+            (op, "it", params or {}),
+            ("nn.Tanh", "after", {}),
+            ("output", "y", {}),
+        ]
+    )
 
 
-def joined(left: tuple[int, ...], right: tuple[int, ...], op: str, params: dict[str, Any] | None = None) -> Graph:
+def joined(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    op: str,
+    params: dict[str, Any] | None = None,
+) -> Graph:
     ports = ("tensors", "tensors") if op == "torch.cat" else ("input", "other")
     return net(
         [
@@ -44,12 +61,18 @@ def joined(left: tuple[int, ...], right: tuple[int, ...], op: str, params: dict[
 
 
 def products(left: tuple[int, ...], right: tuple[int, ...]) -> Graph:
-    rows = [("input", "a", {"shape": left}), ("input", "b", {"shape": right}), ("torch.einsum", "it", {}),
-            ("output", "y", {})]  # fmt: skip
+    rows = [
+        ("input", "a", {"shape": left}),
+        ("input", "b", {"shape": right}),
+        ("torch.einsum", "it", {}),
+        ("output", "y", {}),
+    ]
     return net(rows, [("a", "it", "tensors"), ("b", "it", "tensors"), ("it", "y")])
 
 
-def attention(query: tuple[int, ...], other: tuple[int, ...], params: dict[str, Any] | None = None) -> Graph:
+def attention(
+    query: tuple[int, ...], other: tuple[int, ...], params: dict[str, Any] | None = None
+) -> Graph:
     return net(
         [
             ("input", "q", {"shape": query}),
@@ -103,9 +126,13 @@ MISTAKES: dict[str, Mistake] = {
         ("Add a channel dimension", "Use Conv1d"),
     ),
     "conv: flattened picture": Mistake(
-        behind((784,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×784",), ("Insert Unflatten (1×28×28)",)
+        behind((784,), "nn.Conv2d"),
+        ("Conv2d expects 4 dimensions, gets N×784",),
+        ("Insert Unflatten (1×28×28)",),
     ),
-    "conv: what is no picture": Mistake(behind((10,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×10",)),
+    "conv: what is no picture": Mistake(
+        behind((10,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×10",)
+    ),
     "conv: too small": Mistake(
         behind((3, 2, 2), "nn.Conv2d", {"kernel_size": 5}),
         ("window of 5×5, larger than its input of 2×2",),
@@ -117,7 +144,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Set padding=(1, 2)", "Set kernel_size=(3, 2)"),
     ),
     "conv: groups": Mistake(
-        behind((3, 8, 8), "nn.Conv2d", {"groups": 2}), ("cannot split 3 channels into 2 groups",), ("Set groups=1",)
+        behind((3, 8, 8), "nn.Conv2d", {"groups": 2}),
+        ("cannot split 3 channels into 2 groups",),
+        ("Set groups=1",),
     ),
     "conv: whole numbers": Mistake(
         behind((3, 8, 8), "nn.Conv2d", dtype=DType("uint8")),
@@ -130,10 +159,14 @@ MISTAKES: dict[str, Mistake] = {
         ("Insert Flatten", "Use Conv2d"),
     ),
     "conv1d: a row": Mistake(
-        behind((100,), "nn.Conv1d"), ("Conv1d expects 3 dimensions, gets N×100",), ("Add a channel dimension",)
+        behind((100,), "nn.Conv1d"),
+        ("Conv1d expects 3 dimensions, gets N×100",),
+        ("Add a channel dimension",),
     ),
     "conv1d: too small": Mistake(
-        behind((4, 2), "nn.Conv1d"), ("larger than its input of 2",), ("Set padding=1", "Set kernel_size=2")
+        behind((4, 2), "nn.Conv1d"),
+        ("larger than its input of 2",),
+        ("Set padding=1", "Set kernel_size=2"),
     ),
     "convtranspose: channels": Mistake(
         behind((3, 8, 8), "nn.ConvTranspose2d", {"in_channels": 5}),
@@ -146,7 +179,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Infer num_features from the input",),
     ),
     "bn2d: rank": Mistake(
-        behind((10,), "nn.BatchNorm2d"), ("BatchNorm2d expects 4 dimensions, gets N×10",), ("Use BatchNorm1d",)
+        behind((10,), "nn.BatchNorm2d"),
+        ("BatchNorm2d expects 4 dimensions, gets N×10",),
+        ("Use BatchNorm1d",),
     ),
     "bn1d: rank": Mistake(
         behind((3, 8, 8), "nn.BatchNorm1d"),
@@ -164,7 +199,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Set padding=1", "Set kernel_size=1"),
     ),
     "pool: rank": Mistake(
-        behind((100,), "nn.MaxPool2d"), ("MaxPool2d expects 4 dimensions, gets N×100",), ("Insert Unflatten (1×10×10)",)
+        behind((100,), "nn.MaxPool2d"),
+        ("MaxPool2d expects 4 dimensions, gets N×100",),
+        ("Insert Unflatten (1×10×10)",),
     ),
     "functional pool: too small": Mistake(
         behind((3, 1, 4), "F.max_pool2d"),
@@ -182,7 +219,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Infer input_size from the input",),
     ),
     "lstm: a picture": Mistake(
-        behind((3, 8, 8), "nn.LSTM"), ("LSTM expects 2 or 3 dimensions, gets N×3×8×8",), ("Insert Flatten",)
+        behind((3, 8, 8), "nn.LSTM"),
+        ("LSTM expects 2 or 3 dimensions, gets N×3×8×8",),
+        ("Insert Flatten",),
     ),
     "gru: features": Mistake(
         behind((5, 12), "nn.GRU", {"input_size": 64}),
@@ -190,7 +229,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Infer input_size from the input",),
     ),
     "attention: heads": Mistake(
-        attention((5, 30), (5, 30), {"num_heads": 4}), ("cannot split 30 features among 4 heads",), ("Set num_heads=3",)
+        attention((5, 30), (5, 30), {"num_heads": 4}),
+        ("cannot split 30 features among 4 heads",),
+        ("Set num_heads=3",),
     ),
     "attention: embed_dim": Mistake(
         attention((5, 32), (5, 32), {"embed_dim": 64}),
@@ -208,7 +249,9 @@ MISTAKES: dict[str, Mistake] = {
         ("Resize b to 26×26",),
     ),
     "sub: no broadcast": Mistake(
-        joined((4,), (5,), "operator.sub"), ("sub cannot join N×4 and N×5",), ("Insert Linear to 4 after b",)
+        joined((4,), (5,), "operator.sub"),
+        ("sub cannot join N×4 and N×5",),
+        ("Insert Linear to 4 after b",),
     ),
     "mul: no broadcast": Mistake(
         joined((4, 5), (4, 6), "operator.mul"),
@@ -216,17 +259,22 @@ MISTAKES: dict[str, Mistake] = {
         ("Insert Linear to 5 after b", "Resize b to 5"),
     ),
     "add: nothing makes them meet": Mistake(
-        joined((3, 4, 5), (7,), "operator.add"), ("add cannot join N×3×4×5 and N×7", "5 from a and 7 from b")
+        joined((3, 4, 5), (7,), "operator.add"),
+        ("add cannot join N×3×4×5 and N×7", "5 from a and 7 from b"),
     ),
     "cat: other dimensions": Mistake(
-        joined((3, 8), (4, 8), "torch.cat", {"dim": 2}), ("cat cannot join N×3×8 and N×4×8",), ("Set dim=1",)
+        joined((3, 8), (4, 8), "torch.cat", {"dim": 2}),
+        ("cat cannot join N×3×8 and N×4×8",),
+        ("Set dim=1",),
     ),
     "cat: rank": Mistake(
         joined((3, 8), (8,), "torch.cat"),
         ("cat cannot join N×3×8 and N×8",),
         ("Insert unsqueeze(1) after b", "Insert Flatten after a"),
     ),
-    "cat: dim out of range": Mistake(joined((8,), (8,), "torch.cat", {"dim": 4}), ("dim=4", "N×8"), ("Set dim=-1",)),
+    "cat: dim out of range": Mistake(
+        joined((8,), (8,), "torch.cat", {"dim": 4}), ("dim=4", "N×8"), ("Set dim=-1",)
+    ),
     "matmul: second wants turning": Mistake(
         joined((4, 6), (5, 6), "torch.matmul"),
         ("matmul cannot multiply N×4×6 and N×5×6",),
@@ -238,10 +286,12 @@ MISTAKES: dict[str, Mistake] = {
         ("Insert Linear to 5 after a",),
     ),
     "einsum: one letter for two sizes": Mistake(
-        products((4, 6), (5, 7)), ("einsum cannot take 'j' for 6 and for 5", "N×4×6 from a", "N×5×7 from b")
+        products((4, 6), (5, 7)),
+        ("einsum cannot take 'j' for 6 and for 5", "N×4×6 from a", "N×5×7 from b"),
     ),
     "einsum: more letters than dimensions": Mistake(
-        products((4, 6), (5,)), ("einsum expects 3 dimensions for 'bjk', gets N×5 from b",)
+        products((4, 6), (5,)),
+        ("einsum expects 3 dimensions for 'bjk', gets N×5 from b",),
     ),
     "view: wrong product": Mistake(
         behind((3, 8, 8), "Tensor.view", {"size": (-1, 100)}),
@@ -268,11 +318,19 @@ MISTAKES: dict[str, Mistake] = {
         ("permute to (0, 1, 1) does not fit N×5×6",),
         ("Set dims=(0, 2, 1)",),
     ),
-    "transpose: out of range": Mistake(behind((5,), "torch.transpose"), ("dim1=2", "N×5"), ("Set dim1=-1",)),
-    "mean: out of range": Mistake(behind((5,), "torch.mean"), ("dim=(2, 3)", "N×5"), ("Set dim=(-1,)",)),
-    "softmax: out of range": Mistake(behind((5,), "F.softmax", {"dim": 3}), ("dim=3", "N×5"), ("Set dim=-1",)),
+    "transpose: out of range": Mistake(
+        behind((5,), "torch.transpose"), ("dim1=2", "N×5"), ("Set dim1=-1",)
+    ),
+    "mean: out of range": Mistake(
+        behind((5,), "torch.mean"), ("dim=(2, 3)", "N×5"), ("Set dim=(-1,)",)
+    ),
+    "softmax: out of range": Mistake(
+        behind((5,), "F.softmax", {"dim": 3}), ("dim=3", "N×5"), ("Set dim=-1",)
+    ),
     "flatten: out of range": Mistake(
-        behind((5,), "nn.Flatten", {"start_dim": 3}), ("start_dim=3", "N×5"), ("Set start_dim=-1",)
+        behind((5,), "nn.Flatten", {"start_dim": 3}),
+        ("start_dim=3", "N×5"),
+        ("Set start_dim=-1",),
     ),
     "any other": Mistake(
         behind((3, 8), "torch.diff", {"n": 0, "dim": 1})
@@ -298,9 +356,13 @@ class TestEveryMistake:
         assert problem.reason and problem.torch_message
         assert tuple(cure.label for cure in problem.cures) == mistake.cures
 
-    def test_is_the_only_error_and_nothing_is_said_of_what_follows(self, mistake: Mistake) -> None:
+    def test_is_the_only_error_and_nothing_is_said_of_what_follows(
+        self, mistake: Mistake
+    ) -> None:
         analysis = analyse(mistake.graph)
-        assert [problem.node for problem in analysis.errors] == ["it"] and not analysis.runnable
+        assert [problem.node for problem in analysis.errors] == [
+            "it"
+        ] and not analysis.runnable
         after = {"it", "after"} & set(mistake.graph.nodes)
         assert not any(node in after for node, _ in analysis.values)
         assert analysis.assumed == after - {"it"}
@@ -323,10 +385,20 @@ def test_a_cure_that_mends_nothing_is_not_offered() -> None:
 
 def test_attention_without_weights_is_told_where_they_are_taken() -> None:
     graph = net(
-        [("input", "x", {"shape": (5, 64)}), ("nn.MultiheadAttention", "it", {"need_weights": False}),
-         ("output", "y", {}), ("output", "weights", {})],
-        [("x", "it", "query"), ("x", "it", "key"), ("x", "it", "value"), ("it", "y"), ("it", "weights", "input", 1)],
-    )  # fmt: skip
+        [
+            ("input", "x", {"shape": (5, 64)}),
+            ("nn.MultiheadAttention", "it", {"need_weights": False}),
+            ("output", "y", {}),
+            ("output", "weights", {}),
+        ],
+        [
+            ("x", "it", "query"),
+            ("x", "it", "key"),
+            ("x", "it", "value"),
+            ("it", "y"),
+            ("it", "weights", "input", 1),
+        ],
+    )
     problem = problem_at(graph, "weights")
     assert "it has no output 1" in problem.message
     (cure,) = problem.cures
@@ -335,10 +407,17 @@ def test_attention_without_weights_is_told_where_they_are_taken() -> None:
 
 def test_a_tuple_from_a_file_in_the_place_of_a_tensor_is_an_error() -> None:
     graph = net(
-        [("input", "x", {"shape": (5, 8)}), ("nn.LSTM", "lstm", {}), ("nn.Linear", "it", {}), ("output", "y", {})],
+        [
+            ("input", "x", {"shape": (5, 8)}),
+            ("nn.LSTM", "lstm", {}),
+            ("nn.Linear", "it", {}),
+            ("output", "y", {}),
+        ],
         [("x", "lstm"), ("it", "y")],
     ).with_edge(Edge("lstm", 1, "it", "input"))
-    assert problem_at(graph).message == "lstm gives a tuple, it expects a tensor as input"
+    assert (
+        problem_at(graph).message == "lstm gives a tuple, it expects a tensor as input"
+    )
 
 
 def test_auto_says_what_it_lacks() -> None:
@@ -349,31 +428,55 @@ def test_auto_says_what_it_lacks() -> None:
 def test_missing_and_wrong_parameters_are_told_before_anything_runs() -> None:
     graph = behind((4,), "nn.Linear").without_param("it", "out_features")
     assert problem_at(graph).message == "it needs out_features"
-    assert "out_features must be at least 1" in problem_at(graph.with_param("it", "out_features", 0)).message
-    assert "has no parameter 'x'" in problem_at(behind((4,), "nn.Linear", {"x": 1})).message
-    assert "in_features" not in dict(graph.nodes["it"].params) or graph.nodes["it"].params["in_features"] is AUTO
+    assert (
+        "out_features must be at least 1"
+        in problem_at(graph.with_param("it", "out_features", 0)).message
+    )
+    assert (
+        "has no parameter 'x'"
+        in problem_at(behind((4,), "nn.Linear", {"x": 1})).message
+    )
+    assert (
+        "in_features" not in dict(graph.nodes["it"].params)
+        or graph.nodes["it"].params["in_features"] is AUTO
+    )
 
 
 def test_warnings_do_not_stop_a_net() -> None:
     analysis = analyse(behind((3, 8, 8), "nn.Linear"))
     (warning,) = analysis.problems
     assert warning.severity == "warning" and analysis.runnable
-    assert analyse(apply_cure(analysis.graph, catalog(), warning.cures[0])).problems == ()
+    assert (
+        analyse(apply_cure(analysis.graph, catalog(), warning.cures[0])).problems == ()
+    )
 
 
 def test_a_sequence_layer_that_reads_the_batch_as_time_is_warned_of() -> None:
     analysis = analyse(behind((5, 12), "nn.LSTM", {"batch_first": False}))
     (warning,) = analysis.problems
     assert warning.message == "it reads the batch as a sequence"
-    assert analyse(apply_cure(analysis.graph, catalog(), warning.cures[0])).problems == ()
+    assert (
+        analyse(apply_cure(analysis.graph, catalog(), warning.cures[0])).problems == ()
+    )
 
 
 def test_what_reaches_no_output_is_left_out_and_can_be_removed() -> None:
-    graph = net([("input", "x", {"shape": (4,)}), ("nn.ReLU", "r", {}), ("output", "y", {}), ("nn.Tanh", "loose", {})],
-                [("x", "r"), ("r", "y"), ("x", "loose")])  # fmt: skip
+    graph = net(
+        [
+            ("input", "x", {"shape": (4,)}),
+            ("nn.ReLU", "r", {}),
+            ("output", "y", {}),
+            ("nn.Tanh", "loose", {}),
+        ],
+        [("x", "r"), ("r", "y"), ("x", "loose")],
+    )
     analysis = analyse(graph)
     (warning,) = analysis.problems
-    assert warning.node == "loose" and "loose" not in analysis.source.text and analysis.runnable
+    assert (
+        warning.node == "loose"
+        and "loose" not in analysis.source.text
+        and analysis.runnable
+    )
     mended = apply_cure(graph, catalog(), warning.cures[0])
     assert set(mended.nodes) == {"x", "r", "y"} and analyse(mended).problems == ()
 
@@ -383,7 +486,9 @@ def test_cures_of_a_graph_that_moved_on_do_nothing() -> None:
     (cure,) = problem_at(graph).cures
     gone = graph.without_nodes(["it"])
     assert apply_cure(gone, catalog(), cure) == gone
-    (flatten,) = problem_at(MISTAKES["linear: a picture that wants a Flatten"].graph).cures
+    (flatten,) = problem_at(
+        MISTAKES["linear: a picture that wants a Flatten"].graph
+    ).cures
     cut = MISTAKES["linear: a picture that wants a Flatten"].graph
     cut = cut.without_edge(cut.into("it")[0])
     assert apply_cure(cut, catalog(), flatten) == cut
@@ -391,22 +496,37 @@ def test_cures_of_a_graph_that_moved_on_do_nothing() -> None:
 
 def test_many_errors_at_once_are_all_told() -> None:
     rows = [("input", "x", {"shape": (3, 8, 8)}), ("output", "y", {})]
-    rows += [("nn.Conv2d", f"c{i}", {"in_channels": 7}) for i in range(30)] + [("torch.cat", "cat", {})]
-    wires = [("x", f"c{i}") for i in range(30)] + [(f"c{i}", "cat", "tensors") for i in range(30)] + [("cat", "y")]
+    rows += [("nn.Conv2d", f"c{i}", {"in_channels": 7}) for i in range(30)] + [
+        ("torch.cat", "cat", {})
+    ]
+    wires = (
+        [("x", f"c{i}") for i in range(30)]
+        + [(f"c{i}", "cat", "tensors") for i in range(30)]
+        + [("cat", "y")]
+    )
     errors = analyse(net(rows, wires)).errors
     assert len(errors) == 30 and errors[0].cures
 
 
-@pytest.mark.parametrize("turn", [("torch.transpose", {}), ("nn.LSTM", {"hidden_size": 6})])
+@pytest.mark.parametrize(
+    "turn", [("torch.transpose", {}), ("nn.LSTM", {"hidden_size": 6})]
+)
 def test_a_view_of_what_does_not_lie_in_a_row(turn: tuple[str, dict[str, Any]]) -> None:
     """The words of torch are a riddle to a learner, and shapes alone would let it pass."""
     op, params = turn
     graph = net(
-        [("input", "x", {"shape": (4, 6)}), (op, "turned", params), ("nn.ReLU", "relu", {})]
+        [
+            ("input", "x", {"shape": (4, 6)}),
+            (op, "turned", params),
+            ("nn.ReLU", "relu", {}),
+        ]
         + [("Tensor.view", "it", {"size": (-1, 24)}), ("output", "y", {})]
     )
     problem = problem_at(graph)
-    assert "is not contiguous in memory" in problem.message and "stride" in problem.torch_message
+    assert (
+        "is not contiguous in memory" in problem.message
+        and "stride" in problem.torch_message
+    )
     (cure,) = problem.cures
     mended = analyse(apply_cure(graph, catalog(), cure))
     assert mended.problems == () and mended.graph.nodes["it"].op == "torch.reshape"

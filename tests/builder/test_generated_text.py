@@ -28,11 +28,15 @@ from tests.support.forked_python import run_forked
 
 EXAMPLES = sorted((resource_path() / "examples").glob("*.tape"))
 MODELS = {
-    "resnet50": (2, 3, 64, 64), "densenet121": (2, 3, 64, 64), "swin_t": (1, 3, 56, 56),
+    "resnet50": (2, 3, 64, 64),
+    "densenet121": (2, 3, 64, 64),
+    "swin_t": (1, 3, 56, 56),
     "convnext_tiny": (2, 3, 64, 64),
-    "mobilenet_v3_small": (2, 3, 64, 64), "googlenet": (2, 3, 64, 64), "shufflenet_v2_x0_5": (2, 3, 64, 64),
+    "mobilenet_v3_small": (2, 3, 64, 64),
+    "googlenet": (2, 3, 64, 64),
+    "shufflenet_v2_x0_5": (2, 3, 64, 64),
     "fasterrcnn_mobilenet_v3_large_320_fpn.backbone": (2, 3, 64, 64),
-}  # fmt: skip
+}
 
 
 def of_example(path: Path) -> Source:
@@ -41,7 +45,9 @@ def of_example(path: Path) -> Source:
 
 
 def of_model(name: str) -> Source:
-    project = project_of(make_torchvision(name, {}, empty=True), (ModelInput(MODELS[name]),), name)
+    project = project_of(
+        make_torchvision(name, {}, empty=True), (ModelInput(MODELS[name]),), name
+    )
     return analyse(project.graph, custom_layers.ops_of(project)).source
 
 
@@ -54,23 +60,48 @@ TEXTS = [
 def ruff(text: str, *command: str) -> str:
     """What ruff has to say of a text, with its own defaults."""
     done = subprocess.run(
-        [sys.executable, "-m", "ruff", *command, "--isolated", "--line-length", str(WIDTH), "-"],
-        input=text, capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            *command,
+            "--isolated",
+            "--line-length",
+            str(WIDTH),
+            "-",
+        ],
+        input=text,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout + done.stderr if done.returncode else ""
 
 
 @pytest.mark.parametrize(("made", "of"), TEXTS)
-def test_the_text_is_formatted_and_uses_all_that_it_imports_and_makes(made: Callable[..., Source], of) -> None:
+def test_the_text_is_formatted_and_uses_all_that_it_imports_and_makes(
+    made: Callable[..., Source], of
+) -> None:
     source = made(of)
     assert not ruff(source.text, "format", "--diff")
     assert not ruff(source.text, "check", "--select", "F,E,W,I")
     tree = ast.parse(source.text)
-    imported = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
-                for alias in node.names}  # fmt: skip
-    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    read = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
     assert imported <= read and imported <= {"torch", "F", "nn", "ops"}
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     bound |= {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     assert read <= imported | bound | set(dir(builtins))
@@ -92,7 +123,9 @@ def test_the_text_runs_where_nothing_of_the_program_is(tmp_path) -> None:
     (tmp_path / "clean.py").write_text(CLEAN)
     done = run_forked(tmp_path / "clean.py", str(tmp_path / "net.py"))
     assert not done.returncode, done.stderr
-    assert json.loads(done.stdout) == [list(value.shape) for value in make_module(source).state_dict().values()]
+    assert json.loads(done.stdout) == [
+        list(value.shape) for value in make_module(source).state_dict().values()
+    ]
 
 
 class Windows(nn.Module):
@@ -106,19 +139,30 @@ class Windows(nn.Module):
 
     def forward(self, x):
         n, c, h, w = x.shape
-        down, right = (self.side - h % self.side) % self.side, (self.side - w % self.side) % self.side
+        down, right = (
+            (self.side - h % self.side) % self.side,
+            (self.side - w % self.side) % self.side,
+        )
         y = F.pad(x, (0, right, 0, down))
         high, wide = y.shape[2] // self.side, y.shape[3] // self.side
         y = y.reshape(n, c, high, self.side, wide, self.side).permute(0, 1, 2, 4, 3, 5)
-        y = (y.reshape(n, c, high * wide, self.side**2) @ self.mix).reshape(n, c, high, wide, self.side, self.side)
-        y = y.permute(0, 1, 2, 4, 3, 5).reshape(n, c, high * self.side, wide * self.side)
+        y = (y.reshape(n, c, high * wide, self.side**2) @ self.mix).reshape(
+            n, c, high, wide, self.side, self.side
+        )
+        y = y.permute(0, 1, 2, 4, 3, 5).reshape(
+            n, c, high * self.side, wide * self.side
+        )
         kept = torch.zeros(h, w, device=x.device)
         kept[:-1, 1:] = 1
-        return y[:, :, :h, :w] * kept + F.conv2d(x, (self.bias[: self.bias.shape[1]])[:, :, None, None])
+        return y[:, :, :h, :w] * kept + F.conv2d(
+            x, (self.bias[: self.bias.shape[1]])[:, :, None, None]
+        )
 
 
 def test_the_text_is_the_net_for_other_sizes_than_those_of_the_import() -> None:
-    model = nn.Sequential(Windows(4, 3), Windows(5, 3), nn.Conv2d(3, 6, 3, stride=2), Windows(3, 6)).double()
+    model = nn.Sequential(
+        Windows(4, 3), Windows(5, 3), nn.Conv2d(3, 6, 3, stride=2), Windows(3, 6)
+    ).double()
     project = project_of(model, (ModelInput((1, 3, 18, 18), "float64"),), "windows")
     source = analyse(project.graph, custom_layers.ops_of(project)).source
     assert source.text.count("class ") == 2 and ".clone()" not in source.text
@@ -134,11 +178,16 @@ class Normed(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.scale, self.shift = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.scale, self.shift = (
+            nn.Parameter(torch.ones(channels)),
+            nn.Parameter(torch.zeros(channels)),
+        )
         self.channels = channels
 
     def forward(self, x):
-        x = F.layer_norm(x.permute(0, 2, 3, 1), (self.channels,), self.scale, self.shift, 1e-6)
+        x = F.layer_norm(
+            x.permute(0, 2, 3, 1), (self.channels,), self.scale, self.shift, 1e-6
+        )
         return x.permute(0, 3, 1, 2)
 
 

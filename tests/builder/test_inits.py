@@ -19,20 +19,36 @@ from tests.builder.test_blocks import graph
 
 
 def test_the_table_is_what_torch_has() -> None:
-    there = {name for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")}
+    there = {
+        name for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")
+    }
     assert there == set(inits.FUNCTIONS)
     for name, params in inits.FUNCTIONS.items():
         signature = inspect.signature(getattr(nn.init, name)).parameters
-        taken = {key: value.default for key, value in signature.items() if key not in ("tensor", "generator")}
+        taken = {
+            key: value.default
+            for key, value in signature.items()
+            if key not in ("tensor", "generator")
+        }
         assert [param.name for param in params] == list(taken)
-        assert all(param.required == (taken[param.name] is inspect.Parameter.empty) for param in params)
-        assert all(param.required or param.default == taken[param.name] for param in params)
+        assert all(
+            param.required == (taken[param.name] is inspect.Parameter.empty)
+            for param in params
+        )
+        assert all(
+            param.required or param.default == taken[param.name] for param in params
+        )
 
 
 def net_with(parameter: str, init: Init):
     rows = [
         ("x", "input", {"shape": (3, 8, 8)}),
-        ("conv", "nn.Conv2d", {"out_channels": 6, "kernel_size": 3}, {"inits": FrozenMap({parameter: init})}),
+        (
+            "conv",
+            "nn.Conv2d",
+            {"out_channels": 6, "kernel_size": 3},
+            {"inits": FrozenMap({parameter: init})},
+        ),
         ("y", "output", {}),
     ]
     return graph(rows, ["x>conv", "conv>y"])
@@ -40,7 +56,9 @@ def net_with(parameter: str, init: Init):
 
 @pytest.mark.parametrize("name", sorted(set(inits.FUNCTIONS) - {"eye_", "sparse_"}))
 def test_every_function_runs_on_a_convolution(name: str) -> None:
-    params = FrozenMap({param.name: param.start for param in inits.FUNCTIONS[name] if param.required})
+    params = FrozenMap(
+        {param.name: param.start for param in inits.FUNCTIONS[name] if param.required}
+    )
     answer = analyse(net_with("weight", Init(name, params)))
     assert not answer.problems, answer.problems
     assert f"nn.init.{name}(self.conv.weight" in answer.source.text
@@ -51,12 +69,18 @@ def test_every_function_runs_on_a_convolution(name: str) -> None:
     ("parameter", "init", "words"),
     [
         ("bias", Init("kaiming_normal_"), "fewer than 2 dimensions"),
-        ("weights", Init("zeros_"), "there is no parameter weights; there are weight, bias"),
+        (
+            "weights",
+            Init("zeros_"),
+            "there is no parameter weights; there are weight, bias",
+        ),
         ("weight", Init("eye_"), "2 dimensions"),
         ("weight", Init("dirac_", FrozenMap(groups=5)), "divisible"),
     ],
 )
-def test_what_cannot_be_initialised_so_is_said_in_torchs_words(parameter: str, init: Init, words: str) -> None:
+def test_what_cannot_be_initialised_so_is_said_in_torchs_words(
+    parameter: str, init: Init, words: str
+) -> None:
     before = torch.random.get_rng_state()
     (problem,) = analyse(net_with(parameter, init)).errors
     assert problem.node == "conv" and words in problem.message + problem.reason
@@ -69,12 +93,12 @@ def test_what_cannot_be_initialised_so_is_said_in_torchs_words(parameter: str, i
         ("weight); import os; (", Init("zeros_")),
         ("weight", Init("zeros_(x); os.system")),
         ("weight", Init("normal_", FrozenMap({"std); os.system('": 1.0}))),
-        ("weight", Init("normal_", FrozenMap(std="1); os.system('")) ),
+        ("weight", Init("normal_", FrozenMap(std="1); os.system('"))),
         ("class", Init("zeros_")),
         ("0.weight", Init("zeros_")),
         ("weight", Init("constant_")),
     ],
-)  # fmt: skip
+)
 def test_nothing_else_gets_into_the_source(name: str, init: Init) -> None:
     with pytest.raises(ParamError):
         inits.check_inits({name: init})

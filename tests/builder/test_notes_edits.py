@@ -31,7 +31,9 @@ def named(project: Project, name: str) -> str:
 
 def wire(project: Project, source: str, target: str) -> Edge:
     ends = (named(project, source), named(project, target))
-    return next(edge for edge in project.graph.edges if (edge.source, edge.target) == ends)
+    return next(
+        edge for edge in project.graph.edges if (edge.source, edge.target) == ends
+    )
 
 
 SIZES = {f"n{i}": DEFAULT for i in range(1, 20)}
@@ -46,13 +48,16 @@ def test_a_frame_stands_round_its_nodes_and_takes_them_along(row: Project) -> No
     assert moved.positions[named(row, "relu1")] == (248.0, 16.0)
     assert moved.positions[named(row, "input")] == (0.0, 0.0)
     assert (moved.comments[frame].x, moved.comments[frame].y) == (
-        project.comments[frame].x + 8, project.comments[frame].y + 16,
-    )  # fmt: skip
+        project.comments[frame].x + 8,
+        project.comments[frame].y + 16,
+    )
 
 
 def test_a_frame_in_a_frame_goes_along_and_the_outer_one_stays(row: Project) -> None:
     project, inner = notes_edits.frame(row, [named(row, "relu1")], SIZES, "inner")
-    project, outer = notes_edits.frame(project, [named(row, "tanh1")], SIZES, "outer", [inner])
+    project, outer = notes_edits.frame(
+        project, [named(row, "tanh1")], SIZES, "outer", [inner]
+    )
     assert notes_edits.taken_along(project, [outer], SIZES)[1] == {inner, outer}
     assert notes_edits.taken_along(project, [inner], SIZES)[1] == {inner}
 
@@ -62,11 +67,16 @@ def test_a_comment_takes_nothing_along(row: Project) -> None:
     assert notes_edits.taken_along(project, [note], SIZES) == (frozenset(), {note})
 
 
-def test_a_marquee_means_comments_that_it_touches_and_frames_that_it_encloses(row: Project) -> None:
+def test_a_marquee_means_comments_that_it_touches_and_frames_that_it_encloses(
+    row: Project,
+) -> None:
     project, frame = notes_edits.frame(row, [named(row, "relu1")], SIZES, "")
     project, note = notes_edits.add(project, Comment("", 250.0, 200.0, 100.0, 40.0))
     assert notes_edits.touched(project.comments, Area(240, 0, 300, 220)) == {note}
-    assert notes_edits.touched(project.comments, Area(100, -100, 500, 300)) == {note, frame}
+    assert notes_edits.touched(project.comments, Area(100, -100, 500, 300)) == {
+        note,
+        frame,
+    }
 
 
 def test_fit_write_tint_resize_and_remove(row: Project) -> None:
@@ -74,8 +84,14 @@ def test_fit_write_tint_resize_and_remove(row: Project) -> None:
     wide = notes_edits.resize(project, frame, Area(-500, -500, 1500, 500))
     assert notes_edits.fit(wide, [frame], SIZES) == project
     small = notes_edits.resize(project, frame, Area(0, 0, 1, 1)).comments[frame]
-    assert small.width == notes_edits.LEAST_WIDTH and small.height == notes_edits.LEAST_HEIGHT
-    assert notes_edits.write(project, frame, "whole", 900.0).comments[frame].height == 900.0
+    assert (
+        small.width == notes_edits.LEAST_WIDTH
+        and small.height == notes_edits.LEAST_HEIGHT
+    )
+    assert (
+        notes_edits.write(project, frame, "whole", 900.0).comments[frame].height
+        == 900.0
+    )
     assert notes_edits.tint(project, [frame], "conv").comments[frame].color == "conv"
     assert notes_edits.remove(project, [frame]) == row
 
@@ -84,13 +100,18 @@ def test_a_copy_takes_notes_and_bends_along(row: Project) -> None:
     between = wire(row, "relu1", "tanh1")
     project = bends.with_points(row, between, [(420.0, 90.0)])
     project = bends.with_points(project, wire(row, "tanh1", "output"), [(700.0, 90.0)])
-    project, frame = notes_edits.frame(project, [named(row, "relu1"), named(row, "tanh1")], SIZES, "act")
+    project, frame = notes_edits.frame(
+        project, [named(row, "relu1"), named(row, "tanh1")], SIZES, "act"
+    )
     piece = edits.copy(project, [named(row, "relu1"), named(row, "tanh1")], [frame])
     assert list(piece.bends) == [between]
     pasted, new = edits.paste(project, piece, 10.0, 20.0)
     assert len(new) == 2
     (note,) = pasted.comments.keys() - project.comments.keys()
-    assert (pasted.comments[note].kind, pasted.comments[note].x) == (FRAME, project.comments[frame].x + 10)
+    assert (pasted.comments[note].kind, pasted.comments[note].x) == (
+        FRAME,
+        project.comments[frame].x + 10,
+    )
     (led,) = pasted.bends.keys() - project.bends.keys()
     assert {led.source, led.target} == new and pasted.bends[led] == ((430.0, 110.0),)
 
@@ -98,7 +119,9 @@ def test_a_copy_takes_notes_and_bends_along(row: Project) -> None:
 def test_a_bend_is_put_on_the_nearest_stretch(row: Project) -> None:
     led = wire(row, "relu1", "tanh1")
     project, first = bends.add(row, led, (400.0, 100.0), (360.0, 36.0), (480.0, 36.0))
-    project, second = bends.add(project, led, (450.0, 80.0), (360.0, 36.0), (480.0, 36.0))
+    project, second = bends.add(
+        project, led, (450.0, 80.0), (360.0, 36.0), (480.0, 36.0)
+    )
     assert (first, second) == (0, 1)
     assert project.bends[led] == ((400.0, 100.0), (450.0, 80.0))
     project = bends.move(project, led, 1, (456.0, 88.0))
@@ -132,9 +155,15 @@ def test_another_op_in_its_place_keeps_the_bends(row: Project) -> None:
 
 
 def test_notes_follow_a_new_layout(row: Project) -> None:
-    project, frame = notes_edits.frame(row, [named(row, "relu1"), named(row, "tanh1")], SIZES, "act")
-    project, note = notes_edits.add(project, Comment("in", 0.0, -60.0, 100.0, 40.0, COMMENT))
-    places = project.positions.update({named(row, "input"): (0.0, 100.0), named(row, "tanh1"): (240.0, 300.0)})
+    project, frame = notes_edits.frame(
+        row, [named(row, "relu1"), named(row, "tanh1")], SIZES, "act"
+    )
+    project, note = notes_edits.add(
+        project, Comment("in", 0.0, -60.0, 100.0, 40.0, COMMENT)
+    )
+    places = project.positions.update(
+        {named(row, "input"): (0.0, 100.0), named(row, "tanh1"): (240.0, 300.0)}
+    )
     comments = notes_edits.carried(project, places, SIZES)
     assert comments[frame].width == 136 + 2 * notes_edits.PAD
     assert (comments[note].x, comments[note].y) == (0.0, 40.0)

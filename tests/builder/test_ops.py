@@ -13,12 +13,27 @@ from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.builder.catalog import ops, snapshot
-from app.builder.catalog.catalog import OpSpec, Param, UnknownOpError, catalog, dump, load
+from app.builder.catalog.catalog import (
+    OpSpec,
+    Param,
+    UnknownOpError,
+    catalog,
+    dump,
+    load,
+)
 from app.builder.catalog.introspect import documentation, read_catalog
 from app.builder.catalog.snapshot import BUNDLED, installed_torch
 from app.builder.codegen.tensor_literals import is_packed
 from app.builder.literals import AUTO, DType, Slice
-from app.builder.params import LONGEST, ParamError, check_node, check_param, expectation, format_param, parse_param
+from app.builder.params import (
+    LONGEST,
+    ParamError,
+    check_node,
+    check_param,
+    expectation,
+    format_param,
+    parse_param,
+)
 from app.builder.results import Analysis
 from app.builder.shapes import meta_calls, shapes
 from app.builder.value_types import Dim, TensorType
@@ -52,7 +67,9 @@ class TestEveryOp:
             assert measured(run(analysis.source, batch)) == returned(analysis, batch)
 
     @every(LAYERS)
-    def test_source_uses_what_it_imports_and_imports_what_it_uses(self, spec: OpSpec) -> None:
+    def test_source_uses_what_it_imports_and_imports_what_it_uses(
+        self, spec: OpSpec
+    ) -> None:
         tree = ast.parse(analysed(spec)[0].source.text)
         imported = {
             alias.asname or alias.name.partition(".")[0]
@@ -67,7 +84,9 @@ class TestEveryOp:
     @every(LAYERS)
     def test_counts_the_parameters_that_torch_counts(self, spec: OpSpec) -> None:
         analysis, _ = analysed(spec)
-        assert analysis.total_parameters == sum(p.numel() for p in make_module(analysis.source).parameters())
+        assert analysis.total_parameters == sum(
+            p.numel() for p in make_module(analysis.source).parameters()
+        )
 
     @every(LAYERS)
     def test_shapes_are_found_without_a_random_number(self, spec: OpSpec) -> None:
@@ -103,7 +122,19 @@ class TestEveryOp:
             check_node(spec, Node("a", spec.key, "a", FrozenMap(nonsense=1)))
 
 
-WRONG = (object(), [3], {"a": 1}, 1j, b"x", "__import__('os')", (1.5,), ("a",), 2**40, -(2**40), ((1,),))
+WRONG = (
+    object(),
+    [3],
+    {"a": 1},
+    1j,
+    b"x",
+    "__import__('os')",
+    (1.5,),
+    ("a",),
+    2**40,
+    -(2**40),
+    ((1,),),
+)
 
 
 class TestEveryParameter:
@@ -111,7 +142,11 @@ class TestEveryParameter:
         found = [param.start] if param.start is not None else []
         if param.default is not None or param.optional:
             found.append(param.default)
-        found += [DType(c) for c in param.choices] if param.kind == "dtype" else list(param.choices)
+        found += (
+            [DType(c) for c in param.choices]
+            if param.kind == "dtype"
+            else list(param.choices)
+        )
         found += {
             "int": [1, 2],
             "float": [0.5, 1.0],
@@ -136,7 +171,9 @@ class TestEveryParameter:
         return found
 
     @every(PARAMS)
-    def test_what_it_starts_with_and_its_default_are_allowed(self, param: Param) -> None:
+    def test_what_it_starts_with_and_its_default_are_allowed(
+        self, param: Param
+    ) -> None:
         for value in self.good_values(param):
             if param.required and value is param.default and param.start is not None:
                 continue
@@ -150,7 +187,10 @@ class TestEveryParameter:
             again = parse_param(param, format_param(value))
             wanted = (
                 (value,)
-                if param.kind == "ints" and param.count == 0 and param.required and type(value) is int
+                if param.kind == "ints"
+                and param.count == 0
+                and param.required
+                and type(value) is int
                 else value
             )
             assert again == wanted and type(again) is type(wanted)
@@ -158,15 +198,26 @@ class TestEveryParameter:
     @every(PARAMS)
     def test_wrong_values_are_refused_with_words(self, param: Param) -> None:
         for value in WRONG:
-            if value in {"tensor": ((1.5,), ((1,),)), "index": (((1,),),)}.get(param.kind, ()):
+            if value in {"tensor": ((1.5,), ((1,),)), "index": (((1,),),)}.get(
+                param.kind, ()
+            ):
                 continue
             if param.kind == "str" and type(value) is str:
                 continue
             with pytest.raises(ParamError) as told:
                 check_param(param, value)
             assert str(told.value).startswith(param.name) and len(str(told.value)) < 300
-        for text in ("__import__('os').system('true')", "1 +", "lambda: 1", "'" * 3, "[" * 500, "9" * 5000):
-            if (param.kind == "str" and len(text) <= LONGEST) or (param.kind == "packed" and is_packed(text)):
+        for text in (
+            "__import__('os').system('true')",
+            "1 +",
+            "lambda: 1",
+            "'" * 3,
+            "[" * 500,
+            "9" * 5000,
+        ):
+            if (param.kind == "str" and len(text) <= LONGEST) or (
+                param.kind == "packed" and is_packed(text)
+            ):
                 assert parse_param(param, text) == text
                 continue
             with pytest.raises(ParamError, match=param.name):
@@ -178,7 +229,12 @@ class TestEveryParameter:
             if bound is not None:
                 with pytest.raises(ParamError, match="must be at"):
                     value = int(bound) + beyond
-                    check_param(param, (value,) * (param.count or 1) if param.kind == "ints" else value)
+                    check_param(
+                        param,
+                        (value,) * (param.count or 1)
+                        if param.kind == "ints"
+                        else value,
+                    )
 
     @every(PARAMS)
     def test_says_what_it_wants(self, param: Param) -> None:
@@ -204,7 +260,9 @@ def test_a_few_texts_as_people_type_them() -> None:
     assert parse_param(view.param("size"), "−1, 64") == (-1, 64)
     with pytest.raises(ParamError, match="expects an int or 2 ints, not 3 of them"):
         parse_param(kernel, "1, 2, 3")
-    with pytest.raises(ParamError, match="kernel_size expects an int or 2 ints, not 2.5"):
+    with pytest.raises(
+        ParamError, match="kernel_size expects an int or 2 ints, not 2.5"
+    ):
         parse_param(kernel, "2.5")
 
 
@@ -213,13 +271,17 @@ def test_snapshot_is_what_the_pinned_torch_says() -> None:
 
     raw = msgspec.json.decode(resource_path(BUNDLED).read_bytes())
     if raw["torch"] != installed_torch():
-        pytest.skip(f"the snapshot is of torch {raw['torch']}, installed is {installed_torch()}")
+        pytest.skip(
+            f"the snapshot is of torch {raw['torch']}, installed is {installed_torch()}"
+        )
     read = read_catalog()
     assert dump(read) == raw
     assert dict(load(raw)) == dict(read)
 
 
-def test_another_torch_is_read_once_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_torch_is_read_once_by_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
     bundled = replace_version(tmp_path / BUNDLED, "0.9")
@@ -236,22 +298,32 @@ def test_another_torch_is_read_once_by_a_process_of_its_own(monkeypatch: pytest.
 def test_a_torch_that_cannot_be_imported_is_said_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12 is missing')")
+    (tmp_path / "torch.py").write_text(
+        "raise ImportError('libcudart.so.12 is missing')"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     bundled = replace_version(tmp_path / BUNDLED, "0.9")
     monkeypatch.setattr(snapshot, "resource_path", lambda _name: bundled)
-    with pytest.raises(snapshot.TorchUnreadableError, match=r"libcudart\.so\.12 is missing"):
+    with pytest.raises(
+        snapshot.TorchUnreadableError, match=r"libcudart\.so\.12 is missing"
+    ):
         snapshot.of_installed_torch()
 
 
 def replace_version(path: Path, version: str) -> Path:
     """Write the bundled snapshot to `path` as one of another torch."""
-    path.write_bytes(resource_path(BUNDLED).read_bytes().replace(installed_torch().encode(), version.encode(), 1))
+    path.write_bytes(
+        resource_path(BUNDLED)
+        .read_bytes()
+        .replace(installed_torch().encode(), version.encode(), 1)
+    )
     return path
 
 
-def test_an_input_without_an_annotation_is_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_without_an_annotation_is_a_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Some functions of torch have none, such as softsign."""
     monkeypatch.setattr(ops, "OPS", (("F.softsign", "act"),))
     (spec,) = read_catalog().values()
@@ -274,7 +346,11 @@ def test_every_public_class_of_torch_nn_is_drawn_or_left_out_with_a_reason() -> 
 
     from torch import nn
 
-    public = {name for name in dir(nn) if not name.startswith("_") and inspect.isclass(getattr(nn, name))}
+    public = {
+        name
+        for name in dir(nn)
+        if not name.startswith("_") and inspect.isclass(getattr(nn, name))
+    }
     drawn = {key.removeprefix("nn.") for key in catalog() if key.startswith("nn.")}
     left_out = [name for names in ops.LEFT_OUT.values() for name in names.split()]
     assert len(left_out) == len(set(left_out)) and not drawn & set(left_out)
@@ -293,9 +369,26 @@ def test_every_correction_is_of_an_op_and_an_argument_that_are_there() -> None:
         assert found[key].input(port), (key, port)
     for key, names in ops.OPERANDS.items():
         assert all(found[key].operand(name) for name in names)
-    by_op = (ops.SCHEMAS, ops.SIGNATURES, ops.OUTPUTS, ops.OUTPUTS_BY, ops.STEMS, ops.SUMMARIES, ops.LABELS, ops.MORE)
+    by_op = (
+        ops.SCHEMAS,
+        ops.SIGNATURES,
+        ops.OUTPUTS,
+        ops.OUTPUTS_BY,
+        ops.STEMS,
+        ops.SUMMARIES,
+        ops.LABELS,
+        ops.MORE,
+    )
     assert {key for table in by_op for key in table} <= set(found)
-    sets = (ops.LENIENT, ops.SAME, ops.LIKE, ops.RANDOM, ops.LITERALS_FIRST, ops.WRITTEN, ops.HIDDEN)
+    sets = (
+        ops.LENIENT,
+        ops.SAME,
+        ops.LIKE,
+        ops.RANDOM,
+        ops.LITERALS_FIRST,
+        ops.WRITTEN,
+        ops.HIDDEN,
+    )
     assert {key for keys in sets for key in keys} - {"*"} <= set(found)
 
 
@@ -306,19 +399,35 @@ def test_indices_of_pooling_lead_into_unpooling() -> None:
         ("nn.MaxUnpool2d", "unpool", {}),
         ("output", "out", {}),
     ]
-    wires = [("x", "pool"), ("pool", "unpool"), ("pool", "unpool", "indices", 1), ("unpool", "out")]
+    wires = [
+        ("x", "pool"),
+        ("pool", "unpool"),
+        ("pool", "unpool", "indices", 1),
+        ("unpool", "out"),
+    ]
     drawn = net(rows, wires)
     analysis = analyse(drawn)
     assert "x, indices = self.pool(x)" in analysis.source.text
-    assert measured(run(analysis.source, 3)) == returned(analysis, 3) == (((3, 3, 8, 8), "float32"),)
+    assert (
+        measured(run(analysis.source, 3))
+        == returned(analysis, 3)
+        == (((3, 3, 8, 8), "float32"),)
+    )
     pool = drawn.nodes["pool"]
-    without = drawn.with_node(replace(pool, params=pool.params.set("return_indices", False)))
+    without = drawn.with_node(
+        replace(pool, params=pool.params.set("return_indices", False))
+    )
     (problem,) = analyse(without).errors
     assert problem.message == "pool has no output 1, which unpool is connected to"
 
 
-@pytest.mark.parametrize(("params", "first"), [({"chunks": 3}, 3), ({"chunks": 1}, 8), ({"chunks": 8, "dim": -1}, 8)])
-def test_a_number_says_how_many_parts_there_are(params: dict[str, int], first: int) -> None:
+@pytest.mark.parametrize(
+    ("params", "first"),
+    [({"chunks": 3}, 3), ({"chunks": 1}, 8), ({"chunks": 8, "dim": -1}, 8)],
+)
+def test_a_number_says_how_many_parts_there_are(
+    params: dict[str, int], first: int
+) -> None:
     drawn = around(catalog()["torch.chunk"], params)
     analysis = analyse(drawn)
     assert len(analysis.source.outputs) == params["chunks"] and not analysis.errors
@@ -328,7 +437,10 @@ def test_a_number_says_how_many_parts_there_are(params: dict[str, int], first: i
 
 def test_parts_that_do_not_come_are_an_error() -> None:
     analysis = analyse(around(catalog()["torch.chunk"], {"chunks": 5}))
-    assert any("chunks sets 5 outputs, but 4 are returned" in problem.message for problem in analysis.errors)
+    assert any(
+        "chunks sets 5 outputs, but 4 are returned" in problem.message
+        for problem in analysis.errors
+    )
 
 
 def test_cells_hand_their_state_on() -> None:
@@ -338,13 +450,29 @@ def test_cells_hand_their_state_on() -> None:
         ("nn.LSTMCell", "second", {}),
         ("output", "h", {}),
     ]
-    wires = [("x", "first"), ("x", "second"), ("first", "second", "hx"), ("first", "second", "hx", 1), ("second", "h")]
+    wires = [
+        ("x", "first"),
+        ("x", "second"),
+        ("first", "second", "hx"),
+        ("first", "second", "hx", 1),
+        ("second", "h"),
+    ]
     analysis = analyse(net(rows, wires))
-    assert not analysis.errors and measured(run(analysis.source, 4)) == (((4, 64), "float32"),)
+    assert not analysis.errors and measured(run(analysis.source, 4)) == (
+        ((4, 64), "float32"),
+    )
 
 
-@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch's own words of what it takes all the same
-@every({key: spec for key, spec in LAYERS.items() if spec.kind == "module" and spec.param("dtype")})
+@pytest.mark.filterwarnings(
+    "ignore:Mismatch dtype"
+)  # torch's own words of what it takes all the same
+@every(
+    {
+        key: spec
+        for key, spec in LAYERS.items()
+        if spec.kind == "module" and spec.param("dtype")
+    }
+)
 def test_a_layer_computes_in_the_dtype_that_it_is_given(spec: OpSpec) -> None:
     graph = around(spec, {"dtype": DType("float64")})
     mixed = analyse(graph)
@@ -354,7 +482,9 @@ def test_a_layer_computes_in_the_dtype_that_it_is_given(spec: OpSpec) -> None:
     analysis = analyse(graph)
     assert not analysis.errors and "dtype=torch.float64" in analysis.source.text
     assert measured(run(analysis.source, 2)) == returned(analysis, 2)
-    assert {str(p.dtype) for p in make_module(analysis.source).parameters()} <= {"torch.float64"}
+    assert {str(p.dtype) for p in make_module(analysis.source).parameters()} <= {
+        "torch.float64"
+    }
     if not mixed.errors:  # then torch takes the mixture
         assert measured(run(mixed.source, 2)) == returned(mixed, 2)
 
@@ -369,20 +499,26 @@ def test_dropout_as_a_function_drops_while_training_alone() -> None:
     assert torch.equal(module.eval()(x), x) and (module.train()(x) == 0).any()
 
 
-@pytest.mark.parametrize("text", ["ij,jk->ik", "...ij,...jk->...ik", "ii->i", "bhqd,bhkd -> bhqk"])
+@pytest.mark.parametrize(
+    "text", ["ij,jk->ik", "...ij,...jk->...ik", "ii->i", "bhqd,bhkd -> bhqk"]
+)
 def test_equations_as_people_type_them(text: str) -> None:
     param = catalog()["torch.einsum"].param("equation")
     assert parse_param(param, text) == text.replace(" ", "")
 
 
-@pytest.mark.parametrize("text", ["", "ij;jk", 'ij", x) #', "ij->jk->k", "i_j", "..ij", "i" * 300])
+@pytest.mark.parametrize(
+    "text", ["", "ij;jk", 'ij", x) #', "ij->jk->k", "i_j", "..ij", "i" * 300]
+)
 def test_equations_are_letters_alone(text: str) -> None:
     with pytest.raises(ParamError, match="equation expects letters for dimensions"):
         check_param(catalog()["torch.einsum"].param("equation"), text)
 
 
 def test_unknown_op_is_said_by_name() -> None:
-    with pytest.raises(UnknownOpError, match="there is no op 'nn.Nothing' in the catalog"):
+    with pytest.raises(
+        UnknownOpError, match="there is no op 'nn.Nothing' in the catalog"
+    ):
         catalog()["nn.Nothing"]
     with pytest.raises(KeyError):
         documentation("os.system")
@@ -394,7 +530,9 @@ def test_changing_a_spec_does_not_change_the_catalog() -> None:
 
 
 @every({key: catalog()[key] for key in sorted(ops.SAME)})
-def test_what_gives_what_it_takes_is_known_without_torch_and_is_what_torch_says(spec: OpSpec) -> None:
+def test_what_gives_what_it_takes_is_known_without_torch_and_is_what_torch_says(
+    spec: OpSpec,
+) -> None:
     for shape in ((Dim(1),), (Dim(1), 3), (Dim(1), 3, 8, 8), (4, 5), (Dim(7, 1), 2)):
         inputs = FrozenMap(input=(TensorType(shape),))
         theirs = meta_calls._ran(spec, FrozenMap(), inputs, meta_calls.BATCHES)

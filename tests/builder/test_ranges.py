@@ -19,15 +19,29 @@ from tests.support.builder_nets import INT64, net
 
 
 def tokens(op: str = "nn.Embedding", **given: Any) -> Graph:
-    return net([("input", "tokens", {"shape": (7,), "dtype": INT64, **given}), ("torch.flip", "flip", {}),
-                (op, "table", {}), ("output", "y", {})])  # fmt: skip
+    return net(
+        [
+            ("input", "tokens", {"shape": (7,), "dtype": INT64, **given}),
+            ("torch.flip", "flip", {}),
+            (op, "table", {}),
+            ("output", "y", {}),
+        ]
+    )
 
 
-@pytest.mark.parametrize(("op", "rows"), [("nn.Embedding", 1000), ("nn.EmbeddingBag", 1000), ("F.one_hot", 10)])
-def test_a_table_with_too_few_rows_is_an_error_with_two_ways_out(op: str, rows: int) -> None:
+@pytest.mark.parametrize(
+    ("op", "rows"),
+    [("nn.Embedding", 1000), ("nn.EmbeddingBag", 1000), ("F.one_hot", 10)],
+)
+def test_a_table_with_too_few_rows_is_an_error_with_two_ways_out(
+    op: str, rows: int
+) -> None:
     graph = tokens(op, low=0, high=5000)
     (problem,) = analyse(graph).errors
-    assert problem.message == f"tokens has values up to 4999, table has {rows:,} rows" and problem.node == "table"
+    assert (
+        problem.message == f"tokens has values up to 4999, table has {rows:,} rows"
+        and problem.node == "table"
+    )
     assert len(problem.cures) == 2
     for cure in problem.cures:
         assert not analyse(apply_cure(graph, catalog(), cure)).errors
@@ -45,9 +59,14 @@ def test_a_range_that_fits_and_none_at_all_are_fine() -> None:
 
 
 def test_values_that_were_computed_are_nobodys_range() -> None:
-    graph = net([("input", "tokens", {"shape": (7,), "dtype": INT64, "high": 5000}),
-                 ("operator.mod", "m", {"other": 10}),
-                 ("nn.Embedding", "table", {}), ("output", "y", {})])  # fmt: skip
+    graph = net(
+        [
+            ("input", "tokens", {"shape": (7,), "dtype": INT64, "high": 5000}),
+            ("operator.mod", "m", {"other": 10}),
+            ("nn.Embedding", "table", {}),
+            ("output", "y", {}),
+        ]
+    )
     assert not analyse(graph).errors
 
 
@@ -65,13 +84,24 @@ def test_a_range_that_is_none_is_said(given: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "given", "least", "most"),
     [
-        ("int64", {"low": 5, "high": 7}, 5, 6), ("int64", {}, 0, 1), ("int64", {"high": 3}, 0, 2),
-        ("int32", {"low": -4}, -4, -3), ("float32", {"low": -1.0, "high": 1.0}, -1, 1), ("float64", {"low": 2}, 2, 99),
-        ("float32", {"high": 0.0}, -99, 0), ("bool", {}, 0, 1), ("int64", {"high": -5}, -6, -6),
+        ("int64", {"low": 5, "high": 7}, 5, 6),
+        ("int64", {}, 0, 1),
+        ("int64", {"high": 3}, 0, 2),
+        ("int32", {"low": -4}, -4, -3),
+        ("float32", {"low": -1.0, "high": 1.0}, -1, 1),
+        ("float64", {"low": 2}, 2, 99),
+        ("float32", {"high": 0.0}, -99, 0),
+        ("bool", {}, 0, 1),
+        ("int64", {"high": -5}, -6, -6),
     ],
-)  # fmt: skip
-def test_random_samples_keep_to_the_range(dtype: str, given: dict[str, Any], least: float, most: float) -> None:
-    rows: Any = [("input", "x", {"shape": (50,), "dtype": DType(dtype), **given}), ("output", "y", {})]
+)
+def test_random_samples_keep_to_the_range(
+    dtype: str, given: dict[str, Any], least: float, most: float
+) -> None:
+    rows: Any = [
+        ("input", "x", {"shape": (50,), "dtype": DType(dtype), **given}),
+        ("output", "y", {}),
+    ]
     graph = net(rows)
     analysis = analyse(graph)
     assert not analysis.errors

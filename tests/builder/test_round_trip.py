@@ -53,7 +53,11 @@ def imported(model: nn.Module, source: Source) -> Project:
 
 
 def leaves(value: object) -> list[torch.Tensor]:
-    return [value] if isinstance(value, torch.Tensor) else [leaf for item in value for leaf in leaves(item)]
+    return (
+        [value]
+        if isinstance(value, torch.Tensor)
+        else [leaf for item in value for leaf in leaves(item)]
+    )
 
 
 def outputs(net: torch.nn.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -71,16 +75,24 @@ def held(project: Project, folder: Path) -> None:
     model = model_in(folder / "model.py", first.source)
     back = imported(model, first.source)
     second = code_of(back)
-    assert not second.errors, [(problem.message, problem.reason) for problem in second.errors]
+    assert not second.errors, [
+        (problem.message, problem.reason) for problem in second.errors
+    ]
     ours = make_module(second.source)
     ours.load_state_dict(model.state_dict(), strict=True)
-    inputs = [torch.randn(2, *spec.shape, dtype=getattr(torch, spec.dtype)) for spec in first.source.inputs]
+    inputs = [
+        torch.randn(2, *spec.shape, dtype=getattr(torch, spec.dtype))
+        for spec in first.source.inputs
+    ]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a layer thinks of an unusual shape
         mine, theirs = (outputs(net.eval(), inputs) for net in (ours, model))
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
-    assert form(second, ours) == form(first, model), (first.source.text, second.source.text)
+    assert form(second, ours) == form(first, model), (
+        first.source.text,
+        second.source.text,
+    )
 
 
 @settings(max_examples=8, derandomize=True, phases=PHASES)
@@ -89,9 +101,19 @@ def test_a_random_drawing_comes_back(tmp_path: Path, seed: int) -> None:
     held(drawn(seed), tmp_path)
 
 
-@pytest.mark.parametrize("call", ["torch.pow(x, 2.0)", "torch.where(x > 0, x, 2.0)", "torch.remainder(x, 2.0)",
-                                  "torch.float_power(x, 2)", "torch.bitwise_and(x.long(), 1)"])  # fmt: skip
-def test_functions_that_take_a_number_first_do_not_end_the_process(tmp_path: Path, call: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "torch.pow(x, 2.0)",
+        "torch.where(x > 0, x, 2.0)",
+        "torch.remainder(x, 2.0)",
+        "torch.float_power(x, 2)",
+        "torch.bitwise_and(x.long(), 1)",
+    ],
+)
+def test_functions_that_take_a_number_first_do_not_end_the_process(
+    tmp_path: Path, call: str
+) -> None:
     head = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
     model = model_in(tmp_path / "model.py", Source(f"{head}        return {call}\n"))
     try:
@@ -115,11 +137,20 @@ def test_a_long_chain_comes_back(tmp_path: Path) -> None:
 def test_a_long_chain_in_a_block_comes_back(tmp_path: Path) -> None:
     inner = chain(LONG)
     block = Block("Long", inner.with_node(Node("in", "input", "x")))
-    held(Project(graph=row_of([("b", "block.Long", "long")], (4,)), blocks=FrozenMap(Long=block)), tmp_path)
+    held(
+        Project(
+            graph=row_of([("b", "block.Long", "long")], (4,)),
+            blocks=FrozenMap(Long=block),
+        ),
+        tmp_path,
+    )
 
 
 def test_a_wide_drawing_comes_back(tmp_path: Path) -> None:
-    rows: list[Row] = [("x", "input", "x", {"shape": (4,)}), ("c", "torch.cat", "all", {"dim": 1})]
+    rows: list[Row] = [
+        ("x", "input", "x", {"shape": (4,)}),
+        ("c", "torch.cat", "all", {"dim": 1}),
+    ]
     rows.append(("o", "output", "y"))
     rows += [(f"n{i}", "nn.ReLU", f"act{i}") for i in range(LONG)]
     wires = " ".join(f"x>n{i} n{i}>c.tensors" for i in range(LONG))
@@ -128,9 +159,13 @@ def test_a_wide_drawing_comes_back(tmp_path: Path) -> None:
 
 def test_blocks_in_blocks_in_blocks_come_back(tmp_path: Path) -> None:
     deepest = 60
-    blocks = {"B0": Block("B0", row_of([("a", "nn.Linear", "fc", {"out_features": 4})]))}
+    blocks = {
+        "B0": Block("B0", row_of([("a", "nn.Linear", "fc", {"out_features": 4})]))
+    }
     for number in range(1, deepest):
-        inner = row_of([("a", f"block.B{number - 1}", "inner"), ("b", "nn.ReLU", "act")])
+        inner = row_of(
+            [("a", f"block.B{number - 1}", "inner"), ("b", "nn.ReLU", "act")]
+        )
         blocks[f"B{number}"] = Block(f"B{number}", inner)
     graph = row_of([("a", f"block.B{deepest - 1}", "outermost")], (4,))
     held(Project(graph=graph, blocks=FrozenMap(blocks)), tmp_path)

@@ -14,7 +14,9 @@ from app.project.project import Project
 from tests.support.every import every
 
 OPS = catalog()
-sizes = st.builds(lambda w, h: Size(w, h, h / 2), st.integers(40, 200), st.integers(40, 100))
+sizes = st.builds(
+    lambda w, h: Size(w, h, h / 2), st.integers(40, 200), st.integers(40, 100)
+)
 points = st.tuples(st.integers(-900, 900), st.integers(-900, 900))
 
 
@@ -36,34 +38,52 @@ def line(point: tuple[float, float], size: Size, edge: str) -> float:
     }[edge]
 
 
-@given(st.lists(st.tuples(points, sizes), min_size=2, max_size=8), st.sampled_from(EDGES))
+@given(
+    st.lists(st.tuples(points, sizes), min_size=2, max_size=8), st.sampled_from(EDGES)
+)
 def test_aligned_nodes_share_a_line_and_keep_the_other_coordinate(
     nodes: list[tuple[tuple[int, int], Size]], edge: str
 ) -> None:
     project = placed([point for point, _ in nodes])
-    given_sizes = dict(zip(project.graph.nodes, (size for _, size in nodes), strict=True))
+    given_sizes = dict(
+        zip(project.graph.nodes, (size for _, size in nodes), strict=True)
+    )
     after = align(project, project.graph.nodes, given_sizes, edge)
-    lines = {line(after.positions[node], given_sizes[node], edge) for node in project.graph.nodes}
+    lines = {
+        line(after.positions[node], given_sizes[node], edge)
+        for node in project.graph.nodes
+    }
     assert max(lines) - min(lines) < 1e-6
     other = 1 if edge in ("left", "centre", "right") else 0
-    assert all(after.positions[node][other] == project.positions[node][other] for node in project.graph.nodes)
+    assert all(
+        after.positions[node][other] == project.positions[node][other]
+        for node in project.graph.nodes
+    )
     assert after.graph is project.graph
 
 
-@given(st.lists(st.tuples(points, sizes), min_size=3, max_size=8), st.sampled_from(AXES))
+@given(
+    st.lists(st.tuples(points, sizes), min_size=3, max_size=8), st.sampled_from(AXES)
+)
 def test_distributed_nodes_have_equal_gaps_and_the_ends_stay(
     nodes: list[tuple[tuple[int, int], Size]], axis: str
 ) -> None:
     project = placed([point for point, _ in nodes])
-    given_sizes = dict(zip(project.graph.nodes, (size for _, size in nodes), strict=True))
+    given_sizes = dict(
+        zip(project.graph.nodes, (size for _, size in nodes), strict=True)
+    )
     after = distribute(project, project.graph.nodes, given_sizes, axis)
     along = AXES.index(axis)
     order = sorted(project.graph.nodes, key=lambda node: project.positions[node][along])
     ends = [after.positions[node][along] for node in (order[0], order[-1])]
     assert ends == [project.positions[node][along] for node in (order[0], order[-1])]
-    extent = [given_sizes[node].height if along else given_sizes[node].width for node in order]
+    extent = [
+        given_sizes[node].height if along else given_sizes[node].width for node in order
+    ]
     starts = [after.positions[node][along] for node in order]
-    gaps = [b - a - size for a, b, size in zip(starts, starts[1:], extent, strict=False)]
+    gaps = [
+        b - a - size for a, b, size in zip(starts, starts[1:], extent, strict=False)
+    ]
     assert max(gaps) - min(gaps) < 1e-6
 
 
@@ -88,34 +108,53 @@ def named(project: Project, name: str) -> str:
 
 def wires(project: Project) -> set[tuple[str, str, str]]:
     nodes = project.graph.nodes
-    return {(nodes[e.source].name, nodes[e.target].name, e.port) for e in project.graph.edges}
+    return {
+        (nodes[e.source].name, nodes[e.target].name, e.port)
+        for e in project.graph.edges
+    }
 
 
 def test_a_layer_keeps_its_wires_and_what_both_ops_know() -> None:
     project = chain("input", "nn.Conv2d", "nn.ReLU", "output")
     conv = named(project, "conv1")
-    graph = project.graph.with_param(conv, "out_channels", 7).with_param(conv, "bias", False)
+    graph = project.graph.with_param(conv, "out_channels", 7).with_param(
+        conv, "bias", False
+    )
     project = edits.changed(project, graph)
     after = edits.replace_op(project, OPS, conv, "nn.ConvTranspose2d")
     node = after.graph.nodes[conv]
     assert node.op == "nn.ConvTranspose2d" and node.name == "deconv1"
     assert node.params["out_channels"] == 7 and node.params["bias"] is False
-    assert wires(after) == {("input", "deconv1", "input"), ("deconv1", "relu1", "input"), ("relu1", "output", "input")}
-    assert after.positions == project.positions and list(after.graph.nodes) == list(project.graph.nodes)
+    assert wires(after) == {
+        ("input", "deconv1", "input"),
+        ("deconv1", "relu1", "input"),
+        ("relu1", "output", "input"),
+    }
+    assert after.positions == project.positions and list(after.graph.nodes) == list(
+        project.graph.nodes
+    )
 
 
 def test_a_name_that_a_person_gave_is_kept() -> None:
     project = chain("input", "nn.ReLU", "output")
     relu = named(project, "relu1")
     project = edits.changed(project, project.graph.with_name(relu, "squash"))
-    assert edits.replace_op(project, OPS, relu, "nn.GELU").graph.nodes[relu].name == "squash"
+    assert (
+        edits.replace_op(project, OPS, relu, "nn.GELU").graph.nodes[relu].name
+        == "squash"
+    )
 
 
 def test_wires_go_to_the_first_port_that_takes_them() -> None:
     project = chain("input", "nn.ReLU", "operator.add")
-    project = edits.connect(project, OPS, named(project, "input"), 0, named(project, "add1"), "other")
+    project = edits.connect(
+        project, OPS, named(project, "input"), 0, named(project, "add1"), "other"
+    )
     after = edits.replace_op(project, OPS, named(project, "add1"), "torch.cat")
-    assert [(e.port, e.index) for e in after.graph.into(named(project, "add1"))] == [("tensors", 0), ("tensors", 1)]
+    assert [(e.port, e.index) for e in after.graph.into(named(project, "add1"))] == [
+        ("tensors", 0),
+        ("tensors", 1),
+    ]
     single = edits.replace_op(project, OPS, named(project, "add1"), "nn.ReLU")
     assert len(single.graph.into(named(project, "add1"))) == 1
 
@@ -128,4 +167,6 @@ def test_any_op_can_take_the_place_of_any_and_the_rules_hold(op: str) -> None:
         assert set(after.graph.nodes) == set(project.graph.nodes)
         for edge in after.graph.edges:
             bare = after.graph.without_edge(edge)
-            assert rules.can_connect(bare, OPS, edge.source, edge.output, edge.target, edge.port)
+            assert rules.can_connect(
+                bare, OPS, edge.source, edge.output, edge.target, edge.port
+            )

@@ -26,7 +26,10 @@ class Language(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wte, self.mix = nn.Embedding(11, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+        self.wte, self.mix = (
+            nn.Embedding(11, 6),
+            nn.Sequential(nn.Linear(6, 6), nn.Tanh()),
+        )
         self.head = nn.Linear(6, 11, bias=False)
         self.head.weight = self.wte.weight
 
@@ -37,7 +40,10 @@ class Language(nn.Module):
 class Stack(nn.Module):
     def __init__(self, table: nn.Embedding) -> None:
         super().__init__()
-        self.embed, self.layers = table, nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+        self.embed, self.layers = (
+            table,
+            nn.ModuleList([nn.Linear(6, 6) for _ in range(2)]),
+        )
 
     def forward(self, x):
         x = self.embed(x)
@@ -68,7 +74,11 @@ def test_a_tensor_of_two_names_stays_one(make: type[nn.Module]) -> None:
     ours = make_module(code_of(project))
     assert sum(parameter.numel() for parameter in ours.parameters()) == whole
     ops = custom_layers.ops_of(project)
-    assert analyse(project.graph, ops).total_parameters == cost(project.graph, ops).parameters == whole
+    assert (
+        analyse(project.graph, ops).total_parameters
+        == cost(project.graph, ops).parameters
+        == whole
+    )
     names = dict(model.named_parameters(remove_duplicate=False))
     mine = dict(ours.named_parameters(remove_duplicate=False))
     assert names.keys() == mine.keys()
@@ -87,20 +97,38 @@ def net(name: str = "weight") -> Graph:
         Node("a", "input", "x", FrozenMap({"shape": (4,)})),
         Node("b", "nn.Linear", "up", FrozenMap({"out_features": 4})),
         Node("c", "nn.ReLU", "act"),
-        Node("d", "nn.Linear", "down", FrozenMap({"out_features": 4}), tied=FrozenMap({name: Tie("b", "weight")})),
+        Node(
+            "d",
+            "nn.Linear",
+            "down",
+            FrozenMap({"out_features": 4}),
+            tied=FrozenMap({name: Tie("b", "weight")}),
+        ),
         Node("e", "output", "y"),
     )
     wires = (("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"))
-    return Graph(FrozenMap({n.id: n for n in nodes}), tuple(Edge(a, 0, b, "input") for a, b in wires))
+    return Graph(
+        FrozenMap({n.id: n for n in nodes}),
+        tuple(Edge(a, 0, b, "input") for a, b in wires),
+    )
 
 
 def test_a_click_unties_it() -> None:
     answer = analyse(net())
-    assert answer.total_parameters == 16 + 4 + 4 and "self.down.weight = self.up.weight" in answer.source.text
+    assert (
+        answer.total_parameters == 16 + 4 + 4
+        and "self.down.weight = self.up.weight" in answer.source.text
+    )
     (told,) = answer.problems
-    assert told.severity == "info" and told.message == "down.weight is tied to up.weight"
+    assert (
+        told.severity == "info" and told.message == "down.weight is tied to up.weight"
+    )
     after = analyse(apply_cure(net(), catalog(), told.cures[0]))
-    assert after.total_parameters == 40 and not after.problems and ".weight =" not in after.source.text
+    assert (
+        after.total_parameters == 40
+        and not after.problems
+        and ".weight =" not in after.source.text
+    )
 
 
 def test_what_cannot_be_one_tensor_says_so() -> None:
@@ -126,6 +154,8 @@ def test_a_file_keeps_them_and_what_it_says_never_becomes_code() -> None:
         bad = net(name)
         with pytest.raises(ProjectFileError, match="is not a parameter name"):
             file.loads(file.dumps(replace(project, graph=bad)))
-    lost = net().with_node(replace(net().nodes["d"], tied=FrozenMap({"weight": Tie("z", "weight")})))
+    lost = net().with_node(
+        replace(net().nodes["d"], tied=FrozenMap({"weight": Tie("z", "weight")}))
+    )
     with pytest.raises(ProjectFileError, match="which does not exist here"):
         file.loads(file.dumps(replace(project, graph=lost)))

@@ -64,9 +64,14 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(snippet: Snippet, _limits: Limits) -> SnippetAnswer:
         return ran(
-            snippet.text, name=snippet.name, function=snippet.function, inputs=snippet.inputs, play=snippet.play,
-            findings=snippet.findings, gradcheck=snippet.gradcheck,
-        )  # fmt: skip
+            snippet.text,
+            name=snippet.name,
+            function=snippet.function,
+            inputs=snippet.inputs,
+            play=snippet.play,
+            findings=snippet.findings,
+            gradcheck=snippet.gradcheck,
+        )
 
     monkeypatch.setattr("app.engine.snippet_process.run", run)
 
@@ -89,8 +94,13 @@ def test_a_page_and_data_of_the_same_pass(tmp_path: Path, capsys) -> None:
     steps = Page(page.read_text()).data["steps"]
     told: dict[str, Any] = json.loads(data.read_text())
     played = told["played"]
-    assert [step["node"] for step in steps] == told["order"] == played["order"] and played["failed"] is None
-    assert sum(played["released_bytes"]) == told["held_bytes"] and played["held_bytes"][-1] == 0
+    assert [step["node"] for step in steps] == told["order"] == played[
+        "order"
+    ] and played["failed"] is None
+    assert (
+        sum(played["released_bytes"]) == told["held_bytes"]
+        and played["held_bytes"][-1] == 0
+    )
     norms = {str(step["node"]): step["norm"] for step in steps}
     assert norms == played["node_norms"]
     pairs = {(edge["source"], edge["slot"]) for edge in told["edges"]}
@@ -104,58 +114,111 @@ def test_without_being_asked_nothing_is_played(tmp_path: Path) -> None:
 
 def test_a_vector_at_an_output_in_autocast(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
-    words = ["--batch", "2", "--vector", "one-hot:3", "--outputs", "1", "--amp", "bfloat16", "--random", "--play"]
+    words = [
+        "--batch",
+        "2",
+        "--vector",
+        "one-hot:3",
+        "--outputs",
+        "1",
+        "--amp",
+        "bfloat16",
+        "--random",
+        "--play",
+    ]
     assert asked(DIGITS, *words, "--out", str(out)) == 0
     told = json.loads(out.read_text())
     first = told["played"]["node_norms"][str(told["order"][0])]
-    assert told["loss"] is None and math.isclose(first, math.sqrt(2), rel_tol=1e-3), "1 for each of two samples"
+    assert told["loss"] is None and math.isclose(first, math.sqrt(2), rel_tol=1e-3), (
+        "1 for each of two samples"
+    )
 
 
-def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(tmp_path: Path, capsys) -> None:
+def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(
+    tmp_path: Path, capsys
+) -> None:
     out = tmp_path / "p.json"
-    assert asked(DIGITS, "--batch", "2", "--second-order", "--play", "--out", str(out)) == 0
+    assert (
+        asked(DIGITS, "--batch", "2", "--second-order", "--play", "--out", str(out))
+        == 0
+    )
     told = json.loads(out.read_text())
-    assert told["played"]["failed"] is None and len(told["played"]["order"]) == len(told["nodes"]) > 40
+    assert (
+        told["played"]["failed"] is None
+        and len(told["played"]["order"]) == len(told["nodes"]) > 40
+    )
     assert "the square of the norm" in capsys.readouterr().out
     project = read(Path(DIGITS))
-    subject = batch_of(CaptureRequest(job(project, analyse(project.graph, ops_of(project)))).of_samples(2))
+    subject = batch_of(
+        CaptureRequest(
+            job(project, analyse(project.graph, ops_of(project)))
+        ).of_samples(2)
+    )
     with subject.hold() as graph:
         weights = list(graph.model.parameters())
         grads = torch.autograd.grad(graph.ends, weights, create_graph=True)
-        again = torch.autograd.grad(sum(grad.square().sum() for grad in grads), weights, allow_unused=True)
-    (leaf,) = (node["id"] for node in told["nodes"] if node["parameters"] == ["conv1.weight"])
-    assert math.isclose(told["played"]["node_norms"][str(leaf)], float(again[0].norm()), rel_tol=1e-4)
+        again = torch.autograd.grad(
+            sum(grad.square().sum() for grad in grads), weights, allow_unused=True
+        )
+    (leaf,) = (
+        node["id"] for node in told["nodes"] if node["parameters"] == ["conv1.weight"]
+    )
+    assert math.isclose(
+        told["played"]["node_norms"][str(leaf)], float(again[0].norm()), rel_tol=1e-4
+    )
 
 
-def test_options_that_findings_leave_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    asked(DIGITS, "--batch", "2", "--checkpoint", "fc1", "--amp", "bfloat16", "--findings")
+def test_options_that_findings_leave_out_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked(
+        DIGITS, "--batch", "2", "--checkpoint", "fc1", "--amp", "bfloat16", "--findings"
+    )
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("Diagnosed without checkpoint fc1: the batch runs without it")
+    assert first.startswith(
+        "Diagnosed without checkpoint fc1: the batch runs without it"
+    )
 
 
-def test_findings_and_gradcheck_print_and_exit_by_what_they_find(nets: str, here, capsys) -> None:
-    assert asked(f"{nets}:net", "--trust", "--input", "5x4", "--findings", "--gradcheck", "2") == 0
+def test_findings_and_gradcheck_print_and_exit_by_what_they_find(
+    nets: str, here, capsys
+) -> None:
+    assert (
+        asked(
+            f"{nets}:net", "--trust", "--input", "5x4", "--findings", "--gradcheck", "2"
+        )
+        == 0
+    )
     told = capsys.readouterr().out
     assert "layer 2 is correct" in told and "fine: weight, all 3 elements" in told
     assert asked(f"{nets}:frozen", "--trust", "--input", "5x4", "--findings") == 1
     told = capsys.readouterr().out
     assert "info: 0.0: 0.0.weight is frozen" in told
-    assert "error: 1, line 14: In the backward pass, SqrtBackward0" in told and "first Inf" in told
+    assert (
+        "error: 1, line 14: In the backward pass, SqrtBackward0" in told
+        and "first Inf" in told
+    )
     assert asked(f"{nets}:wrong", "--trust", "--input", "3", "--gradcheck") == 1
     assert "wrong" in capsys.readouterr().out
 
 
-def test_a_function_is_played_also_where_it_frees_its_graph_itself(nets: str, here, tmp_path: Path, capsys) -> None:
+def test_a_function_is_played_also_where_it_frees_its_graph_itself(
+    nets: str, here, tmp_path: Path, capsys
+) -> None:
     page = tmp_path / "p.html"
     assert asked(f"{nets}:net", "--trust", "--input", "5x4", "--out", str(page)) == 0
     names = [step["parameters"] for step in Page(page.read_text()).data["steps"]]
     assert ["net.0.weight"] in names
     assert asked(f"{nets}:freed", "--trust", "--out", str(page)) == 0
     data = Page(page.read_text()).data
-    assert len(data["steps"]) == len(data["held"]) - 1 and data["steps"][0]["norm"] == 1.0
+    assert (
+        len(data["steps"]) == len(data["held"]) - 1 and data["steps"][0]["norm"] == 1.0
+    )
 
 
-def test_what_was_played_comes_back_from_the_other_process(nets: str, tmp_path: Path) -> None:
+def test_what_was_played_comes_back_from_the_other_process(
+    nets: str, tmp_path: Path
+) -> None:
     out = tmp_path / "p.json"
     words = ["--trust", "--input", "5x4", "--play", "--gradcheck", "--out", str(out)]
     assert asked(f"{nets}:net", *words) == 0
@@ -166,22 +229,37 @@ def test_what_was_played_comes_back_from_the_other_process(nets: str, tmp_path: 
 @pytest.mark.parametrize(
     "words",
     [
-        [], ["--out", "g.gif"], ["--play"], ["--play", "--out", "g.svg"], ["--findings", "--vector", "twos"],
-        ["--findings", "--vector", "ones:3"], ["--findings", "--outputs", "0"], ["--findings", "--outputs", "x"],
+        [],
+        ["--out", "g.gif"],
+        ["--play"],
+        ["--play", "--out", "g.svg"],
+        ["--findings", "--vector", "twos"],
+        ["--findings", "--vector", "ones:3"],
+        ["--findings", "--outputs", "0"],
+        ["--findings", "--outputs", "x"],
         ["--findings", "--second-order", "--vector", "ones"],
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_get_exit_2(words: list[str]) -> None:
     assert asked(DIGITS, *words) == 2
 
 
 def test_what_the_net_has_not_is_said(nets: str, here, tmp_path: Path, capsys) -> None:
     out = ["--batch", "2", "--out", str(tmp_path / "g.json")]
-    assert asked(DIGITS, "--outputs", "3", *out) == 1 and "fewer outputs" in capsys.readouterr().err
-    assert asked(DIGITS, "--checkpoint", "nope", *out) == 1 and "nope" in capsys.readouterr().err
+    assert (
+        asked(DIGITS, "--outputs", "3", *out) == 1
+        and "fewer outputs" in capsys.readouterr().err
+    )
+    assert (
+        asked(DIGITS, "--checkpoint", "nope", *out) == 1
+        and "nope" in capsys.readouterr().err
+    )
     assert asked(DIGITS, "--batch", "2", "--gradcheck", "nope") == 1
     assert "The network has no layer nope" in capsys.readouterr().err
-    assert asked(f"{nets}:net", "--trust", "--amp", "bfloat16", *out) == 2 and "--amp" in capsys.readouterr().err
+    assert (
+        asked(f"{nets}:net", "--trust", "--amp", "bfloat16", *out) == 2
+        and "--amp" in capsys.readouterr().err
+    )
     assert asked(nets, "--trust", "--gradcheck") == 2
 
 
@@ -191,8 +269,13 @@ def test_findings_of_a_snippet_and_of_a_function_that_returns_a_loss(
     body = "net = nn.Linear(4, 2)\nloss = net(torch.randn(3, 4)).detach().sum() + net.bias.sum()\n"
     (tmp_path / "lines.py").write_text(body)
     inside = "".join(f"    {line}\n" for line in [*body.splitlines(), "return loss"])
-    (tmp_path / "steps.py").write_text(f"import torch\nfrom torch import nn\n\n\ndef step():\n{inside}")
+    (tmp_path / "steps.py").write_text(
+        f"import torch\nfrom torch import nn\n\n\ndef step():\n{inside}"
+    )
     monkeypatch.chdir(tmp_path)
     for source, line in (("lines.py", 2), ("steps.py:step", 7)):
         assert main(["autograd", source, "--findings", "--trust"]) == 1
-        assert f"The gradient path of net.weight is cut at line {line}" in capsys.readouterr().out
+        assert (
+            f"The gradient path of net.weight is cut at line {line}"
+            in capsys.readouterr().out
+        )

@@ -28,7 +28,10 @@ def broken(tmp_path: Path) -> Path:
     from msgspec.structs import replace
 
     path = tmp_path / "broken.tape"
-    file.write(replace(project, graph=project.graph.with_param(last.id, "in_features", 7)), path)
+    file.write(
+        replace(project, graph=project.graph.with_param(last.id, "in_features", 7)),
+        path,
+    )
     return path
 
 
@@ -36,21 +39,52 @@ def lines(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_train_prints_events_and_leaves_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_prints_events_and_leaves_everything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "run"
-    assert main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--device", "cpu", "--json"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                str(DIGITS),
+                "--out",
+                str(out),
+                "--epochs",
+                "2",
+                "--device",
+                "cpu",
+                "--json",
+            ]
+        )
+        == 0
+    )
     events = lines(capsys.readouterr().out)
     steps = [event for event in events if event["event"] == "step"]
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == [1, 2]
-    assert set(epochs[0]) == {"event", "epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy"}
+    assert set(epochs[0]) == {
+        "event",
+        "epoch",
+        "step",
+        "train_loss",
+        "train_accuracy",
+        "val_loss",
+        "val_accuracy",
+    }
     assert set(steps[0]) == {"event", "epoch", "step", "loss"}
     assert [event["step"] for event in steps] == list(range(1, len(steps) + 1))
     left = {path.name for path in out.iterdir()}
     assert left >= {
-        "model.py", "train.py", "weights.safetensors", "weights.pt", "metrics.csv", "network.png", "curves.png",
+        "model.py",
+        "train.py",
+        "weights.safetensors",
+        "weights.pt",
+        "metrics.csv",
+        "network.png",
+        "curves.png",
         "autograd.svg",
-    }  # fmt: skip
+    }
     assert all((out / name).stat().st_size > 500 for name in left)
 
 
@@ -67,12 +101,16 @@ def test_the_exported_script_prints_the_very_lines_of_the_command(
     assert capfd.readouterr().out == ours
 
 
-def test_check_says_what_is_wrong_and_how_to_mend_it(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_what_is_wrong_and_how_to_mend_it(
+    broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(broken)]) == 1
     assert "fc2" in (text := capsys.readouterr().out) and "7" in text
     assert main(["check", str(broken), "--json"]) == 1
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert problem["node"] == "fc2" and problem["severity"] == "error" and problem["cures"]
+    assert (
+        problem["node"] == "fc2" and problem["severity"] == "error" and problem["cures"]
+    )
 
 
 def test_check_of_a_sound_project(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,15 +118,35 @@ def test_check_of_a_sound_project(capsys: pytest.CaptureFixture[str]) -> None:
     assert "N×10" in capsys.readouterr().out
 
 
-def test_a_broken_net_is_not_trained(broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_net_is_not_trained(
+    broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", str(broken), "--out", str(tmp_path / "run")]) == 1
     assert "fc2" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_export_writes_what_runs_alone(tmp_path: Path) -> None:
-    code, weights, script = tmp_path / "net.py", tmp_path / "w.safetensors", tmp_path / "fit.py"
-    assert main(["export", str(DIGITS), "--code", str(code), "--weights", str(weights), "--script", str(script)]) == 0
+    code, weights, script = (
+        tmp_path / "net.py",
+        tmp_path / "w.safetensors",
+        tmp_path / "fit.py",
+    )
+    assert (
+        main(
+            [
+                "export",
+                str(DIGITS),
+                "--code",
+                str(code),
+                "--weights",
+                str(weights),
+                "--script",
+                str(script),
+            ]
+        )
+        == 0
+    )
     check = (
         "import torch, net, safetensors.torch as s\n"
         "m = net.Net(); m.load_state_dict(s.load_file('w.safetensors'), strict=True)\n"
@@ -105,15 +163,26 @@ def test_autograd_writes_every_kind_of_file(tmp_path: Path, suffix: str) -> None
     path = tmp_path / f"graph.{suffix}"
     assert main(["autograd", str(DIGITS), "--out", str(path)]) == 0
     data = path.read_bytes()
-    starts = {"dot": b"digraph", "svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "tex": b"% Drawn", "json": b"{"}
+    starts = {
+        "dot": b"digraph",
+        "svg": b"<?xml",
+        "pdf": b"%PDF",
+        "png": b"\x89PNG",
+        "tex": b"% Drawn",
+        "json": b"{",
+    }
     assert starts[suffix] in data[:200]
     if suffix == "json":
         graph = json.loads(data)
         assert {"nodes", "edges"} <= set(graph)
-        node = next(node for node in graph["nodes"] if node["name"] == "ConvolutionBackward0")
+        node = next(
+            node for node in graph["nodes"] if node["name"] == "ConvolutionBackward0"
+        )
         assert {"id", "name", "layer", "parameter", "saved"} <= set(node)
         assert set(node["saved"][0]) >= {"name", "shape", "dtype", "bytes"}
-        assert {"conv1.weight", "fc2.bias"} <= {node["parameter"] for node in graph["nodes"]}
+        assert {"conv1.weight", "fc2.bias"} <= {
+            node["parameter"] for node in graph["nodes"]
+        }
 
 
 @pytest.mark.parametrize(
@@ -132,7 +201,10 @@ def test_autograd_writes_every_kind_of_file(tmp_path: Path, suffix: str) -> None
     ],
 )
 def test_wrong_arguments_get_one_line_and_exit_2(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
@@ -141,17 +213,26 @@ def test_wrong_arguments_get_one_line_and_exit_2(
     assert told.out == "" and list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_file_is_named_with_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_is_named_with_the_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "bad.tape"
-    path.write_text(DIGITS.read_text().replace('"out_channels": 32', '"out_channels": "many"', 1))
+    path.write_text(
+        DIGITS.read_text().replace('"out_channels": 32', '"out_channels": "many"', 1)
+    )
     assert main(["check", str(path)]) == 2
     error = capsys.readouterr().err
     assert "bad.tape" in error and "$.graph.nodes[" in error and "out_channels" in error
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["train", str(DIGITS), "--out", str(tmp_path / "file"), "--epochs", "1"]) == 2
+    assert (
+        main(["train", str(DIGITS), "--out", str(tmp_path / "file"), "--epochs", "1"])
+        == 2
+    )
     assert "cannot be written" in capsys.readouterr().err
 
 
@@ -181,11 +262,22 @@ def test_a_command_is_a_module_and_its_row_in_the_table(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("export net.tape --out X", "there is no option --out; try tapedeck export --help"),
-        ("export net.tape --scripts=t.py", "there is no option --scripts, the nearest is --script; try"),
-        ("check a.tape b.tape", "b.tape is one argument too many: it takes SOURCE; try tapedeck check --help"),
+        (
+            "export net.tape --out X",
+            "there is no option --out; try tapedeck export --help",
+        ),
+        (
+            "export net.tape --scripts=t.py",
+            "there is no option --scripts, the nearest is --script; try",
+        ),
+        (
+            "check a.tape b.tape",
+            "b.tape is one argument too many: it takes SOURCE; try tapedeck check --help",
+        ),
     ],
 )
-def test_an_option_that_a_command_does_not_have_is_named_with_the_nearest(asked, words, capsys) -> None:
+def test_an_option_that_a_command_does_not_have_is_named_with_the_nearest(
+    asked, words, capsys
+) -> None:
     assert main(asked.split()) == 2
     assert words in capsys.readouterr().err

@@ -42,7 +42,9 @@ def test_every_command_is_in_these_tables() -> None:
 
 
 @pytest.mark.parametrize("command", ON_MODELS)
-def test_a_model_that_raises_is_one_sentence_with_its_line(command: str, folder: Path) -> None:
+def test_a_model_that_raises_is_one_sentence_with_its_line(
+    command: str, folder: Path
+) -> None:
     if command == "attribute":
         pytest.importorskip("captum", reason="attributions are an extra")
     assert not fault(in_forward(command))
@@ -54,12 +56,16 @@ def test_a_model_that_ends_python_is_one_sentence(command: str, folder: Path) ->
 
 
 @pytest.mark.parametrize("command", ["autograd", "train"])
-def test_a_model_that_raises_in_backward_is_one_sentence_with_its_line(command: str, folder: Path) -> None:
+def test_a_model_that_raises_in_backward_is_one_sentence_with_its_line(
+    command: str, folder: Path
+) -> None:
     assert not fault(in_backward(command))
 
 
 @pytest.mark.parametrize("command", ON_MODELS)
-def test_a_model_that_is_not_there_is_what_was_asked_wrongly(command: str, folder: Path) -> None:
+def test_a_model_that_is_not_there_is_what_was_asked_wrongly(
+    command: str, folder: Path
+) -> None:
     assert not fault(absent(command))
 
 
@@ -68,11 +74,19 @@ def test_a_project_that_is_not_there_is_exit_2(command: str, folder: Path) -> No
     assert not fault(unread(command, "missing"))
 
 
-@pytest.mark.parametrize(("command", "name"), [*zip(cycle(ON_PROJECTS), UNREADABLE, strict=False)])
-def test_a_project_that_cannot_be_read_is_exit_2(command: str, name: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"), [*zip(cycle(ON_PROJECTS), UNREADABLE, strict=False)]
+)
+def test_a_project_that_cannot_be_read_is_exit_2(
+    command: str, name: str, folder: Path
+) -> None:
     assert not fault(unread(command, name))
 
 
-@pytest.mark.parametrize(("command", "name"), [*zip(cycle(WITH_WEIGHTS), UNREADABLE, strict=False)])
-def test_weights_that_cannot_be_read_are_exit_2(command: str, name: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"), [*zip(cycle(WITH_WEIGHTS), UNREADABLE, strict=False)]
+)
+def test_weights_that_cannot_be_read_are_exit_2(
+    command: str, name: str, folder: Path
+) -> None:
     assert not fault(unread_weights(command, name))

@@ -18,26 +18,40 @@ def test_this_machine_has_what_is_needed() -> None:
     assert "All requirements are installed." in text.getvalue()
 
 
-def test_something_missing_is_named_with_its_cure_and_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = doctor.DoctorCheck("fonts", "missing", "not found", "apt-get install fontconfig")
-    monkeypatch.setattr(doctor, "report", lambda: (doctor.DoctorCheck("Python", "ok", "3.11.7"), gone))
+def test_something_missing_is_named_with_its_cure_and_exits_with_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = doctor.DoctorCheck(
+        "fonts", "missing", "not found", "apt-get install fontconfig"
+    )
+    monkeypatch.setattr(
+        doctor, "report", lambda: (doctor.DoctorCheck("Python", "ok", "3.11.7"), gone)
+    )
     text = io.StringIO()
     assert doctor.print_report(text) == 1
     assert "-> apt-get install fontconfig" in text.getvalue()
     assert text.getvalue().endswith("Missing: fonts.\n")
 
 
-def test_a_library_that_the_loader_does_not_find_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_the_loader_does_not_find_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ldd = tmp_path / "ldd"
-    ldd.write_text("#!/bin/sh\nprintf '\\tlibxcb-cursor.so.0 => not found\\n\\tlibc.so.6 => /lib/libc.so.6 (0x1)\\n'\n")
+    ldd.write_text(
+        "#!/bin/sh\nprintf '\\tlibxcb-cursor.so.0 => not found\\n\\tlibc.so.6 => /lib/libc.so.6 (0x1)\\n'\n"
+    )
     ldd.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert doctor.missing_libraries([Path("libqxcb.so")]) == ("libxcb-cursor.so.0",)
 
 
-def test_without_ldd_the_loader_itself_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ldd_the_loader_itself_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.missing_libraries([tmp_path / "libnowhere.so.7"]) == (str(tmp_path / "libnowhere.so.7"),)
+    assert doctor.missing_libraries([tmp_path / "libnowhere.so.7"]) == (
+        str(tmp_path / "libnowhere.so.7"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,11 +66,15 @@ def test_without_ldd_the_loader_itself_is_asked(tmp_path: Path, monkeypatch: pyt
 def test_packages_are_named_as_the_system_calls_them(
     managers: set[str], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda tool: tool if tool in managers else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda tool: tool if tool in managers else None
+    )
     assert install_line(["libxcb-cursor.so.0", "fontconfig"]) == line
 
 
-def test_a_library_without_a_known_package_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_without_a_known_package_is_named_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None)
     assert install_line(["libodd.so.3"]) == "the package that contains libodd.so.3"
 
@@ -72,7 +90,9 @@ def test_a_display_is_not_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> 
     assert doctor.display() is None
 
 
-def test_a_data_folder_that_cannot_be_written_is_missing(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_folder_that_cannot_be_written_is_missing(
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(dir: Path) -> None:
         raise PermissionError(13, "Permission denied")
 

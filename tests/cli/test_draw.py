@@ -55,7 +55,9 @@ def drawn(out: Path) -> dict[str, object]:
     return json.loads(out.read_text())
 
 
-def test_nothing_of_the_user_runs_before_trust(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_of_the_user_runs_before_trust(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "mine" / "net.py").write_text("open('ran', 'w')")
     for source in ("mine/net.py:Net", "mine.net:Net"):
         assert run(["draw", source, "--out", "net.json"]) == 1
@@ -63,18 +65,48 @@ def test_nothing_of_the_user_runs_before_trust(folder: Path, capsys: pytest.Capt
     assert not (folder / "ran").exists() and not (folder / "net.json").exists()
 
 
-@pytest.mark.parametrize("source", ["mine.net:Net", "mine/net.py:Net", "mine.net:make()"])
-def test_a_model_of_a_package_is_drawn_with_its_relative_imports(folder: Path, source: str) -> None:
+@pytest.mark.parametrize(
+    "source", ["mine.net:Net", "mine/net.py:Net", "mine.net:make()"]
+)
+def test_a_model_of_a_package_is_drawn_with_its_relative_imports(
+    folder: Path, source: str
+) -> None:
     width = 8 if "make" in source else 4
-    assert run(["draw", source, "--trust", "--out", "net.json", "--input", f"2x{width}", "--input", "scale=2x1"]) == 0
+    assert (
+        run(
+            [
+                "draw",
+                source,
+                "--trust",
+                "--out",
+                "net.json",
+                "--input",
+                f"2x{width}",
+                "--input",
+                "scale=2x1",
+            ]
+        )
+        == 0
+    )
     plain = drawn(folder / "net.json")
     nodes = {
-        node["path"]: node for node in plain["nodes"] if node["op"].endswith((".Net", ".Part", ".ReLU", ".Linear"))
+        node["path"]: node
+        for node in plain["nodes"]
+        if node["op"].endswith((".Net", ".Part", ".ReLU", ".Linear"))
     }
-    assert {"", "parts.0", "parts.2.0", "parts.2.1", "head"} <= set(nodes) and plain["failed"] is None
-    assert nodes["head"]["outputs"] == [[2, 2]] and nodes["head"]["inputs"] == [[2, width]]
-    assert [node["path"] for node in plain["nodes"] if node["op"] == "input"] == ["x", "scale"]
-    assert [node["path"] for node in plain["nodes"] if node["op"] == "output"] == ["logits"]
+    assert {"", "parts.0", "parts.2.0", "parts.2.1", "head"} <= set(nodes) and plain[
+        "failed"
+    ] is None
+    assert nodes["head"]["outputs"] == [[2, 2]] and nodes["head"]["inputs"] == [
+        [2, width]
+    ]
+    assert [node["path"] for node in plain["nodes"] if node["op"] == "input"] == [
+        "x",
+        "scale",
+    ]
+    assert [node["path"] for node in plain["nodes"] if node["op"] == "output"] == [
+        "logits"
+    ]
     ids = {node["id"] for node in plain["nodes"]}
     assert all(a in ids and b in ids for a, b in plain["edges"])
     assert "mine.net" not in sys.modules
@@ -83,39 +115,94 @@ def test_a_model_of_a_package_is_drawn_with_its_relative_imports(folder: Path, s
 def test_inputs_are_proposed_and_a_model_that_raises_is_drawn_to_where_it_did(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["draw", "mine.net:Net", "--trust", "--args", '{"wrong": 1}', "--out", "net.json"]) == 1
+    assert (
+        run(
+            [
+                "draw",
+                "mine.net:Net",
+                "--trust",
+                "--args",
+                '{"wrong": 1}',
+                "--out",
+                "net.json",
+            ]
+        )
+        == 1
+    )
     plain = drawn(folder / "net.json")
     failed = next(node for node in plain["nodes"] if node["id"] == plain["failed"])
-    assert failed["path"] == "head" and failed["inputs"] == [[2, 4]] and failed["line"] == 17
-    assert "head: linear, line 17 of net.py: RuntimeError: mat1 and mat2" in capsys.readouterr().err
+    assert (
+        failed["path"] == "head"
+        and failed["inputs"] == [[2, 4]]
+        and failed["line"] == 17
+    )
+    assert (
+        "head: linear, line 17 of net.py: RuntimeError: mat1 and mat2"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["nets", "--trust"], 2, "does not name a model; write"),
-        (["mine.net:Nope", "--trust"], 2, "has no class or function Nope; it has Net, make()"),
-        (["mine.net:Net", "--trust", "--args", '{"depth": 2}'], 2, "takes no depth; its arguments are width, wrong"),
-        (["mine.net:Net", "--trust", "--args", "[1]"], 2, "the arguments must be a JSON object"),
+        (
+            ["mine.net:Nope", "--trust"],
+            2,
+            "has no class or function Nope; it has Net, make()",
+        ),
+        (
+            ["mine.net:Net", "--trust", "--args", '{"depth": 2}'],
+            2,
+            "takes no depth; its arguments are width, wrong",
+        ),
+        (
+            ["mine.net:Net", "--trust", "--args", "[1]"],
+            2,
+            "the arguments must be a JSON object",
+        ),
         (["mine.net:Net", "--trust", "--input", "x"], 2, "does not describe an input"),
         (["there.is.none:Net", "--trust"], 2, "there is no module there.is.none"),
         (["none.py:Net", "--trust"], 2, "there is no file none.py"),
-        (["torchvision:resnet", "--meta"], 2, "torchvision has no model resnet; there are resnet101"),
-        (["torchvision:alexnet", "--meta", "--args", '{"weights": "DEFAULT"}'], 2, "weights are not downloaded; leave"),
-        (["mine.net:Net", "--trust", "--timeout", "0"], 2, "--timeout: 0 is not a number above 0"),
+        (
+            ["torchvision:resnet", "--meta"],
+            2,
+            "torchvision has no model resnet; there are resnet101",
+        ),
+        (
+            ["torchvision:alexnet", "--meta", "--args", '{"weights": "DEFAULT"}'],
+            2,
+            "weights are not downloaded; leave",
+        ),
+        (
+            ["mine.net:Net", "--trust", "--timeout", "0"],
+            2,
+            "--timeout: 0 is not a number above 0",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_a_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    words: str,
 ) -> None:
     assert run(["draw", *arguments, "--out", "net.json"]) == code
     told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1 and not (folder / "net.json").exists()
+    assert (
+        words in told and told.count("\n") == 1 and not (folder / "net.json").exists()
+    )
 
 
-def test_a_model_that_ends_its_process_or_never_ends_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_ends_its_process_or_never_ends_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "hangs.py").write_text("while True: pass\n")
-    assert run(["draw", "hangs.py:Net", "--trust", "--timeout", "1", "--out", "net.json"]) == 1
+    assert (
+        run(["draw", "hangs.py:Net", "--trust", "--timeout", "1", "--out", "net.json"])
+        == 1
+    )
     assert "did not finish within 1 s" in capsys.readouterr().err
     (folder / "dies.py").write_text("import os\nos._exit(7)\n")
     assert run(["draw", "dies.py:Net", "--trust", "--out", "net.json"]) == 1
@@ -123,7 +210,19 @@ def test_a_model_that_ends_its_process_or_never_ends_is_said(folder: Path, capsy
 
 
 def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
-    assert run(["draw", "torchvision:resnet50", "--args", '{"weights": null}', "--out", "net.dot"]) == 0
+    assert (
+        run(
+            [
+                "draw",
+                "torchvision:resnet50",
+                "--args",
+                '{"weights": null}',
+                "--out",
+                "net.dot",
+            ]
+        )
+        == 0
+    )
     assert (
         "layer3.1–5" in (folder / "net.dot").read_text("utf-8")
         and "layer3.4.bn2" not in (folder / "net.dot").read_text()
@@ -136,21 +235,30 @@ def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask = ["import", "mine.net:make()", "-o", "net.tape", "--input", "2x8"]
-    assert run(ask) == 1 and "mine.net:make() was not run; review it" in capsys.readouterr().err
+    assert (
+        run(ask) == 1
+        and "mine.net:make() was not run; review it" in capsys.readouterr().err
+    )
     assert run([*ask, "--trust"]) == 0
     told = capsys.readouterr().out
     assert "Checked against the model" in told and "net.safetensors" in told
     project = file.read(folder / "net.tape")
     assert project.origin is not None and project.origin.model == "mine.net:make()"
-    assert run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"]) == 2
+    assert (
+        run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"])
+        == 2
+    )
     assert "has no class or function Nope" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["nets"], "does not name a model; write"), (["mine:Net", "--args", "[1]"], "the arguments must be a JSON object"),
-     (["mine:Net", "--input", "x"], "does not describe an input")],
-)  # fmt: skip
+    [
+        (["nets"], "does not name a model; write"),
+        (["mine:Net", "--args", "[1]"], "the arguments must be a JSON object"),
+        (["mine:Net", "--input", "x"], "does not describe an input"),
+    ],
+)
 def test_a_window_opens_on_nothing_that_names_no_model(
     capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
@@ -161,11 +269,31 @@ def test_a_picture_has_as_many_levels_and_the_modules_that_are_asked_for(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def boxes(*options: str) -> str:
-        assert run(["draw", "mine.net:Net", "--trust", "--out", "net.dot", *options]) == 0
+        assert (
+            run(["draw", "mine.net:Net", "--trust", "--out", "net.dot", *options]) == 0
+        )
         return (folder / "net.dot").read_text()
 
     assert "head" not in boxes("--depth", "0")
     assert "head" in boxes("--depth", "1") and "ReLU" not in boxes("--depth", "1")
-    assert "ReLU" in boxes("--unfold", "parts.1") and "ReLU" in boxes("--unfold", "parts.*")
-    assert run(["draw", "mine.net:Net", "--trust", "--out", "net.dot", "--unfold", "part.1"]) == 2
-    assert "--unfold part.1: no module with parts was called so; near it are parts.1" in capsys.readouterr().err
+    assert "ReLU" in boxes("--unfold", "parts.1") and "ReLU" in boxes(
+        "--unfold", "parts.*"
+    )
+    assert (
+        run(
+            [
+                "draw",
+                "mine.net:Net",
+                "--trust",
+                "--out",
+                "net.dot",
+                "--unfold",
+                "part.1",
+            ]
+        )
+        == 2
+    )
+    assert (
+        "--unfold part.1: no module with parts was called so; near it are parts.1"
+        in capsys.readouterr().err
+    )

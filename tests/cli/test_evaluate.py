@@ -18,11 +18,42 @@ DIGITS = str(resource_path("examples") / "digits.tape")
 HELD_OUT = ("--set", "data.test_fraction=0.1")
 
 
-def test_a_run_with_held_out_samples_is_evaluated_on_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_held_out_samples_is_evaluated_on_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = str(tmp_path / "out")
-    assert run(["train", DIGITS, "--out", out, "--epochs", "1", "--device", "cpu", *HELD_OUT]) == 0
+    assert (
+        run(
+            [
+                "train",
+                DIGITS,
+                "--out",
+                out,
+                "--epochs",
+                "1",
+                "--device",
+                "cpu",
+                *HELD_OUT,
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
-    assert run(["evaluate", DIGITS, "--checkpoint", out, "--part", "test", "--json", *HELD_OUT]) == 0
+    assert (
+        run(
+            [
+                "evaluate",
+                DIGITS,
+                "--checkpoint",
+                out,
+                "--part",
+                "test",
+                "--json",
+                *HELD_OUT,
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["samples"] == 179
     assert run(["data", DIGITS, "--json", *HELD_OUT]) == 0
     assert json.loads(capsys.readouterr().out)["test_count"] == 179
@@ -36,10 +67,17 @@ def test_weights_are_read_as_they_come_and_one_of_several_by_its_name(
     from app.cli.nets import read, sound
     from app.source.compiled import make_module
 
-    net = make_module(sound(read(argparse.Namespace(project=Path(DIGITS), trust=False)), alone=True).source)
+    net = make_module(
+        sound(
+            read(argparse.Namespace(project=Path(DIGITS), trust=False)), alone=True
+        ).source
+    )
     state = {f"module.{key}": value for key, value in net.state_dict().items()}
     path = tmp_path / "c.ckpt"
-    torch.save({"model": state, "model_ema": {key: value * 0 for key, value in state.items()}}, path)
+    torch.save(
+        {"model": state, "model_ema": {key: value * 0 for key, value in state.items()}},
+        path,
+    )
     losses = []
     for name in (str(path), f"{path}:model_ema"):
         assert run(["evaluate", DIGITS, "--weights", name, "--json"]) == 0

@@ -42,9 +42,15 @@ def path(tmp_path: Path) -> Path:
     graph = replace(
         project.graph,
         nodes=nodes.set(relu.id, replace(relu, op="custom.mine:Late")),
-        edges=type(edges)(replace(edge, port="x") if edge.target == relu.id else edge for edge in edges),
+        edges=type(edges)(
+            replace(edge, port="x") if edge.target == relu.id else edge
+            for edge in edges
+        ),
     )
-    file.write(replace(project, graph=graph, layer_files=(str(tmp_path / "mine.py"),)), tmp_path / "own.tape")
+    file.write(
+        replace(project, graph=graph, layer_files=(str(tmp_path / "mine.py"),)),
+        tmp_path / "own.tape",
+    )
     return tmp_path / "own.tape"
 
 
@@ -58,7 +64,11 @@ def path(tmp_path: Path) -> Path:
     ],
 )
 def test_a_layer_that_raises_is_told_with_its_line_and_no_other_code(
-    command: list[str], words: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    words: str,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(path.parent)
     assert main([command[0], str(path), *command[1:], "--trust"]) == 1
@@ -68,13 +78,25 @@ def test_a_layer_that_raises_is_told_with_its_line_and_no_other_code(
     assert files[-1] == '  File "mine.py", line 12, in look_up' and len(files) == 3
     assert not any("site-packages" in line or "app/" in line for line in files)
     assert main([command[0], str(path), *command[1:], "--trust", "--traceback"]) == 1
-    assert sum(line.startswith('  File "') for line in capsys.readouterr().err.splitlines()) > 3
+    assert (
+        sum(
+            line.startswith('  File "') for line in capsys.readouterr().err.splitlines()
+        )
+        > 3
+    )
 
 
-def test_a_capture_and_its_findings_name_the_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_capture_and_its_findings_name_the_line(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["autograd", str(path), "--trust", "--findings"]) == 1
     assert "KeyError at line 12 of mine.py: 'no such key'" in capsys.readouterr().out
-    assert main(["autograd", str(path), "--trust", "--out", str(path.with_suffix(".json"))]) == 1
+    assert (
+        main(
+            ["autograd", str(path), "--trust", "--out", str(path.with_suffix(".json"))]
+        )
+        == 1
+    )
     assert "KeyError at line 12 of mine.py: 'no such key'" in capsys.readouterr().err
 
 
@@ -84,7 +106,8 @@ def test_an_error_of_the_program_itself_is_one_line_and_a_traceback_where_it_is_
     monkeypatch.setattr(custom_layers, "admit", None)
     assert main(["check", str(path)]) == 1
     assert (
-        capsys.readouterr().err == "tapedeck: TypeError: 'NoneType' object is not callable; --traceback shows where\n"
+        capsys.readouterr().err
+        == "tapedeck: TypeError: 'NoneType' object is not callable; --traceback shows where\n"
     )
     assert main(["check", str(path), "--traceback"]) == 1
     assert "app/cli/__init__.py" in capsys.readouterr().err
@@ -98,17 +121,34 @@ def test_one_problem_is_one_line_and_several_are_listed_above(
 
     graph = project.graph
     fc1 = next(node for node in graph.nodes.values() if node.name == "fc1")
-    wrong = replace(graph, nodes=graph.nodes.set(fc1.id, replace(fc1, params=fc1.params.set("in_features", 7))))
+    wrong = replace(
+        graph,
+        nodes=graph.nodes.set(
+            fc1.id, replace(fc1, params=fc1.params.set("in_features", 7))
+        ),
+    )
     file.write(replace(project, graph=wrong), path)
     assert main(["try", str(path)]) == 1
     told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and told[0].startswith("tapedeck: digits cannot run. fc1: Linear expects 7 features, gets")
+    assert len(told) == 1 and told[0].startswith(
+        "tapedeck: digits cannot run. fc1: Linear expects 7 features, gets"
+    )
     assert main(["check", str(path)]) == 1
     assert capsys.readouterr().out.endswith("parameters, 1 error\n")
-    rows = [("input", "x", {"shape": (4,)}), *(("nn.Linear", name, {"in_features": 7}) for name in "ab"),
-            ("operator.add", "sum", {}), ("output", "out", {})]  # fmt: skip
-    two = net(rows, [("x", "a"), ("x", "b"), ("a", "sum"), ("b", "sum", "other"), ("sum", "out")])
+    rows = [
+        ("input", "x", {"shape": (4,)}),
+        *(("nn.Linear", name, {"in_features": 7}) for name in "ab"),
+        ("operator.add", "sum", {}),
+        ("output", "out", {}),
+    ]
+    two = net(
+        rows,
+        [("x", "a"), ("x", "b"), ("a", "sum"), ("b", "sum", "other"), ("sum", "out")],
+    )
     file.write(Project(name="digits", graph=two), path)
     assert main(["try", str(path)]) == 1
     *listed, last = capsys.readouterr().err.splitlines()
-    assert last == f"tapedeck: digits cannot run: it has the {len(listed)} problems above" and len(listed) == 2
+    assert (
+        last == f"tapedeck: digits cannot run: it has the {len(listed)} problems above"
+        and len(listed) == 2
+    )

@@ -57,12 +57,29 @@ def test_a_model_is_called_with_the_first_batch_of_the_data(
     assert SAID in capsys.readouterr().err
 
 
-def test_the_target_goes_to_an_argument_of_its_usual_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["autograd", "nets.py:WithLoss", "--on", "digits", "--trust", "--out", "o.json"]) == 0
+def test_the_target_goes_to_an_argument_of_its_usual_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(
+            [
+                "autograd",
+                "nets.py:WithLoss",
+                "--on",
+                "digits",
+                "--trust",
+                "--out",
+                "o.json",
+            ]
+        )
+        == 0
+    )
     assert "NllLossBackward0" in json.dumps(json.loads((folder / "o.json").read_text()))
 
 
-def test_other_commands_take_it_by_example_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_take_it_by_example_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["check", "nets.py:Net", "--on", "digits", "--trust"]
     assert run([*asked, "--example", "on"]) == 0
     assert SAID in capsys.readouterr().err
@@ -73,20 +90,42 @@ def test_other_commands_take_it_by_example_on(folder: Path, capsys: pytest.Captu
 def test_inputs_that_are_given_come_first_and_a_project_keeps_its_data(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(["draw", "nets.py:Net", "--on", "digits", "--input", "2x64", "--trust", "--out", "o.json"])
+    run(
+        [
+            "draw",
+            "nets.py:Net",
+            "--on",
+            "digits",
+            "--input",
+            "2x64",
+            "--trust",
+            "--out",
+            "o.json",
+        ]
+    )
     assert SAID not in capsys.readouterr().err
     assert run(["autograd", "p.tape", "--on", "digits", "--out", "o.json"]) == 2
     assert "--on is for a model" in capsys.readouterr().err
 
 
 class _Fields(torch.nn.Module):
-    def forward(self, mask: torch.Tensor, ids: torch.Tensor, depth: torch.Tensor) -> None: ...
+    def forward(
+        self, mask: torch.Tensor, ids: torch.Tensor, depth: torch.Tensor
+    ) -> None: ...
 
 
-def test_fields_go_to_the_arguments_of_their_names_and_one_that_is_missing_is_named() -> None:
-    ids, mask, depth = torch.ones(2, dtype=torch.int64), torch.zeros(2), torch.full((2,), 2.0)
+def test_fields_go_to_the_arguments_of_their_names_and_one_that_is_missing_is_named() -> (
+    None
+):
+    ids, mask, depth = (
+        torch.ones(2, dtype=torch.int64),
+        torch.zeros(2),
+        torch.full((2,), 2.0),
+    )
     fields = {"ids": ids, "picture": depth, "mask": mask}
     args, kwargs = of_batch(fields, {}, _Fields())
     assert [*map(id, args)] == [id(mask), id(ids), id(depth)] and not kwargs
-    with pytest.raises(SourceError, match="nothing for depth of forward, only ids, mask"):
+    with pytest.raises(
+        SourceError, match="nothing for depth of forward, only ids, mask"
+    ):
         of_batch({"ids": ids, "mask": mask}, {}, _Fields())

@@ -14,7 +14,12 @@ from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.cli import run
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from app.engine.tasks.import_pipeline import project_of
 from app.export.errors import WeightsError
 from app.project.file import read
@@ -47,7 +52,9 @@ def asks():
 
 
 def made(project: Project) -> nn.Module:
-    return make_module(analyse(project.graph, with_blocks(catalog(), project.blocks)).source)
+    return make_module(
+        analyse(project.graph, with_blocks(catalog(), project.blocks)).source
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,18 +62,40 @@ def made(project: Project) -> nn.Module:
     [
         (["resnet18", "-o", "p.tape"], "write torchvision:resnet18"),
         (["torchvision:resnet18", "-o", "p.txt"], "a project is .tape"),
-        (["torchvision:resnet18", "-o", "nowhere/p.tape"], "there is no folder nowhere"),
-        (["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"], "write its sizes"),
-        (["torchvision:resnet18", "-o", "p.tape", "--input", "0x3x32x32"], "has a size of 0"),
+        (
+            ["torchvision:resnet18", "-o", "nowhere/p.tape"],
+            "there is no folder nowhere",
+        ),
+        (
+            ["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"],
+            "write its sizes",
+        ),
+        (
+            ["torchvision:resnet18", "-o", "p.tape", "--input", "0x3x32x32"],
+            "has a size of 0",
+        ),
         (["torchvision:resnet18", "-o", "p.tape", "--args", "{oh}"], "not valid JSON"),
-        (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
-        (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
-        (["net.py:Net", "-o", "p.tape", "--trust"], "net.py:Net needs width: give its arguments as JSON"),
+        (
+            ["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"],
+            "are for a state_dict",
+        ),
+        (
+            ["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"],
+            "there is no file no.py",
+        ),
+        (
+            ["net.py:Net", "-o", "p.tape", "--trust"],
+            "net.py:Net needs width: give its arguments as JSON",
+        ),
         (["weights.pt", "-o", "p.tape"], "weights but no network"),
     ],
 )
 def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Told,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(FILE)
@@ -90,30 +119,61 @@ def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
     ],
 )
 def test_an_export_that_cannot_be_is_refused_before_anything_is_written(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Told,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     assert run(["export", str(DIGITS), "--drawing", "net.json", *arguments]) == 2
-    assert words in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert words in capsys.readouterr().err and [
+        path.name for path in tmp_path.iterdir()
+    ] == ["there"]
 
 
-def test_an_argument_that_is_missing_is_told_with_those_there_are(tmp_path: Path, capsys: Told) -> None:
+def test_an_argument_that_is_missing_is_told_with_those_there_are(
+    tmp_path: Path, capsys: Told
+) -> None:
     (tmp_path / "net.py").write_text(FILE)
     out = tmp_path / "p.tape"
-    assert run(["import", f"{tmp_path / 'net.py'}:Net", "--input", "1x3", "--trust", "-o", str(out)]) == 1
+    assert (
+        run(
+            [
+                "import",
+                f"{tmp_path / 'net.py'}:Net",
+                "--input",
+                "1x3",
+                "--trust",
+                "-o",
+                str(out),
+            ]
+        )
+        == 1
+    )
     told = capsys.readouterr().err
-    assert "Net(width): missing a required argument" in told and "--args" in told and not out.exists()
+    assert (
+        "Net(width): missing a required argument" in told
+        and "--args" in told
+        and not out.exists()
+    )
 
 
-def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(tmp_path: Path) -> None:
+def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "net.py"
     file.write_text(FILE)
     inputs = (ModelInput((1, 3)),)
     own_code.trust(f"{file}:asks")
     with pytest.raises(ModelImportError, match="net.py, line 15: EOFError"):
-        import_file(ImportModel(ModelSource(str(file), "asks", True), {}, inputs), tmp_path)
-    project = import_file(ImportModel(ModelSource(str(file), "net"), {}, inputs), tmp_path)  # one made already
+        import_file(
+            ImportModel(ModelSource(str(file), "asks", True), {}, inputs), tmp_path
+        )
+    project = import_file(
+        ImportModel(ModelSource(str(file), "net"), {}, inputs), tmp_path
+    )  # one made already
     assert made(project)(torch.zeros(2, 3)).shape == (2, 4)
 
 
@@ -127,17 +187,28 @@ class Several(nn.Module):
         return {"out": y, "aux": [y * 2, {"last": y + 1}], "none": None}
 
 
-def test_nested_outputs_have_the_names_on_the_way_to_them_and_lazy_layers_their_sizes() -> None:
-    found = made(project_of(Several(), (ModelInput((2, 3)),), "Several"))(torch.zeros(2, 3))
-    assert list(found) == ["out", "aux.0", "aux.1.last"] and found["out"].shape == (2, 4)
+def test_nested_outputs_have_the_names_on_the_way_to_them_and_lazy_layers_their_sizes() -> (
+    None
+):
+    found = made(project_of(Several(), (ModelInput((2, 3)),), "Several"))(
+        torch.zeros(2, 3)
+    )
+    assert list(found) == ["out", "aux.0", "aux.1.last"] and found["out"].shape == (
+        2,
+        4,
+    )
 
 
-def test_a_forward_that_wants_another_number_of_inputs_says_which(tmp_path: Path) -> None:
+def test_a_forward_that_wants_another_number_of_inputs_says_which(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ModelImportError, match=r"Linear.forward\(input\): too many"):
         project_of(nn.Linear(3, 4), (ModelInput((2, 3)), ModelInput((2, 3))), "Linear")
 
 
-def test_damaged_weights_and_other_pickles_are_told_in_plain_words(tmp_path: Path) -> None:
+def test_damaged_weights_and_other_pickles_are_told_in_plain_words(
+    tmp_path: Path,
+) -> None:
     torch.save(nn.Linear(3, 4).state_dict(), tmp_path / "half.pt")
     data = (tmp_path / "half.pt").read_bytes()
     (tmp_path / "half.pt").write_bytes(data[: len(data) // 2])
@@ -180,24 +251,50 @@ class Both(Record):
 """
 
 
-@pytest.mark.parametrize(("name", "trained"), [("Record", "logits"), ("Only", "scores"), ("Both", "out")])
+@pytest.mark.parametrize(
+    ("name", "trained"), [("Record", "logits"), ("Only", "scores"), ("Both", "out")]
+)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_model_that_returns_a_dictionary_trains_as_it_comes(
-    name: str, trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
+    name: str,
+    trained: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Told,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nets.py").write_text(DICTIONARIES)
-    asked = ["import", f"nets.py:{name}", "--input", "2x6", "--trust", "-o", "p.tape", "--synthetic-data"]
+    asked = [
+        "import",
+        f"nets.py:{name}",
+        "--input",
+        "2x6",
+        "--trust",
+        "-o",
+        "p.tape",
+        "--synthetic-data",
+    ]
     assert run(asked) == 0
     told = capsys.readouterr().out
     assert f"It returns a dictionary; the training loss uses {trained}." in told
-    assert ("aux has none until you add one (Training, Loss)." in told) == (name == "Both")
-    assert run(["train", "p.tape", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    assert ("aux has none until you add one (Training, Loss)." in told) == (
+        name == "Both"
+    )
+    assert (
+        run(["train", "p.tape", "--out", "run", "--epochs", "1", "--device", "cpu"])
+        == 0
+    )
     project = read(tmp_path / "p.tape")
     assert [row.output for row in project.training.losses] == [trained]
     model = made(project)
-    assert set(model(torch.zeros(2, 6))) == ({"aux", "out"} if name == "Both" else {trained}), "as the source gives it"
-    start = tensor_files.load_safetensors(Path(project.training.start.path)) if project.training.start else {}
+    assert set(model(torch.zeros(2, 6))) == (
+        {"aux", "out"} if name == "Both" else {trained}
+    ), "as the source gives it"
+    start = (
+        tensor_files.load_safetensors(Path(project.training.start.path))
+        if project.training.start
+        else {}
+    )
     learnt = tensor_files.load_safetensors(tmp_path / "run" / "weights.safetensors")
     assert not torch.equal(start["fc.weight"], learnt["fc.weight"])
 
@@ -229,11 +326,20 @@ def test_empty_tensors_are_as_torch_has_them_or_said_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nets.py").write_text(EMPTY)
-    assert run(["import", "nets.py:Between", "--input", "2x6", "--trust", "-o", "p.tape"]) == 0
+    assert (
+        run(["import", "nets.py:Between", "--input", "2x6", "--trust", "-o", "p.tape"])
+        == 0
+    )
     assert "outputs, gradients and buffers equal" in capsys.readouterr().out
-    assert run(["import", "nets.py:Into", "--input", "2x6", "--trust", "-o", "q.tape"]) == 1
+    assert (
+        run(["import", "nets.py:Into", "--input", "2x6", "--trust", "-o", "q.tape"])
+        == 1
+    )
     told = capsys.readouterr().err
-    assert "input of Linear is an empty tensor of N×0" in told and "ProjectFileError" not in told
+    assert (
+        "input of Linear is an empty tensor of N×0" in told
+        and "ProjectFileError" not in told
+    )
     assert not (tmp_path / "q.tape").exists()
 
 
@@ -247,9 +353,13 @@ def test_inputs_have_names_and_values_or_come_from_an_example(
         "    def forward(self, ids):\n        return self.l(self.e(ids))\n\n\n"
         "def example():\n    return {'ids': torch.tensor([[1, 2, 3]])}\n"
     )
-    for number, more in enumerate((["--input", "ids=2x3:int64:0..8"], ["--example", "words.py:example"], [])):
+    for number, more in enumerate(
+        (["--input", "ids=2x3:int64:0..8"], ["--example", "words.py:example"], [])
+    ):
         out = tmp_path / f"{number}.tape"
-        assert run(["import", "words.py:Words", "--trust", "-o", str(out), *more]) == 0, capsys.readouterr().err
+        assert (
+            run(["import", "words.py:Words", "--trust", "-o", str(out), *more]) == 0
+        ), capsys.readouterr().err
         (given,) = (one for one in read(out).graph.nodes.values() if one.op == "input")
         assert given.name == "ids" and given.params["dtype"].name == "int64"
 
@@ -265,7 +375,15 @@ def test_a_model_that_is_observed_takes_synthetic_data_and_stays_trusted(
         "        super().__init__(5, 3)",
     ]
     (tmp_path / "line.py").write_text("\n".join(lines))
-    options = ["--observe", "--synthetic-data", "--trust", "--input", "2x5", "-o", "line.tape"]
+    options = [
+        "--observe",
+        "--synthetic-data",
+        "--trust",
+        "--input",
+        "2x5",
+        "-o",
+        "line.tape",
+    ]
     assert run(["import", "line.py:Line", *options]) == 0
     layer_files.trust_only((), ())
     assert run(["check", "line.tape"]) == 0 and "0 errors" in capsys.readouterr().out

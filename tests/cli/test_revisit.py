@@ -54,7 +54,9 @@ def trained(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Path(shutil.copytree(original, tmp_path / "out"))
 
 
-def revisit(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+def revisit(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> dict[str, Any]:
     assert main(["revisit", *arguments, "--json"]) == code
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     return told
@@ -66,22 +68,51 @@ def test_a_step_is_printed_with_its_hashes_and_its_graph_is_written(
     run, tape = trained / "runs" / "0001", trained / "step.json"
     told = revisit(capsys, str(run), "--step", "33")
     assert list(told)[:6] == ["run", "step", "checkpoint", "loss", "layers", "parted"]
-    assert (told["run"], told["step"], told["checkpoint"], told["parted"]) == ("Run 1", 33, "step-00000030.pt", None)
+    assert (told["run"], told["step"], told["checkpoint"], told["parted"]) == (
+        "Run 1",
+        33,
+        "step-00000030.pt",
+        None,
+    )
     assert [one["layer"] for one in told["layers"]] == ["conv1", "conv2", "fc1", "fc2"]
     for one in told["layers"]:
-        assert one["recorded"] == one["recomputed"] == one["relived"], "the second name is that of older versions"
+        assert one["recorded"] == one["recomputed"] == one["relived"], (
+            "the second name is that of older versions"
+        )
         assert re.fullmatch("[0-9a-f]{16}", one["recomputed"]) and one["norm"] > 0
     assert told["captured"] is True and told["verified"] > 0
-    assert told["loss"] == store.history_of(store.find(trained / "runs", "1")).steps["loss"][32]
-    assert main(["revisit", str(trained), "--run", "1", "--step", "3", "--out", str(tape), "--play"]) == 0
+    assert (
+        told["loss"]
+        == store.history_of(store.find(trained / "runs", "1")).steps["loss"][32]
+    )
+    assert (
+        main(
+            [
+                "revisit",
+                str(trained),
+                "--run",
+                "1",
+                "--step",
+                "3",
+                "--out",
+                str(tape),
+                "--play",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
-    assert "from the start of the run" in out and "bit for bit" in out and str(tape) in out
+    assert (
+        "from the start of the run" in out and "bit for bit" in out and str(tape) in out
+    )
     graph = json.loads(tape.read_text())
     assert graph["train"] is True and graph["played"]
     shutil.copy(DIGITS, trained / "digits.tape")
     (trained / "runs").rename(trained / "digits.runs")
     monkeypatch.chdir(trained)
-    assert revisit(capsys, "1", "--step", "3") == revisit(capsys, "digits.tape", "--step", "3")
+    assert revisit(capsys, "1", "--step", "3") == revisit(
+        capsys, "digits.tape", "--step", "3"
+    )
     assert main(["revisit", "9", "--step", "3"]) == 2
     assert "no run, project or folder “9”" in capsys.readouterr().err
     assert main(["revisit", "1", "--step", "9999"]) == 2
@@ -99,8 +130,15 @@ def test_where_the_recorded_hashes_differ_the_step_and_layer_are_named(
     path.write_bytes(data)
     told = revisit(capsys, str(trained), "--step", "20", code=1)
     parted = told["parted"]
-    assert (told["step"], parted["step"], parted["layer"], parted["operation"]) == (12, 12, "conv2", None)
-    differing = [one["layer"] for one in told["layers"] if one["recorded"] != one["recomputed"]]
+    assert (told["step"], parted["step"], parted["layer"], parted["operation"]) == (
+        12,
+        12,
+        "conv2",
+        None,
+    )
+    differing = [
+        one["layer"] for one in told["layers"] if one["recorded"] != one["recomputed"]
+    ]
     assert differing == ["conv2"] and "same gradients each time" in parted["reason"]
 
 
@@ -117,16 +155,40 @@ def test_an_operation_that_is_not_deterministic_is_named_by_step_layer_and_line(
     graph = replace(
         project.graph,
         nodes=nodes.set(relu.id, replace(relu, op="custom.mine:Noise")),
-        edges=type(edges)(replace(edge, port="x") if edge.target == relu.id else edge for edge in edges),
+        edges=type(edges)(
+            replace(edge, port="x") if edge.target == relu.id else edge
+            for edge in edges
+        ),
     )
     path = tmp_path / "own.tape"
-    file.write(replace(project, graph=graph, layer_files=(str(tmp_path / "mine.py"),)), path)
-    train = ["train", str(path), "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out"), "--trust"]
+    file.write(
+        replace(project, graph=graph, layer_files=(str(tmp_path / "mine.py"),)), path
+    )
+    train = [
+        "train",
+        str(path),
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "out"),
+        "--trust",
+    ]
     assert main([*train, "--json"]) == 0
     capsys.readouterr()
-    parted = revisit(capsys, str(tmp_path / "out"), "--step", "9", "--trust", code=1)["parted"]
-    assert (parted["step"], parted["layer"], parted["operation"]) == (1, "relu3", "aten.add")
-    assert parted["line"].startswith("line 9 of mine.py: return x + 1e-6") and "os.urandom" in parted["reason"]
+    parted = revisit(capsys, str(tmp_path / "out"), "--step", "9", "--trust", code=1)[
+        "parted"
+    ]
+    assert (parted["step"], parted["layer"], parted["operation"]) == (
+        1,
+        "relu3",
+        "aten.add",
+    )
+    assert (
+        parted["line"].startswith("line 9 of mine.py: return x + 1e-6")
+        and "os.urandom" in parted["reason"]
+    )
     assert custom_layers.waiting(file.read(path)) == ()
 
 
@@ -134,13 +196,24 @@ def test_a_batch_is_left_out_of_a_fork_and_by_its_script(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fork = tmp_path / "fork"
-    arguments = [*TRAIN, "--out", str(fork), "--resume", str(trained), "--leave-out", "33", "--json"]
+    arguments = [
+        *TRAIN,
+        "--out",
+        str(fork),
+        "--resume",
+        str(trained),
+        "--leave-out",
+        "33",
+        "--json",
+    ]
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     events = [json.loads(line) for line in lines]
     assert [e["step"] for e in events if e["event"] == "skipped"] == [33]
     told = steps("\n".join(lines))
-    assert [step for step, _ in told] == [31, 32, *range(34, 47)], "from the nearest checkpoint before it"
+    assert [step for step, _ in told] == [31, 32, *range(34, 47)], (
+        "from the nearest checkpoint before it"
+    )
     (kept,) = store.listed(fork / "runs")
     whole = store.history_of(store.find(trained / "runs", "1")).steps
     assert [loss for _, loss in told[:2]] == whole["loss"][30:32].tolist()
@@ -148,19 +221,51 @@ def test_a_batch_is_left_out_of_a_fork_and_by_its_script(
     assert store.project_of(kept).training.leave_out == (33,)
     assert script_here.run_script(fork, "--json") is None
     by_script = capsys.readouterr().out
-    assert steps(by_script)[30:] == told and '"event": "skipped", "epoch": 2, "step": 33' in by_script
+    assert (
+        steps(by_script)[30:] == told
+        and '"event": "skipped", "epoch": 2, "step": 33' in by_script
+    )
     again = revisit(capsys, str(fork), "--step", "40")
     assert again["parted"] is None and again["captured"] is True
     assert main(["revisit", str(fork), "--step", "33"]) == 2
     assert "step 33 was not trained on" in capsys.readouterr().err
-    assert main([*TRAIN, "--out", str(tmp_path / "late"), "--resume", str(trained), "--leave-out", "999"]) == 0
+    assert (
+        main(
+            [
+                *TRAIN,
+                "--out",
+                str(tmp_path / "late"),
+                "--resume",
+                str(trained),
+                "--leave-out",
+                "999",
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr().err
-    assert "nothing is left to train" in told and "--leave-out 999: the run ended at step 46" in told
+    assert (
+        "nothing is left to train" in told
+        and "--leave-out 999: the run ended at step 46" in told
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_step_of_a_run_that_was_killed_is_recomputed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ["train", str(DIGITS), "--device", "cpu", "--epochs", "100000", "--save-every", "20", "--out", str(tmp_path)]
+def test_a_step_of_a_run_that_was_killed_is_recomputed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = [
+        "train",
+        str(DIGITS),
+        "--device",
+        "cpu",
+        "--epochs",
+        "100000",
+        "--save-every",
+        "20",
+        "--out",
+        str(tmp_path),
+    ]
     process = start_command(tmp_path, *run, "--json")
     assert process.stdout is not None
     while b'"step": 60' not in process.stdout.readline():
@@ -170,7 +275,9 @@ def test_a_step_of_a_run_that_was_killed_is_recomputed(tmp_path: Path, capsys: p
     process.wait()
     (kept,) = store.listed(tmp_path / "runs")
     assert kept.state == "interrupted"
-    last = int(store.history_of(kept).steps["step"][-1])  # of those that the recorder had written
+    last = int(
+        store.history_of(kept).steps["step"][-1]
+    )  # of those that the recorder had written
     told = revisit(capsys, str(tmp_path), "--step", str(last))
     assert (told["step"], told["parted"], told["captured"]) == (last, None, True)
 
@@ -187,6 +294,24 @@ def test_a_resumed_run_keeps_its_seed_and_its_first_step_is_recomputed(
     assert store.project_of(kept).training.seed == 5
     answer = revisit(capsys, out, "--run", "1", "--step", "1")
     assert answer["parted"] is None and answer["verified"] > 0, answer
-    assert main([*TRAIN, "--out", out, "--resume", out, "--epochs", "3", "--seed", "7", "--json"]) == 2
+    assert (
+        main(
+            [
+                *TRAIN,
+                "--out",
+                out,
+                "--resume",
+                out,
+                "--epochs",
+                "3",
+                "--seed",
+                "7",
+                "--json",
+            ]
+        )
+        == 2
+    )
     assert "seed is 5 in the run and not 7" in capsys.readouterr().err
-    assert store.project_of(store.listed(tmp_path / "out" / "runs")[0]).training.seed == 5
+    assert (
+        store.project_of(store.listed(tmp_path / "out" / "runs")[0]).training.seed == 5
+    )

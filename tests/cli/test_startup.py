@@ -14,20 +14,34 @@ from app.cli.failures import explained
 from app.util.resources import PATH_ENTRY
 
 NOWHERE = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere Qt has one platform, always there")
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"),
+    reason="elsewhere Qt has one platform, always there",
+)
 
 
 def started(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in NOWHERE}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in NOWHERE
+    }
     return subprocess.run(
-        [sys.executable, "-m", "tapedeck", *arguments], cwd=PATH_ENTRY, env={**environment, **variables},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "tapedeck", *arguments],
+        cwd=PATH_ENTRY,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def is_one_sentence(done: subprocess.CompletedProcess[str]) -> bool:
     lines = done.stderr.splitlines()
-    return done.returncode in (1, 2) and len(lines) == 1 and lines[0].startswith("tapedeck: ")
+    return (
+        done.returncode in (1, 2)
+        and len(lines) == 1
+        and lines[0].startswith("tapedeck: ")
+    )
 
 
 @linux
@@ -41,18 +55,26 @@ def is_one_sentence(done: subprocess.CompletedProcess[str]) -> bool:
         ({"QT_QPA_PLATFORM": "xcb"}, "DISPLAY, which is not set"),
     ],
 )
-def test_without_a_display_the_window_says_why_and_what_to_do(variables: dict[str, str], words: str) -> None:
+def test_without_a_display_the_window_says_why_and_what_to_do(
+    variables: dict[str, str], words: str
+) -> None:
     done = started([], **variables)
     assert is_one_sentence(done) and words in done.stderr, done.stderr
 
 
 @linux
-@pytest.mark.parametrize("arguments", [["open", "torchvision:resnet18"], ["run", "--window", "SCRIPT"]])
-def test_a_command_that_opens_a_window_says_why_it_does_not(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["open", "torchvision:resnet18"], ["run", "--window", "SCRIPT"]]
+)
+def test_a_command_that_opens_a_window_says_why_it_does_not(
+    tmp_path: Path, arguments: list[str]
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     done = started([word.replace("SCRIPT", str(script)) for word in arguments])
-    assert is_one_sentence(done) and "no window can be opened" in done.stderr, done.stderr
+    assert is_one_sentence(done) and "no window can be opened" in done.stderr, (
+        done.stderr
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -63,32 +85,54 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
     from app.cli import doctor
 
     find, version = doctor.find_spec, doctor._version
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == package else find(name))
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name.startswith(package) else version(name))
+    monkeypatch.setattr(
+        doctor, "find_spec", lambda name: None if name == package else find(name)
+    )
+    monkeypatch.setattr(
+        doctor,
+        "_version",
+        lambda name: None if name.startswith(package) else version(name),
+    )
     words = startup.hindrance(window=True)
-    assert words.startswith(package) and "not installed; " in words and "pip install" in words
+    assert (
+        words.startswith(package)
+        and "not installed; " in words
+        and "pip install" in words
+    )
 
 
 BROKEN = "raise ImportError('libbroken.so.1: cannot open shared object')\n"
 
 
 @pytest.mark.parametrize("module", ["torch", "numpy", "msgspec"])
-def test_a_package_whose_import_fails_is_named_and_no_traceback_is_shown(tmp_path: Path, module: str) -> None:
+def test_a_package_whose_import_fails_is_named_and_no_traceback_is_shown(
+    tmp_path: Path, module: str
+) -> None:
     (tmp_path / module).mkdir()
     (tmp_path / module / "__init__.py").write_text(BROKEN)
     example = str(PATH_ENTRY / "resources" / "examples" / "digits.tape")
     done = started(["check", example], PYTHONPATH=str(tmp_path))
     assert is_one_sentence(done), done.stderr
-    assert module in done.stderr and "libbroken.so.1" in done.stderr and "pip install" in done.stderr
+    assert (
+        module in done.stderr
+        and "libbroken.so.1" in done.stderr
+        and "pip install" in done.stderr
+    )
 
 
-def test_the_doctor_names_a_package_that_is_there_and_does_not_import(tmp_path: Path) -> None:
+def test_the_doctor_names_a_package_that_is_there_and_does_not_import(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "msgspec").mkdir()
     (tmp_path / "msgspec" / "__init__.py").write_text(
         "raise ImportError('libbroken.so.1: cannot open shared object')\n"
     )
     done = started(["doctor"], PYTHONPATH=str(tmp_path))
-    assert done.returncode == 1 and "Missing: msgspec." in done.stdout and "libbroken.so.1" in done.stdout
+    assert (
+        done.returncode == 1
+        and "Missing: msgspec." in done.stdout
+        and "libbroken.so.1" in done.stdout
+    )
 
 
 def test_an_error_that_no_package_caused_is_left_to_others() -> None:
@@ -100,7 +144,9 @@ def test_an_error_that_no_package_caused_is_left_to_others() -> None:
 
 
 @linux
-def test_a_platform_that_shows_nothing_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_that_shows_nothing_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in NOWHERE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")

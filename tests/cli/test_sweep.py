@@ -23,25 +23,64 @@ def project(tmp_path: Path) -> Path:
 def test_a_grid_becomes_runs_beside_the_project_that_are_listed_with_the_best_first(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep = ["sweep", str(project), "--set", "max_steps=3", "--set", "batch_size=64", "--device", "cpu", "--json"]
+    sweep = [
+        "sweep",
+        str(project),
+        "--set",
+        "max_steps=3",
+        "--set",
+        "batch_size=64",
+        "--device",
+        "cpu",
+        "--json",
+    ]
     assert main([*sweep, "--set", "lr=1e-9,0.01"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     runs = store.listed(store.runs_beside(project))
     by_loss = sorted(runs, key=lambda kept: kept.record.summary.best_loss)
-    assert len(runs) == 2 and [run["number"] for run in told] == [kept.record.number for kept in by_loss]
+    assert len(runs) == 2 and [run["number"] for run in told] == [
+        kept.record.number for kept in by_loss
+    ]
     assert {kept.record.tags for kept in runs} == {("sweep-1",)}
-    assert {kept.record.name for kept in runs} == {"lr 1e-09", "lr 0.01"}, "what is the same in all is left out"
-    assert main([*sweep, "--set", "optimizer=SGD", "--set", "lr=1e-4:1e-1", "--random", "1", "--seed", "5"]) == 0
+    assert {kept.record.name for kept in runs} == {"lr 1e-09", "lr 0.01"}, (
+        "what is the same in all is left out"
+    )
+    assert (
+        main(
+            [
+                *sweep,
+                "--set",
+                "optimizer=SGD",
+                "--set",
+                "lr=1e-4:1e-1",
+                "--random",
+                "1",
+                "--seed",
+                "5",
+            ]
+        )
+        == 0
+    )
     newest = store.listed(store.runs_beside(project))[0]
-    assert newest.record.tags == ("sweep-2",) and newest.record.settings.optimizer == "SGD"
-    assert newest.record.name.startswith("max_steps 3, batch_size 64, optimizer SGD, lr 0."), "nothing varies"
+    assert (
+        newest.record.tags == ("sweep-2",) and newest.record.settings.optimizer == "SGD"
+    )
+    assert newest.record.name.startswith(
+        "max_steps 3, batch_size 64, optimizer SGD, lr 0."
+    ), "nothing varies"
 
 
 def test_draws_follow_their_seed_and_stay_within_their_bounds() -> None:
-    given = [parse_values("lr", "1e-4:1e-1"), parse_values("batch_size", "16:64"), parse_values("amp", "None,bfloat16")]
+    given = [
+        parse_values("lr", "1e-4:1e-1"),
+        parse_values("batch_size", "16:64"),
+        parse_values("amp", "None,bfloat16"),
+    ]
     drawn = combinations(given, 30, 7)
     assert drawn == combinations(given, 30, 7) != combinations(given, 30, 8)
-    assert all(1e-4 <= one["lr"] <= 1e-1 and 16 <= one["batch_size"] <= 64 for one in drawn)
+    assert all(
+        1e-4 <= one["lr"] <= 1e-1 and 16 <= one["batch_size"] <= 64 for one in drawn
+    )
     assert min(one["lr"] for one in drawn) < 1e-3, "drawn by their logarithm"
 
 
@@ -59,7 +98,13 @@ def test_draws_follow_their_seed_and_stay_within_their_bounds() -> None:
         (["lr=0.1,,1"], "lr has an empty value"),
         (["seed=1,2,1"], "seed lists 1 twice"),
         (["no_decay=yes"], "it must be True or False"),
-        ([f"seed={','.join(map(str, range(101)))}", f"epochs={','.join(map(str, range(1, 101)))}"], "at most 10,000"),
+        (
+            [
+                f"seed={','.join(map(str, range(101)))}",
+                f"epochs={','.join(map(str, range(1, 101)))}",
+            ],
+            "at most 10,000",
+        ),
         (["optimizer=LBFGS", "accumulate=1,2"], "LBFGS, accumulate 2: LBFGS"),
     ],
 )

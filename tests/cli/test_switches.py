@@ -29,21 +29,49 @@ class Net(nn.Module):
 @pytest.mark.parametrize(
     ("switch", "code", "words"),
     [
-        ("torch.set_grad_enabled(False)", 1, "Its file turns gradients off for all of torch (line 6 of net.py)."),
         (
-            "torch.set_default_dtype(torch.float64)", 1,
+            "torch.set_grad_enabled(False)",
+            1,
+            "Its file turns gradients off for all of torch (line 6 of net.py).",
+        ),
+        (
+            "torch.set_default_dtype(torch.float64)",
+            1,
             "Its file makes float64 the default of all of torch (line 6 of net.py). Remove that line",
         ),
         ("warnings.simplefilter('error')", 0, ""),
     ],
-)  # fmt: skip
+)
 def test_a_run_of_a_file_that_turns_a_switch_ends_well_or_names_its_line(
     switch: str, code: int, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "net.py").write_text(NET.format(switch))
-    asked = ["train", "net.py:Net", "--trust", "--input", "4x2", "--on", "moons", "--epochs", "1", "--out", "out"]
+    asked = [
+        "train",
+        "net.py:Net",
+        "--trust",
+        "--input",
+        "4x2",
+        "--on",
+        "moons",
+        "--epochs",
+        "1",
+        "--out",
+        "out",
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "app.main", *asked], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "app.main", *asked],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (code, True, False), done.stderr
-    assert "Put a layer with weights" not in done.stderr and "out_features" not in done.stderr
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (
+        code,
+        True,
+        False,
+    ), done.stderr
+    assert (
+        "Put a layer with weights" not in done.stderr
+        and "out_features" not in done.stderr
+    )

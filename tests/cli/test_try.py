@@ -13,7 +13,9 @@ from app.util.resources import path as resource_path
 DIGITS = str(resource_path("examples") / "digits.tape")
 
 
-def test_the_memory_of_a_step_is_told_by_layer_with_the_state_of_its_optimizer(capsys: pytest.CaptureFixture) -> None:
+def test_the_memory_of_a_step_is_told_by_layer_with_the_state_of_its_optimizer(
+    capsys: pytest.CaptureFixture,
+) -> None:
     assert run(["try", DIGITS, "--memory", "--device", "cpu", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     (layer,) = (one for one in told["step"]["layers"] if one["layer"] == "fc1")
@@ -21,13 +23,39 @@ def test_the_memory_of_a_step_is_told_by_layer_with_the_state_of_its_optimizer(c
     assert layer["optimizer"] >= 2 * layer["parameters"], "Adam has two moments"
     assert run(["try", DIGITS, "--memory", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split() == ["layer", "parameters", "gradients", "optimizer", "activations"]
-    assert next(line for line in lines if line.startswith("fc1")).split()[1:3] == ["256", "KiB"]
+    assert lines[1].split() == [
+        "layer",
+        "parameters",
+        "gradients",
+        "optimizer",
+        "activations",
+    ]
+    assert next(line for line in lines if line.startswith("fc1")).split()[1:3] == [
+        "256",
+        "KiB",
+    ]
 
 
-def test_a_step_is_profiled_and_its_trace_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_step_is_profiled_and_its_trace_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     trace = tmp_path / "trace.json"
     assert run(["try", DIGITS, "--profile", str(trace), "--device", "cpu"]) == 0
-    assert "aten::addmm" in capsys.readouterr().out and json.loads(trace.read_text())["traceEvents"]
-    assert run(["try", DIGITS, "--profile", str(tmp_path / "gone" / "trace.json"), "--device", "cpu"]) == 2
+    assert (
+        "aten::addmm" in capsys.readouterr().out
+        and json.loads(trace.read_text())["traceEvents"]
+    )
+    assert (
+        run(
+            [
+                "try",
+                DIGITS,
+                "--profile",
+                str(tmp_path / "gone" / "trace.json"),
+                "--device",
+                "cpu",
+            ]
+        )
+        == 2
+    )
     assert "No such file or directory" in capsys.readouterr().err

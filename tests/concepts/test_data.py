@@ -16,32 +16,53 @@ from tests.data.test_torchvision import SOURCES, at_hand  # noqa: F401
 from tests.support.training_jobs import SMALL_NET, job, losses, net, run
 
 
-def test_row_04_torchvision_sets_in_one_folder_of_the_users_with_transforms(at_hand):  # noqa: F811
+def test_row_04_torchvision_sets_in_one_folder_of_the_users_with_transforms(at_hand):
     """ToTensor, Normalize and crops: what torchvision's Dataset and Compose give is what the net gets"""
     v2 = import_torchvision("transforms.v2")
     for key in ("torchvision.FashionMNIST", "torchvision.CIFAR10"):
         root, spec = at_hand(key), SOURCES[key]
-        half = (Transform("CenterCrop", FrozenMap(size=(20, 20))), Transform("Normalize"))
+        half = (
+            Transform("CenterCrop", FrozenMap(size=(20, 20))),
+            Transform("Normalize"),
+        )
         data = load(DataConfig(key, train_transforms=half, eval_transforms=half), root)
         compose = v2.Compose(
-            [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.CenterCrop(20), v2.Normalize((0.5,), (0.5,))]
+            [
+                v2.ToImage(),
+                v2.ToDtype(torch.float32, scale=True),
+                v2.CenterCrop(20),
+                v2.Normalize((0.5,), (0.5,)),
+            ]
         )
-        theirs = getattr(import_torchvision("datasets"), key.partition(".")[2])(root, train=False, transform=compose)
+        theirs = getattr(import_torchvision("datasets"), key.partition(".")[2])(
+            root, train=False, transform=compose
+        )
         ours, labels = next(data.val.batches([torch.arange(len(data.val))]))
         for number, (picture, label) in enumerate(theirs):
-            torch.testing.assert_close(ours[number], picture.as_subclass(torch.Tensor), rtol=0, atol=1e-6)
+            torch.testing.assert_close(
+                ours[number], picture.as_subclass(torch.Tensor), rtol=0, atol=1e-6
+            )
             assert labels[number] == label
         crop = Transform("RandomCrop", FrozenMap(size=(20, 20)))
-        source = net([f"self.fc = nn.Linear({spec.shape[0] * 400}, 10)"], ["return self.fc(x.flatten(1))"],
-                     (spec.shape[0], 20, 20))  # fmt: skip
+        source = net(
+            [f"self.fc = nn.Linear({spec.shape[0] * 400}, 10)"],
+            ["return self.fc(x.flatten(1))"],
+            (spec.shape[0], 20, 20),
+        )
         config = DataConfig(key, train_transforms=(crop,), eval_transforms=half[:1])
-        assert losses(run(Job(source, config, job(epochs=1, batch_size=8).training, str(root))))
+        assert losses(
+            run(Job(source, config, job(epochs=1, batch_size=8).training, str(root)))
+        )
 
 
 def test_row_05_batches_are_those_of_a_data_loader():
     """batch_size, shuffle, drop_last; a TensorDataset"""
     data = load(DataConfig())
-    theirs = DataLoader(TensorDataset(data.train.inputs, data.train.labels), batch_size=100, drop_last=True)
+    theirs = DataLoader(
+        TensorDataset(data.train.inputs, data.train.labels),
+        batch_size=100,
+        drop_last=True,
+    )
     ours = data.train.batches(torch.arange(len(data.train)).split(100)[:-1])
     for (x, y), (inputs, labels) in zip(ours, theirs, strict=True):
         assert torch.equal(x, inputs) and torch.equal(y, labels)
@@ -53,7 +74,7 @@ def test_row_05_batches_are_those_of_a_data_loader():
     assert len(whole) == 15 and full == whole[:14] and plain != whole
 
 
-def test_row_05_map_style_and_iterable_datasets_with_workers_and_a_timeout(file):  # noqa: F811
+def test_row_05_map_style_and_iterable_datasets_with_workers_and_a_timeout(file):
     """num_workers, timeout; map-style and iterable"""
     for name, options in (("Squares", {"workers": 1, "timeout": 60.0}), ("Stream", {})):
         config = file(name, **options)
@@ -75,4 +96,6 @@ def test_row_06_training_validation_and_test_parts_share_no_sample():
     assert torch.equal(together.sum(0), everything.sum(0))
     assert [len(part) for part in parts] == [1349, 269, 179]
     again, other = load(config), load(replace(config, split_seed=4))
-    assert torch.equal(again.test.inputs, data.test.inputs) and not torch.equal(other.test.inputs, data.test.inputs)
+    assert torch.equal(again.test.inputs, data.test.inputs) and not torch.equal(
+        other.test.inputs, data.test.inputs
+    )

@@ -35,25 +35,40 @@ def example(name: str) -> Project:
 def test_row_02_one_device_for_model_data_and_optimizer_that_falls_back_with_a_word():
     """device = torch.device("cuda" if torch.cuda.is_available() else "cpu"), said once"""
     card, cpu = Device("cuda:0", "H200"), Device("cpu", "CPU")
-    assert resolve("auto", (card, cpu)).id == resolve("cuda", (card, cpu)).id == "cuda:0"
+    assert (
+        resolve("auto", (card, cpu)).id == resolve("cuda", (card, cpu)).id == "cuda:0"
+    )
     assert resolve("auto", (cpu,)).id == "cpu" and resolve("auto", (cpu,)).note is None
     gone = resolve("cuda:0", (cpu,))
-    assert gone.id == "cpu" and gone.note == "cuda:0 is not available here, so the run uses the CPU."
+    assert (
+        gone.id == "cpu"
+        and gone.note == "cuda:0 is not available here, so the run uses the CPU."
+    )
     seen: list[set[str]] = []
     control = Control()
     for event in train(job(SMALL_NET, epochs=1, device="cuda:99"), control):
         if isinstance(event, Started):
-            assert event.device == "cpu" and "cuda:99 is not available" in (event.device_note or "")
+            assert event.device == "cpu" and "cuda:99 is not available" in (
+                event.device_note or ""
+            )
         if isinstance(event, StepDone) and event.step == 2:
-            control.call(lambda live: seen.append(
-                {str(p.device) for p in live.model.parameters()}
-                | {str(part.device) for part in live.data.batch(4)}
-                | {str(v.device) for state in live.optimizer.state.values() for v in state.values()}
-            ))  # fmt: skip
+            control.call(
+                lambda live: seen.append(
+                    {str(p.device) for p in live.model.parameters()}
+                    | {str(part.device) for part in live.data.batch(4)}
+                    | {
+                        str(v.device)
+                        for state in live.optimizer.state.values()
+                        for v in state.values()
+                    }
+                )
+            )
     assert seen == [{"cpu"}]
     script = training_script(job(SMALL_NET))
     assert script.count('DEVICE = "cpu"') == 1 and "torch.cuda.is_available()" in script
-    assert "cuda" not in ast.unparse(ast.parse(SMALL_NET.text)), "the net itself names no device"
+    assert "cuda" not in ast.unparse(ast.parse(SMALL_NET.text)), (
+        "the net itself names no device"
+    )
 
 
 def test_row_07_the_mnist_net_of_the_examples_repository_trains(tmp_path):
@@ -83,14 +98,20 @@ def test_row_07_the_mnist_net_of_the_examples_repository_trains(tmp_path):
     theirs.load_state_dict(ours.state_dict())
     x = torch.rand(4, 1, 28, 28)
     torch.testing.assert_close(ours(x), theirs(x))
-    assert project.training.loss == Choice("NLLLoss") and project.data.source == "torchvision.MNIST"
+    assert (
+        project.training.loss == Choice("NLLLoss")
+        and project.data.source == "torchvision.MNIST"
+    )
     put(tmp_path, files(60, 10))
-    project = replace(project, training=replace(project.training, epochs=2, device="cpu", batch_size=16))
+    project = replace(
+        project,
+        training=replace(project.training, epochs=2, device="cpu", batch_size=16),
+    )
     events = list(train(job_of(project, analysis, str(tmp_path))))
     assert isinstance(events[-1], Finished) and len(losses(events)) == 8
 
 
-def test_row_07_the_cifar_10_net_of_the_tutorial_trains(at_hand):  # noqa: F811
+def test_row_07_the_cifar_10_net_of_the_tutorial_trains(at_hand):
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -117,7 +138,10 @@ def test_row_07_the_cifar_10_net_of_the_tutorial_trains(at_hand):  # noqa: F811
     torch.testing.assert_close(ours(x), theirs(x))
     assert project.training.loss == Choice("CrossEntropyLoss")
     root = at_hand("torchvision.CIFAR10")
-    project = replace(project, training=replace(project.training, epochs=1, device="cpu", batch_size=4))
+    project = replace(
+        project,
+        training=replace(project.training, epochs=1, device="cpu", batch_size=4),
+    )
     events = list(train(job_of(project, analysis, str(root))))
     assert isinstance(events[-1], Finished) and losses(events)
 
@@ -136,12 +160,24 @@ def test_row_08_several_inputs_and_outputs_a_reused_module_and_a_hidden_state():
             return hidden, self.h2o(hidden)
 
     graph = net(
-        [("input", "data", {"shape": (6,)}), ("input", "last_hidden", {"shape": (4,)}),
-         ("torch.cat", "cat", {"dim": 1}),
-         ("nn.Linear", "i2h", {"out_features": 4}), ("nn.Linear", "h2o", {"out_features": 3}),
-         ("output", "hidden", {}), ("output", "out", {})],
-        [("data", "cat"), ("last_hidden", "cat"), ("cat", "i2h"), ("i2h", "h2o"), ("i2h", "hidden"), ("h2o", "out")],
-    )  # fmt: skip
+        [
+            ("input", "data", {"shape": (6,)}),
+            ("input", "last_hidden", {"shape": (4,)}),
+            ("torch.cat", "cat", {"dim": 1}),
+            ("nn.Linear", "i2h", {"out_features": 4}),
+            ("nn.Linear", "h2o", {"out_features": 3}),
+            ("output", "hidden", {}),
+            ("output", "out", {}),
+        ],
+        [
+            ("data", "cat"),
+            ("last_hidden", "cat"),
+            ("cat", "i2h"),
+            ("i2h", "h2o"),
+            ("i2h", "hidden"),
+            ("h2o", "out"),
+        ],
+    )
     analysis = analyse(graph)
     assert analysis.runnable, analysis.errors
     ours, theirs = make_module(analysis.source), RNN()
@@ -158,17 +194,34 @@ def test_row_08_several_inputs_and_outputs_a_reused_module_and_a_hidden_state():
         torch.testing.assert_close(mine, other)
 
     reused = net(
-        [("input", "x", {"shape": (1, 8, 8)}), ("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 64}),
-         ("nn.Linear", "head", {"out_features": 10}), ("output", "digit", {}), ("output", "code", {})],
+        [
+            ("input", "x", {"shape": (1, 8, 8)}),
+            ("nn.Flatten", "flatten", {}),
+            ("nn.Linear", "fc", {"out_features": 64}),
+            ("nn.Linear", "head", {"out_features": 10}),
+            ("output", "digit", {}),
+            ("output", "code", {}),
+        ],
         [("x", "flatten"), ("flatten", "fc"), ("head", "digit")],
-    )  # fmt: skip
-    reused = reused.with_node(Node("again", "nn.Linear", "again", reused.nodes["fc"].params, shares="fc"))
+    )
+    reused = reused.with_node(
+        Node("again", "nn.Linear", "again", reused.nodes["fc"].params, shares="fc")
+    )
     for source, target in (("fc", "again"), ("again", "head"), ("again", "code")):
         reused = wired(reused, source, target)
-    rows = (OutputLoss("digit", Choice("CrossEntropyLoss")), OutputLoss("code", Choice("CrossEntropyLoss"), 0.1))
-    project = Project(graph=reused, training=TrainingConfig(epochs=1, device="cpu", batch_size=500, losses=rows))
+    rows = (
+        OutputLoss("digit", Choice("CrossEntropyLoss")),
+        OutputLoss("code", Choice("CrossEntropyLoss"), 0.1),
+    )
+    project = Project(
+        graph=reused,
+        training=TrainingConfig(epochs=1, device="cpu", batch_size=500, losses=rows),
+    )
     analysis = analyse(reused)
-    assert analysis.source.text.count("nn.Linear(64, 64)") == 1 and analysis.source.text.count("self.fc(") == 2
+    assert (
+        analysis.source.text.count("nn.Linear(64, 64)") == 1
+        and analysis.source.text.count("self.fc(") == 2
+    )
     events = list(train(job_of(project, analysis)))
     assert isinstance(events[-1], Finished) and losses(events)[-1] < losses(events)[0]
 
@@ -185,10 +238,18 @@ def test_row_09_functional_and_module_forms_of_a_layer_are_the_same_layer():
     for module, function, of_module, of_function in pairs:
         models = []
         for op, params in ((module, of_module), (function, of_function)):
-            graph = net([("input", "x", {"shape": (2, 6, 6)}), (op, "layer", params), ("output", "y", {})])
+            graph = net(
+                [
+                    ("input", "x", {"shape": (2, 6, 6)}),
+                    (op, "layer", params),
+                    ("output", "y", {}),
+                ]
+            )
             analysis = analyse(graph)
             assert analysis.runnable, analysis.errors
-            assert (f"{op}(" in analysis.source.text) and ("self.layer" in analysis.source.text) == (op == module)
+            assert (f"{op}(" in analysis.source.text) and (
+                "self.layer" in analysis.source.text
+            ) == (op == module)
             models.append(make_module(analysis.source))
         for mode in (True, False):
             given = []

@@ -8,7 +8,11 @@ from tests.slow import damaged_data
 from tests.slow.damaged_data import Case, cases, outcome
 from tests.support.forked_python import fork_scripts
 
-CHOSEN = {"arrays: a flipped bit": "refused", "pictures: a cut JPEG": "read", "table: a pipe": "refused"}
+CHOSEN = {
+    "arrays: a flipped bit": "refused",
+    "pictures: a cut JPEG": "read",
+    "table: a pipe": "refused",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +31,10 @@ def test_samples_that_get_lost_unsaid_are_a_failure(tmp_path):
         (folder / "t.csv").write_text("a,b\n1,x\n2,y\n")
         return folder / "t.csv"
 
-    assert outcome(Case("two rows", "file.csv", write, keeps=3), tmp_path).verdict == "failed"
+    assert (
+        outcome(Case("two rows", "file.csv", write, keeps=3), tmp_path).verdict
+        == "failed"
+    )
 
 
 def test_there_are_60_at_least_and_each_has_its_name():

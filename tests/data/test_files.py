@@ -33,33 +33,57 @@ TABLE = "length,kind,name,species\n" + "".join(
 
 def csv(folder, text=TABLE, **options):
     (folder / "t.csv").write_text(text)
-    return DataConfig("file.csv", path=str(folder / "t.csv"), options=FrozenMap(options))
+    return DataConfig(
+        "file.csv", path=str(folder / "t.csv"), options=FrozenMap(options)
+    )
 
 
 def test_a_table_is_looked_through(tmp_path):
     spec = read_spec(csv(tmp_path))
-    assert spec.columns == ("length", "kind=a", "kind=b", "kind=c") and spec.classes == ("cat", "dog")
-    assert spec.per_class == (45, 15) and spec.notes == ("name is ignored: it has 60 different texts.",)
-    assert spec.task == "classes" and spec.shape == (4,) and spec.all_columns[2] == "name"
+    assert spec.columns == (
+        "length",
+        "kind=a",
+        "kind=b",
+        "kind=c",
+    ) and spec.classes == ("cat", "dog")
+    assert spec.per_class == (45, 15) and spec.notes == (
+        "name is ignored: it has 60 different texts.",
+    )
+    assert (
+        spec.task == "classes" and spec.shape == (4,) and spec.all_columns[2] == "name"
+    )
     chosen = read_spec(csv(tmp_path, inputs=("kind",), target="length"))
-    assert chosen.columns == ("kind=a", "kind=b", "kind=c") and chosen.task == "values" and chosen.label_shape == (1,)
+    assert (
+        chosen.columns == ("kind=a", "kind=b", "kind=c")
+        and chosen.task == "values"
+        and chosen.label_shape == (1,)
+    )
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_the_separator_is_found(tmp_path, separator):
-    assert read_spec(csv(tmp_path, TABLE.replace(",", separator))).columns[0] == "length"
+    assert (
+        read_spec(csv(tmp_path, TABLE.replace(",", separator))).columns[0] == "length"
+    )
 
 
-BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(60))
+BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(
+    f"{i},{i},{i % 2}\n" for i in range(60)
+)
 
 
 def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
     config = csv(tmp_path, BAD)
     assert read_spec(config).bad == (
-        "row 3: 2 fields instead of 3", "row 4, b: nan is not finite", "row 6, b is empty",
+        "row 3: 2 fields instead of 3",
+        "row 4, b: nan is not finite",
+        "row 6, b is empty",
         "row 7, b: 'x' is not a number",
-    )  # fmt: skip
-    with pytest.raises(DataError, match="4 samples of t.csv cannot be read: row 3: 2 fields instead of 3; row 4"):
+    )
+    with pytest.raises(
+        DataError,
+        match="4 samples of t.csv cannot be read: row 3: 2 fields instead of 3; row 4",
+    ):
         load(config)
     assert len(load(replace(config, bad="skip", validation_fraction=0.0)).train) == 61
 
@@ -115,8 +139,17 @@ def tensors(folder, kind, inputs, labels, **options):
 def test_tensors_are_read_whatever_file_they_are_in(tmp_path, kind):
     import torch
 
-    spec = read_spec(tensors(tmp_path, kind, torch.rand(20, 3, dtype=torch.float64), torch.arange(20) % 4))
-    assert (spec.shape, spec.task, spec.per_class, spec.dtype) == ((3,), "classes", (5, 5, 5, 5), "float32")
+    spec = read_spec(
+        tensors(
+            tmp_path, kind, torch.rand(20, 3, dtype=torch.float64), torch.arange(20) % 4
+        )
+    )
+    assert (spec.shape, spec.task, spec.per_class, spec.dtype) == (
+        (3,),
+        "classes",
+        (5, 5, 5, 5),
+        "float32",
+    )
 
 
 def test_what_tensors_are_for_is_told_by_the_labels(tmp_path):
@@ -124,11 +157,21 @@ def test_what_tensors_are_for_is_told_by_the_labels(tmp_path):
 
     values = read_spec(tensors(tmp_path, "pt", torch.rand(20, 3), torch.rand(20)))
     assert values.task == "values" and values.label_shape == (1,)
-    tokens = read_spec(tensors(tmp_path, "pt", torch.ones(20, 5, dtype=torch.int64), torch.full((20, 5), 6)))
-    assert tokens.task == "tokens" and tokens.dtype == "int64" and len(tokens.classes) == 7
+    tokens = read_spec(
+        tensors(
+            tmp_path, "pt", torch.ones(20, 5, dtype=torch.int64), torch.full((20, 5), 6)
+        )
+    )
+    assert (
+        tokens.task == "tokens" and tokens.dtype == "int64" and len(tokens.classes) == 7
+    )
     inputs = torch.rand(20, 3)
     inputs[4, 1] = float("nan")
-    assert read_spec(tensors(tmp_path, "pt", inputs, torch.arange(20))).bad[0].startswith("sample 4: ")
+    assert (
+        read_spec(tensors(tmp_path, "pt", inputs, torch.arange(20)))
+        .bad[0]
+        .startswith("sample 4: ")
+    )
 
 
 def test_a_file_that_would_run_something_is_not_read(tmp_path):
@@ -148,15 +191,23 @@ def pictures(folder, **options):
     for number in range(24):
         place = folder / "p" / ("cats" if number % 3 else "dogs")
         place.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (10 + number, 12), (number * 10, 0, 255)).save(place / f"{number:02}.png")
+        Image.new("RGB", (10 + number, 12), (number * 10, 0, 255)).save(
+            place / f"{number:02}.png"
+        )
     options = {"size": (6, 5), **options}
-    return DataConfig("file.pictures", path=str(folder / "p"), options=FrozenMap(options))
+    return DataConfig(
+        "file.pictures", path=str(folder / "p"), options=FrozenMap(options)
+    )
 
 
 def test_pictures_are_resized_and_broken_ones_named(tmp_path):
     config = pictures(tmp_path)
     spec = read_spec(config)
-    assert (spec.shape, spec.classes, spec.per_class) == ((3, 6, 5), ("cats", "dogs"), (16, 8))
+    assert (spec.shape, spec.classes, spec.per_class) == (
+        (3, 6, 5),
+        ("cats", "dogs"),
+        (16, 8),
+    )
     data = load(config)
     inputs, _ = data.batch(4)
     assert inputs.shape == (4, 3, 6, 5) and 0 <= inputs.min() and inputs.max() == 1
@@ -182,17 +233,28 @@ def test_reading_can_be_stopped_and_begun_again(tmp_path):
 
 
 def text(folder, context=8):
-    (folder / "t.txt").write_text("to be, or not to be: that is the question. " * 20, encoding="utf-8")
-    return DataConfig("file.text", path=str(folder / "t.txt"), options=FrozenMap(context=context))
+    (folder / "t.txt").write_text(
+        "to be, or not to be: that is the question. " * 20, encoding="utf-8"
+    )
+    return DataConfig(
+        "file.text", path=str(folder / "t.txt"), options=FrozenMap(context=context)
+    )
 
 
 def test_a_text_is_cut_into_pieces_whose_last_ones_are_held_out(tmp_path):
     config = replace(text(tmp_path), validation_fraction=0.25)
     spec, data = read_spec(config), load(config)
-    assert spec.task == "tokens" and spec.shape == spec.label_shape == (8,) and spec.count == 859 // 8
+    assert (
+        spec.task == "tokens"
+        and spec.shape == spec.label_shape == (8,)
+        and spec.count == 859 // 8
+    )
     letters = "".join(spec.classes)
     inputs, labels = data.batch(1)
-    assert "".join(letters[i] for i in inputs[0]) == "to be, o" and "".join(letters[i] for i in labels[0]) == "o be, or"
+    assert (
+        "".join(letters[i] for i in inputs[0]) == "to be, o"
+        and "".join(letters[i] for i in labels[0]) == "o be, or"
+    )
     assert data.info.validation_count == round(spec.count * 0.25)
     (tmp_path / "t.txt").write_bytes(b"good line\nb\xffd line\ngood line\n")
     assert read_spec(config).bad == ("line 2: it is not UTF-8 text",)
@@ -217,22 +279,34 @@ RUNS = {
     "classes of a table": (csv, {}),
     "a table weighed": (lambda folder: replace(csv(folder), class_weights=True), {}),
     "a table with bad rows": (lambda folder: replace(csv(folder, BAD), bad="skip"), {}),
-    "values of a table": (lambda folder: csv(folder, target="length"), {"loss": Choice("MSELoss"), "mixup": 0.3}),
-    "pt": (lambda folder: values(folder, "pt", standardise=True), {"loss": Choice("L1Loss")}),
+    "values of a table": (
+        lambda folder: csv(folder, target="length"),
+        {"loss": Choice("MSELoss"), "mixup": 0.3},
+    ),
+    "pt": (
+        lambda folder: values(folder, "pt", standardise=True),
+        {"loss": Choice("L1Loss")},
+    ),
     "npz": (lambda folder: values(folder, "npz"), {"loss": Choice("MSELoss")}),
     "npy": (lambda folder: values(folder, "npy"), {"loss": Choice("HuberLoss")}),
-    "counts of a table": (lambda folder: csv(folder, target="length"), {"loss": Choice("PoissonNLLLoss", FULL)}),
+    "counts of a table": (
+        lambda folder: csv(folder, target="length"),
+        {"loss": Choice("PoissonNLLLoss", FULL)},
+    ),
     "pictures": (pictures, {"channels_last": True}),
     "a text": (text, {}),
     "a text, one-hot": (text, {"loss": Choice("BCEWithLogitsLoss")}),
-}  # fmt: skip
+}
 
 
 def fitting(spec):
     """A small net from what the data give to what the loss wants."""
     if spec.task == "tokens":
         count = len(spec.classes)
-        init = [f"self.emb = nn.Embedding({count}, 8)", f"self.fc = nn.Linear(8, {count})"]
+        init = [
+            f"self.emb = nn.Embedding({count}, 8)",
+            f"self.fc = nn.Linear(8, {count})",
+        ]
         source = net(init, ["return self.fc(self.emb(x))"], spec.shape)
         return replace(source, inputs=(InputSpec("x", spec.shape, "int64"),))
     size = 1
@@ -242,16 +316,18 @@ def fitting(spec):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_the_run_of_the_script(name, tmp_path, run_script):  # noqa: F811
+def test_a_run_is_the_run_of_the_script(name, tmp_path, run_script):
     make, training = RUNS[name]
     data = make(tmp_path)
-    a_job = job(fitting(read_spec(data)), data=data, epochs=2, batch_size=16, **training)
+    a_job = job(
+        fitting(read_spec(data)), data=data, epochs=2, batch_size=16, **training
+    )
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
     assert '"steps"' in lines[-1]
 
 
-def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
+def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):
     data = replace(csv(tmp_path, BAD), bad="skip")
     a_job = job(fitting(read_spec(data)), data=replace(data, bad="stop"))
     _, ended = run_script(a_job)
@@ -261,7 +337,10 @@ def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
 
 def test_a_loss_of_classes_is_refused_for_values(tmp_path):
     data = csv(tmp_path, target="length")
-    assert "CrossEntropyLoss expects class labels" in app_lines(job(fitting(read_spec(data)), data=data))[-1]
+    assert (
+        "CrossEntropyLoss expects class labels"
+        in app_lines(job(fitting(read_spec(data)), data=data))[-1]
+    )
 
 
 def test_a_run_can_be_stopped_while_its_data_are_read(tmp_path):
@@ -276,14 +355,26 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
     write(Project(data=csv(tmp_path, BAD)), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape")]) == 1
     out = capsys.readouterr().out
-    assert "61 samples of 2 float32, 2 classes. 49 for training, 12 for validation." in out
-    assert "Samples per class: 0: 31, 1: 30." in out and "cannot be read: row 6, b is empty" in out
+    assert (
+        "61 samples of 2 float32, 2 classes. 49 for training, 12 for validation." in out
+    )
+    assert (
+        "Samples per class: 0: 31, 1: 30." in out
+        and "cannot be read: row 6, b is empty" in out
+    )
     write(Project(data=replace(csv(tmp_path, BAD), bad="skip")), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["per_class"] == [31, 30] and len(told["bad"]) == 4 and told["batch"]["inputs"][0] == [49, 2]
+    assert (
+        told["per_class"] == [31, 30]
+        and len(told["bad"]) == 4
+        and told["batch"]["inputs"][0] == [49, 2]
+    )
     write(Project(data=DataConfig("file.csv")), tmp_path / "p.tape")
-    assert cli.run(["data", str(tmp_path / "p.tape")]) == 2 and "no file is chosen" in capsys.readouterr().err
+    assert (
+        cli.run(["data", str(tmp_path / "p.tape")]) == 2
+        and "no file is chosen" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", ["values of a table", "a text", "a text, one-hot"])
@@ -293,7 +384,9 @@ def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
 
     make, training = RUNS[name]
     data = make(tmp_path)
-    tape = batch_of(CaptureRequest(job(fitting(read_spec(data)), data=data, **training))).capture()
+    tape = batch_of(
+        CaptureRequest(job(fitting(read_spec(data)), data=data, **training))
+    ).capture()
     assert tape.nodes
 
 
@@ -312,7 +405,11 @@ def arrays(folder, **named):
 def labelled(folder, labels):
     import numpy as np
 
-    return arrays(folder, x=np.random.default_rng(0).random((60, 3), dtype=np.float32), y=np.array(labels))
+    return arrays(
+        folder,
+        x=np.random.default_rng(0).random((60, 3), dtype=np.float32),
+        y=np.array(labels),
+    )
 
 
 @pytest.mark.parametrize(
@@ -324,10 +421,16 @@ def labelled(folder, labels):
         ([b"cat", b"dog", b"bee"] * 20, ("bee", "cat", "dog")),
     ],
 )
-def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_script(tmp_path, run_script, labels, classes):  # noqa: E501, F811  # fmt: skip
+def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_script(
+    tmp_path, run_script, labels, classes
+):
     data = labelled(tmp_path, labels)
     spec = read_spec(data)
-    assert spec.classes == classes and sum(spec.per_class) == 60 and "are numbered 0 to" in spec.notes[0]
+    assert (
+        spec.classes == classes
+        and sum(spec.per_class) == 60
+        and "are numbered 0 to" in spec.notes[0]
+    )
     a_job = job(linear(3, len(classes), (3,)), data=data, epochs=1, batch_size=16)
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
@@ -335,7 +438,11 @@ def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_scr
 
 def test_class_ids_without_gaps_stay_what_they_are(tmp_path):
     spec = read_spec(labelled(tmp_path, [2, 0, 1] * 20))
-    assert spec.classes == ("0", "1", "2") and not spec.notes and "classes" not in spec.arguments
+    assert (
+        spec.classes == ("0", "1", "2")
+        and not spec.notes
+        and "classes" not in spec.arguments
+    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
@@ -345,11 +452,15 @@ def test_a_target_of_100_001_different_values_is_refused_with_its_name(tmp_path,
     data = arrays(tmp_path, x=np.zeros((100_001, 1), "f4"), y=np.arange(100_001))
     if kind == "csv":
         data = csv(tmp_path, "x,y\n" + "".join(f"{i},t{i}\n" for i in range(100_001)))
-    with pytest.raises(DataError, match="“y” has 100,001 different classes in 100,001 samples"):
+    with pytest.raises(
+        DataError, match="“y” has 100,001 different classes in 100,001 samples"
+    ):
         read_spec(data)
 
 
-def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused(tmp_path):
+def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused(
+    tmp_path,
+):
     import zipfile
 
     import numpy as np
@@ -365,7 +476,9 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
     ):
         with pytest.raises(DataError, match=words):
             read_spec(arrays(tmp_path, x=x, y=y))
-    torch.save({"x": torch.ones(6, 2) * 1j, "y": torch.arange(6) % 2}, tmp_path / "d.pt")
+    torch.save(
+        {"x": torch.ones(6, 2) * 1j, "y": torch.arange(6) % 2}, tmp_path / "d.pt"
+    )
     with pytest.raises(DataError, match="“x” holds complex numbers"):
         read_spec(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
     config = arrays(tmp_path, x=np.ones((6, 2)))
@@ -376,7 +489,9 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
 
 
 @pytest.mark.parametrize("keep", ["memory", "disk"])
-def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_names(tmp_path, keep):
+def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_names(
+    tmp_path, keep
+):
     from tests.slow.damaged_data import _png
 
     config = pictures(tmp_path, keep=keep)
@@ -402,4 +517,8 @@ def test_pipes_and_paths_with_a_nul_are_refused_and_not_waited_for(tmp_path):
 def test_a_quotation_that_never_ends_is_refused_at_its_line(tmp_path):
     with pytest.raises(DataError, match="line 62: a quotation mark"):
         read_spec(csv(tmp_path, TABLE + '1,a,n,"cat\n' + TABLE))
-    assert read_spec(csv(tmp_path, TABLE + '1,a,n,"a\ncat"\n')).classes == ("a\ncat", "cat", "dog")
+    assert read_spec(csv(tmp_path, TABLE + '1,a,n,"a\ncat"\n')).classes == (
+        "a\ncat",
+        "cat",
+        "dog",
+    )

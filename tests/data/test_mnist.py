@@ -14,7 +14,12 @@ from app.data.config import DataConfig
 from app.data.downloads import download as downloads
 from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import COLLECTIONS, Archive
-from app.data.downloads.download import DownloadCancelledError, DownloadError, download, fetch
+from app.data.downloads.download import (
+    DownloadCancelledError,
+    DownloadError,
+    download,
+    fetch,
+)
 from app.data.loaders import load
 from app.data.sources import MNIST, DataError, NotDownloadedError, is_present
 
@@ -32,7 +37,12 @@ def idx_labels(count: int) -> bytes:
 
 
 def files(train: int = 30, validation: int = 10) -> dict[str, bytes]:
-    contents = (idx_images(train), idx_labels(train), idx_images(validation, 7), idx_labels(validation))
+    contents = (
+        idx_images(train),
+        idx_labels(train),
+        idx_images(validation, 7),
+        idx_labels(validation),
+    )
     return dict(zip(MNIST_FILES, contents, strict=True))
 
 
@@ -53,7 +63,9 @@ def server(tmp_path):
     """A mirror on this machine: (folder, url)."""
     folder = tmp_path / "mirror"
     folder.mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as httpd:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Quiet, directory=str(folder))
+    ) as httpd:
         thread = threading.Thread(target=httpd.serve_forever)
         thread.start()
         yield folder, f"http://127.0.0.1:{httpd.server_port}/"
@@ -89,7 +101,9 @@ def test_files_are_read_as_torchvision_reads_them(tmp_path):
     assert data.info.train_count == 30 and data.info.validation_count == 10
     assert data.info.input_shape == (1, 28, 28)
     theirs = import_torchvision("datasets").MNIST(tmp_path, train=True)
-    assert torch.equal((data.train.inputs * 255).round().to(torch.uint8)[:, 0], theirs.data)
+    assert torch.equal(
+        (data.train.inputs * 255).round().to(torch.uint8)[:, 0], theirs.data
+    )
     assert torch.equal(data.train.labels, theirs.targets)
 
 
@@ -97,7 +111,9 @@ def test_a_torn_file_is_an_error_that_names_it(tmp_path):
     contents = files()
     contents["train-images-idx3-ubyte"] = contents["train-images-idx3-ubyte"][:-5]
     put(tmp_path, contents)
-    with pytest.raises(DataError, match="train-images-idx3-ubyte is not a whole IDX file"):
+    with pytest.raises(
+        DataError, match="train-images-idx3-ubyte is not a whole IDX file"
+    ):
         load(CONFIG, tmp_path)
 
 
@@ -116,8 +132,12 @@ def test_download_fetches_checks_and_unpacks(tmp_path, server, monkeypatch):
     assert is_present(MNIST, root)
     assert load(CONFIG, root).info.train_count == 30
     done = [step[0] for step in seen]
-    assert done == sorted(done) and seen[-1][0] == seen[-1][1] == sum(a.size for a in archives)
-    assert sorted(p.name for p in (root / "MNIST" / "raw").iterdir()) == sorted(MNIST_FILES)
+    assert done == sorted(done) and seen[-1][0] == seen[-1][1] == sum(
+        a.size for a in archives
+    )
+    assert sorted(p.name for p in (root / "MNIST" / "raw").iterdir()) == sorted(
+        MNIST_FILES
+    )
 
 
 def test_a_wrong_checksum_leaves_no_file(tmp_path, server):
@@ -125,7 +145,13 @@ def test_a_wrong_checksum_leaves_no_file(tmp_path, server):
     good = archive(folder, "a", b"x" * 1000)
     target = tmp_path / "raw"
     with pytest.raises(DownloadError, match="is damaged"):
-        fetch([Archive(good.name, "0" * 32, good.size)], [url], target, lambda *_: None, never)
+        fetch(
+            [Archive(good.name, "0" * 32, good.size)],
+            [url],
+            target,
+            lambda *_: None,
+            never,
+        )
     assert list(target.iterdir()) == []
 
 
@@ -137,7 +163,13 @@ def test_cancelling_removes_the_unfinished_file(tmp_path, server, monkeypatch):
     item = archive(folder, "a", random.Random(0).randbytes(100_000))
     target, seen = tmp_path / "raw", []
     with pytest.raises(DownloadCancelledError):
-        fetch([item], [url], target, lambda done, *_: seen.append(done), lambda: len(seen) >= 3)
+        fetch(
+            [item],
+            [url],
+            target,
+            lambda done, *_: seen.append(done),
+            lambda: len(seen) >= 3,
+        )
     assert len(seen) == 3 and seen[-1] < item.size
     assert list(target.iterdir()) == []
 
@@ -145,5 +177,14 @@ def test_cancelling_removes_the_unfinished_file(tmp_path, server, monkeypatch):
 def test_no_mirror_answers_says_what_each_said(tmp_path, server):
     _, url = server
     with pytest.raises(DownloadError) as raised:
-        fetch([Archive("gone.gz", "0" * 32, 1)], [url, url + "b/"], tmp_path / "raw", lambda *_: None, never)
-    assert str(raised.value).count("gone.gz: ") == 2 and "not found" in str(raised.value).lower()
+        fetch(
+            [Archive("gone.gz", "0" * 32, 1)],
+            [url, url + "b/"],
+            tmp_path / "raw",
+            lambda *_: None,
+            never,
+        )
+    assert (
+        str(raised.value).count("gone.gz: ") == 2
+        and "not found" in str(raised.value).lower()
+    )

@@ -77,7 +77,9 @@ def file(tmp_path, monkeypatch):
             layer_files.allow(dataset_class.file_of(path).sha256, tried=True)
         monkeypatch.syspath_prepend(str(folder))
         sys.modules.pop("my_data", None)  # that of a script that was run before
-        return DataConfig("file.dataset", path=str(path), options=FrozenMap(dataset=name, **options))
+        return DataConfig(
+            "file.dataset", path=str(path), options=FrozenMap(dataset=name, **options)
+        )
 
     return make
 
@@ -100,7 +102,12 @@ def test_a_map_style_dataset_is_read_and_bad_samples_are_named(file):
 
 def test_an_iterable_dataset_is_read_to_its_end(file):
     spec = read_spec(file("Stream"))
-    assert (spec.shape, spec.task, spec.count, spec.label_shape) == ((2, 2), "values", 70, (1,))
+    assert (spec.shape, spec.task, spec.count, spec.label_shape) == (
+        (2, 2),
+        "values",
+        70,
+        (1,),
+    )
 
 
 def test_workers_read_the_same(file):
@@ -108,7 +115,10 @@ def test_workers_read_the_same(file):
 
     alone = read_files(file(), lambda *_: None)
     helped = read_files(file(workers=1), lambda *_: None)
-    assert torch.equal(alone.labels, helped.labels) and alone.inputs.shape == helped.inputs.shape
+    assert (
+        torch.equal(alone.labels, helped.labels)
+        and alone.inputs.shape == helped.inputs.shape
+    )
 
 
 def test_a_worker_that_dies_is_told(file):
@@ -118,7 +128,10 @@ def test_a_worker_that_dies_is_told(file):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Sized, Dying"), ("", "has 4 Dataset classes")],
+    [
+        ("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Sized, Dying"),
+        ("", "has 4 Dataset classes"),
+    ],
 )
 def test_which_class_is_asked(file, name, words):
     with pytest.raises(DataError, match=words):
@@ -128,18 +141,28 @@ def test_which_class_is_asked(file, name, words):
 def test_a_class_gets_the_literals_that_it_is_written_with(file):
     config = file('Sized("root", size=70)')
     assert read_spec(config).count == 70
-    assert reading_of(job(fitting(read_spec(config)), data=config), read_spec(config)).call.startswith(
-        "read_dataset(Sized('root', size=70), "
-    )
-    for text in ("Sized(__import__('os'))", "Sized(*[1])", "Sized(**{})", "a.b()", "Sized("):
+    assert reading_of(
+        job(fitting(read_spec(config)), data=config), read_spec(config)
+    ).call.startswith("read_dataset(Sized('root', size=70), ")
+    for text in (
+        "Sized(__import__('os'))",
+        "Sized(*[1])",
+        "Sized(**{})",
+        "a.b()",
+        "Sized(",
+    ):
         with pytest.raises(DataError, match=r"literals, such as|without \*\*"):
             dataset_class.parse_call(text)
-    with pytest.raises(DataError, match=r"Sized\('other'\) of my_data.py fails: AssertionError"):
+    with pytest.raises(
+        DataError, match=r"Sized\('other'\) of my_data.py fails: AssertionError"
+    ):
         read_spec(file("Sized('other')"))
 
 
 @pytest.mark.parametrize("broken", [-1, 7])
-def test_a_run_is_the_run_of_the_script(file, broken, tmp_path, run_script, monkeypatch):  # noqa: F811
+def test_a_run_is_the_run_of_the_script(
+    file, broken, tmp_path, run_script, monkeypatch
+):
     import sys
 
     data = replace(file(broken=broken), bad="skip")
@@ -148,10 +171,15 @@ def test_a_run_is_the_run_of_the_script(file, broken, tmp_path, run_script, monk
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
     (written,) = write_start(a_job, tmp_path / "train.py")
-    assert written == tmp_path / "my_data.py" and written.read_text() == Path(data.path).read_text()
+    assert (
+        written == tmp_path / "my_data.py"
+        and written.read_text() == Path(data.path).read_text()
+    )
 
 
-def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file, run_script, tmp_path):  # noqa: F811
+def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(
+    file, run_script, tmp_path
+):
     """What they draw is drawn in the order of the batches, and goes on after a checkpoint."""
     from app.training.checkpoints import checkpoint
     from app.training.config import Choice
@@ -160,10 +188,21 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
 
     config = replace(file(broken=11, keep="disk"), bad="skip")
     spec = read_spec(config)
-    assert "not held in memory" in spec.notes[0] and "workers" not in spec.notes[0] and spec.count == 89
+    assert (
+        "not held in memory" in spec.notes[0]
+        and "workers" not in spec.notes[0]
+        and spec.count == 89
+    )
     many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
     assert "in its own thread" in many.notes[0]
-    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("CrossEntropyLoss"))
+    a_job = job(
+        fitting(spec),
+        data=config,
+        epochs=2,
+        batch_size=16,
+        save_every=3,
+        loss=Choice("CrossEntropyLoss"),
+    )
     ours = app_lines(a_job)
     write_start(a_job, tmp_path / "train.py")
     lines, ended = run_script(a_job, "--json")
@@ -175,7 +214,7 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
     assert losses(rest) == whole[6:]
 
 
-def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_path):  # noqa: F811
+def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_path):
     from app.data.loaders import load
     from app.data.streams import InOrder
     from app.training.checkpoints import checkpoint
@@ -190,16 +229,30 @@ def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_
     with pytest.raises(DataError, match="Disable shuffle"):
         load(config)
     config = replace(config, shuffle=False)
-    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
+    a_job = job(
+        fitting(spec),
+        data=config,
+        epochs=2,
+        batch_size=16,
+        save_every=3,
+        loss=Choice("MSELoss"),
+    )
     data = load(config)
     assert isinstance(data.train.inputs, InOrder)
     assert float(data.train.inputs[slice(3, 4)].mean()) == pytest.approx(3 / 70)
-    assert float(next(data.val.batches([data.train.inputs.numbers[:1]]))[0].mean()) == pytest.approx(56 / 70)
+    assert float(
+        next(data.val.batches([data.train.inputs.numbers[:1]]))[0].mean()
+    ) == pytest.approx(56 / 70)
     write_start(a_job, tmp_path / "train.py")
     ours = app_lines(a_job)
     lines, ended = run_script(a_job, "--json")
     assert ended is None and [line for line in lines if '"saved"' not in line] == ours
-    theirs, _ = run_script(a_job, "--json", "--resume", str(tmp_path / "checkpoints" / checkpoint.step_file(6)))
+    theirs, _ = run_script(
+        a_job,
+        "--json",
+        "--resume",
+        str(tmp_path / "checkpoints" / checkpoint.step_file(6)),
+    )
     steps = [line for line in ours if '"step", ' in line]
     assert [line for line in theirs if '"step", ' in line] == steps[6:]
     whole = losses(list(train(a_job, folder=tmp_path / "c")))
@@ -214,17 +267,29 @@ def iterable(tmp_path, monkeypatch):
     def make(*lines):
         text = "import random\n\nimport numpy as np\nimport torch\nfrom torch.utils.data import IterableDataset\n\n\n"
         path = tmp_path / "my_stream.py"
-        path.write_text(text + "class Own(IterableDataset):\n" + "".join(f"    {line}\n" for line in lines))
+        path.write_text(
+            text
+            + "class Own(IterableDataset):\n"
+            + "".join(f"    {line}\n" for line in lines)
+        )
         layer_files.allow(dataset_class.file_of(path).sha256, tried=True)
         monkeypatch.syspath_prepend(str(tmp_path))
         sys.modules.pop("my_stream", None)
-        return DataConfig("file.dataset", path=str(path), options=FrozenMap(keep="disk"), bad="skip", shuffle=False)
+        return DataConfig(
+            "file.dataset",
+            path=str(path),
+            options=FrozenMap(keep="disk"),
+            bad="skip",
+            shuffle=False,
+        )
 
     return make
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_label(iterable, shuffled):
+def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_label(
+    iterable, shuffled
+):
     """The labels were read in another order: a run would learn with those of other samples."""
     from app.training.config import Choice
     from app.training.events import Failed, Finished, StepDone
@@ -236,20 +301,40 @@ def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_
         "    for number in [*range(8), *order.tolist()]:",
         "        yield torch.full((3,), number / 70), number / 7",
     )
-    events = run(job(fitting(read_spec(config)), data=config, epochs=2, batch_size=4, loss=Choice("MSELoss")))
+    events = run(
+        job(
+            fitting(read_spec(config)),
+            data=config,
+            epochs=2,
+            batch_size=4,
+            loss=Choice("MSELoss"),
+        )
+    )
     if not shuffled:
         assert isinstance(events[-1], Finished)
         return
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "data"
-    assert [event.step for event in events if isinstance(event, StepDone)] == [1, 2], "those were in their order"
+    assert [event.step for event in events if isinstance(event, StepDone)] == [1, 2], (
+        "those were in their order"
+    )
     assert failed.message.startswith("Sample 8 has another label")
-    assert "in another order" in failed.message and "a seeded generator" in failed.message
+    assert (
+        "in another order" in failed.message and "a seeded generator" in failed.message
+    )
 
 
-def test_a_dataset_whose_first_label_is_another_each_time_is_refused_when_it_is_read(iterable):
-    lines = ("def __iter__(self):", "    for _ in range(9):", "        yield torch.zeros(3), random.random()")
-    with pytest.raises(DataError, match="Sample 0 has another label.*keep the samples in memory"):
+def test_a_dataset_whose_first_label_is_another_each_time_is_refused_when_it_is_read(
+    iterable,
+):
+    lines = (
+        "def __iter__(self):",
+        "    for _ in range(9):",
+        "        yield torch.zeros(3), random.random()",
+    )
+    with pytest.raises(
+        DataError, match="Sample 0 has another label.*keep the samples in memory"
+    ):
         read_spec(iterable(*lines))
 
 
@@ -280,7 +365,18 @@ def test_each_sample_comes_with_the_label_that_was_read_before(kind):
 
     own = Own()
     samples, _, bad = stream_dataset(own, 0, 0.0, False)
-    assert len(bad) == 2 and samples.ahead([])[torch.arange(10)][:, 0].tolist() == [0, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+    assert len(bad) == 2 and samples.ahead([])[torch.arange(10)][:, 0].tolist() == [
+        0,
+        2,
+        3,
+        4,
+        5,
+        7,
+        8,
+        9,
+        10,
+        11,
+    ]
     part = samples.part(torch.arange(6, 10)).ahead([])
     assert part[torch.arange(4)][:, 0].tolist() == [8, 9, 10, 11]
     own.order = [*range(9), 10, 9, 11]
@@ -292,7 +388,9 @@ def test_each_sample_comes_with_the_label_that_was_read_before(kind):
         part.ahead([])[torch.tensor([3])]
 
 
-def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(iterable, run_script, tmp_path):  # noqa: F811
+def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(
+    iterable, run_script, tmp_path
+):
     """Samples that are passed over draw too, and so does the dataset when it begins."""
     from app.training.checkpoints import checkpoint
     from app.training.config import Choice
@@ -311,7 +409,14 @@ def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(iterable, 
     )
     spec = read_spec(config)
     assert len(spec.bad) == 1
-    a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
+    a_job = job(
+        fitting(spec),
+        data=config,
+        epochs=2,
+        batch_size=16,
+        save_every=3,
+        loss=Choice("MSELoss"),
+    )
     whole = losses(list(train(a_job, folder=tmp_path / "c")))
     for step in (3, 6):
         rest = list(train(a_job, resume=tmp_path / "c" / checkpoint.step_file(step)))
@@ -320,11 +425,18 @@ def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(iterable, 
     ours = [line for line in app_lines(a_job) if '"step", ' in line]
     lines, ended = run_script(a_job, "--json")
     assert ended is None and [line for line in lines if '"step", ' in line] == ours
-    lines, _ = run_script(a_job, "--json", "--resume", str(tmp_path / "checkpoints" / checkpoint.step_file(6)))
+    lines, _ = run_script(
+        a_job,
+        "--json",
+        "--resume",
+        str(tmp_path / "checkpoints" / checkpoint.step_file(6)),
+    )
     assert [line for line in lines if '"step", ' in line] == ours[6:]
 
 
-def test_a_dataset_whose_target_is_a_tuple_has_several_targets(tmp_path, monkeypatch, run_script):  # noqa: F811
+def test_a_dataset_whose_target_is_a_tuple_has_several_targets(
+    tmp_path, monkeypatch, run_script
+):
     from app.training.config import Choice, OutputLoss
     from app.training.events import Finished, LossParts
     from tests.support.training_jobs import net, run
@@ -343,14 +455,23 @@ def test_a_dataset_whose_target_is_a_tuple_has_several_targets(tmp_path, monkeyp
         ("target 2", "values"),
     ]
     source = replace(
-        net(["self.kind = nn.Linear(3, 2)", "self.box = nn.Linear(3, 2)"], ["return self.kind(x), self.box(x)"], (3,)),
+        net(
+            ["self.kind = nn.Linear(3, 2)", "self.box = nn.Linear(3, 2)"],
+            ["return self.kind(x), self.box(x)"],
+            (3,),
+        ),
         outputs=("kind", "box"),
     )
-    rows = (OutputLoss("kind", Choice("CrossEntropyLoss"), 1.0, "target 1"),
-            OutputLoss("box", Choice("MSELoss"), 5.0, "target 2"))  # fmt: skip
+    rows = (
+        OutputLoss("kind", Choice("CrossEntropyLoss"), 1.0, "target 1"),
+        OutputLoss("box", Choice("MSELoss"), 5.0, "target 2"),
+    )
     a_job = job(source, data=config, epochs=1, batch_size=16, losses=rows)
     events = run(a_job)
     assert isinstance(events[-1], Finished), events[-1]
-    assert [event.outputs for event in events if isinstance(event, LossParts)][0] == ("kind", "box")
+    assert [event.outputs for event in events if isinstance(event, LossParts)][0] == (
+        "kind",
+        "box",
+    )
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)

@@ -25,7 +25,11 @@ SIDE = 8
 
 
 def config(folder: Path, **options: Any) -> DataConfig:
-    return DataConfig("file.pictures", path=str(folder), options=FrozenMap({"size": (SIDE, SIDE), **options}))
+    return DataConfig(
+        "file.pictures",
+        path=str(folder),
+        options=FrozenMap({"size": (SIDE, SIDE), **options}),
+    )
 
 
 def folder_of_16_bits(folder: Path, **settings: Any) -> DataConfig:
@@ -36,15 +40,26 @@ def folder_of_16_bits(folder: Path, **settings: Any) -> DataConfig:
         for number in range(6):
             pixels = rng.normal(level, 900, (SIDE, SIDE)).astype(np.uint16)
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return DataConfig("file.pictures", path=str(folder), options=FrozenMap(size=(SIDE, SIDE)), **settings)
+    return DataConfig(
+        "file.pictures",
+        path=str(folder),
+        options=FrozenMap(size=(SIDE, SIDE)),
+        **settings,
+    )
 
 
 def values(data: DataConfig) -> torch.Tensor:
     inputs = read_files(data, lambda *_: None).inputs
-    return inputs if isinstance(inputs, torch.Tensor) else inputs[torch.arange(len(inputs))]
+    return (
+        inputs
+        if isinstance(inputs, torch.Tensor)
+        else inputs[torch.arange(len(inputs))]
+    )
 
 
-def one_class(folder: Path, picture: Image.Image, name: str = "0.png", **saved: Any) -> Path:
+def one_class(
+    folder: Path, picture: Image.Image, name: str = "0.png", **saved: Any
+) -> Path:
     (folder / "a").mkdir(exist_ok=True)
     picture.save(folder / "a" / name, **saved)
     return folder / "a" / name
@@ -56,13 +71,21 @@ def test_pictures_of_16_bits_keep_them_in_training(tmp_path, keep):
     data = config(tmp_path, keep=keep)
     spec, read = read_spec(data), values(data)
     files = [file for name in spec.classes for file in picture_files(tmp_path / name)]
-    exact = np.stack([np.asarray(Image.open(file)).astype(np.float64) / 65535 for file in files])
-    assert read.dtype == torch.float32 and not spec.as_bytes and "more than 8 bits" in " ".join(spec.notes)
+    exact = np.stack(
+        [np.asarray(Image.open(file)).astype(np.float64) / 65535 for file in files]
+    )
+    assert (
+        read.dtype == torch.float32
+        and not spec.as_bytes
+        and "more than 8 bits" in " ".join(spec.notes)
+    )
     assert np.abs(read.numpy() - exact[:, None]).max() < 1e-6, "grey in three channels"
 
 
 @pytest.mark.parametrize("options", [{}, {"keep": "disk"}, {"colour": False}])
-def test_a_run_on_pictures_of_16_bits_is_the_run_of_the_script(tmp_path, run_script, options):  # noqa: F811
+def test_a_run_on_pictures_of_16_bits_is_the_run_of_the_script(
+    tmp_path, run_script, options
+):
     (tmp_path / "p").mkdir()
     folder_of_16_bits(tmp_path / "p")
     data = config(tmp_path / "p", **options)
@@ -79,20 +102,28 @@ def test_a_run_on_pictures_of_16_bits_is_the_run_of_the_script(tmp_path, run_scr
         (np.linspace(0, 60000, 64).astype(np.int32), 65535),
     ],
 )
-def test_numbers_without_a_depth_are_scaled_by_the_usual_white_above_all_of_them(tmp_path, pixels, white):
+def test_numbers_without_a_depth_are_scaled_by_the_usual_white_above_all_of_them(
+    tmp_path, pixels, white
+):
     one_class(tmp_path, Image.fromarray(pixels.reshape(SIDE, SIDE)), "0.tif")
     one_class(tmp_path, Image.fromarray(pixels.reshape(SIDE, SIDE) / 1000), "1.tif")
     read = values(config(tmp_path, colour=False))
-    assert read[0, 0].numpy() == pytest.approx(pixels.reshape(SIDE, SIDE).astype(np.float64) / white, abs=1e-6)
+    assert read[0, 0].numpy() == pytest.approx(
+        pixels.reshape(SIDE, SIDE).astype(np.float64) / white, abs=1e-6
+    )
     assert float(read[1].max()) < 0.002, "the same scale for all"
-    assert f"{white:g} as white" in " ".join(read_spec(config(tmp_path, colour=False)).notes)
+    assert f"{white:g} as white" in " ".join(
+        read_spec(config(tmp_path, colour=False)).notes
+    )
 
 
 def test_values_that_are_not_finite_are_named(tmp_path):
     pixels = np.full((SIDE, SIDE), np.nan, np.float32)
     one_class(tmp_path, Image.fromarray(pixels), "0.tif")
     one_class(tmp_path, Image.new("L", (SIDE, SIDE)), "1.png")
-    assert read_spec(config(tmp_path)).bad == ("a/0.tif: it holds values that are NaN or infinite",)
+    assert read_spec(config(tmp_path)).bad == (
+        "a/0.tif: it holds values that are NaN or infinite",
+    )
 
 
 def test_what_is_not_read_of_a_picture_is_said(tmp_path):
@@ -101,12 +132,24 @@ def test_what_is_not_read_of_a_picture_is_said(tmp_path):
     red = Image.new("RGB", (SIDE, SIDE), "red")
     one_class(tmp_path, red, "turned.jpg", exif=exif)
     one_class(tmp_path, Image.new("RGBA", (SIDE, SIDE)), "clear.png")
-    one_class(tmp_path, red, "moving.gif", save_all=True, append_images=[Image.new("RGB", (SIDE, SIDE), "blue")])
+    one_class(
+        tmp_path,
+        red,
+        "moving.gif",
+        save_all=True,
+        append_images=[Image.new("RGB", (SIDE, SIDE), "blue")],
+    )
     notes = read_spec(config(tmp_path)).notes
-    for words in ("turned.jpg) has a rotation", "clear.png) has an alpha channel", "moving.gif) has several frames"):
+    for words in (
+        "turned.jpg) has a rotation",
+        "clear.png) has an alpha channel",
+        "moving.gif) has several frames",
+    ):
         assert any(words in note for note in notes), notes
     first = values(config(tmp_path))[1].numpy()
-    assert np.array_equal(first[:, 0, 0], (254, 0, 0)) or np.array_equal(first[:, 0, 0], (255, 0, 0)), "the first frame"
+    assert np.array_equal(first[:, 0, 0], (254, 0, 0)) or np.array_equal(
+        first[:, 0, 0], (255, 0, 0)
+    ), "the first frame"
 
 
 def test_a_link_back_and_a_link_to_another_class_are_no_classes(tmp_path):
@@ -123,11 +166,16 @@ def test_a_link_back_and_a_link_to_another_class_are_no_classes(tmp_path):
     spec = read_spec(config(data))
     assert spec.classes == ("birds", "cats", "dogs")
     told = " ".join(spec.notes)
-    assert "loop is a link that leads back" in told and "above is a link that leads back" in told
+    assert (
+        "loop is a link that leads back" in told
+        and "above is a link that leads back" in told
+    )
     assert "animals is a link to pictures of cats" in told
 
 
-def test_hidden_files_empty_classes_and_odd_names_are_named_in_printable_letters(tmp_path):
+def test_hidden_files_empty_classes_and_odd_names_are_named_in_printable_letters(
+    tmp_path,
+):
     one_class(tmp_path, Image.new("L", (SIDE, SIDE)))
     for name in ("empty", "__MACOSX", ".ipynb_checkpoints"):
         (tmp_path / name).mkdir()
@@ -141,7 +189,11 @@ def test_hidden_files_empty_classes_and_odd_names_are_named_in_printable_letters
         "a/none.png: the file is empty",
     )
     told = " ".join(spec.notes)
-    assert "No picture in empty." in told and "__MACOSX, which macOS adds" in told and "2 hidden files" in told
+    assert (
+        "No picture in empty." in told
+        and "__MACOSX, which macOS adds" in told
+        and "2 hidden files" in told
+    )
 
 
 @pytest.mark.parametrize("keep", ["memory", "disk"])

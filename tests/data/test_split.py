@@ -17,21 +17,30 @@ fractions = st.floats(0, 0.99)
 
 
 @given(labels_lists, fractions, fractions, st.integers(0, 2**31))
-def test_every_sample_is_in_one_part_and_every_class_in_its_share(labels, validation, test, seed):
+def test_every_sample_is_in_one_part_and_every_class_in_its_share(
+    labels, validation, test, seed
+):
     import torch
 
     from app.data.splits import stratified_split
 
     labels = torch.tensor(labels)
     parts = stratified_split(labels, validation, test, seed)
-    assert sorted(number for part in parts for number in part.tolist()) == list(range(len(labels)))
+    assert sorted(number for part in parts for number in part.tolist()) == list(
+        range(len(labels))
+    )
     counts = labels.unique(return_counts=True)[1].tolist()
     assert (len(parts[1]), len(parts[2])) == held_out(counts, validation, test)
-    if all(not share or round(max(counts) * share) for share in (validation, test)):  # else all are split as one
+    if all(
+        not share or round(max(counts) * share) for share in (validation, test)
+    ):  # else all are split as one
         for label, members in zip(labels.unique(), counts, strict=True):
             first = min(round(members * validation), members)
             counted = first, min(round(members * test), members - first)
-            assert tuple(int((labels[part] == label).sum()) for part in parts[1:]) == counted
+            assert (
+                tuple(int((labels[part] == label).sum()) for part in parts[1:])
+                == counted
+            )
     again = stratified_split(labels, validation, test, seed)
     assert all(torch.equal(a, b) for a, b in zip(again, parts, strict=True))
 
@@ -44,13 +53,20 @@ def test_classes_of_one_or_two_samples_are_split_as_one(shares):
 
     parts = stratified_split(torch.arange(1000) % 500, *shares, 0)
     assert [len(part) for part in parts[1:]] == [1000 * share for share in shares]
-    spec, config = made(count=1000, classes=500), DataConfig(validation_fraction=shares[0], test_fraction=shares[1])
+    spec, config = (
+        made(count=1000, classes=500),
+        DataConfig(validation_fraction=shares[0], test_fraction=shares[1]),
+    )
     assert description.parts(spec, config) == tuple(map(len, parts))
     assert training_count(config, spec) == len(parts[0])
 
 
 def made(count: int, classes: int) -> SourceSpec:
-    return replace(SOURCES[DIGITS], classes=tuple(map(str, range(classes))), per_class=(count // classes,) * classes)
+    return replace(
+        SOURCES[DIGITS],
+        classes=tuple(map(str, range(classes))),
+        per_class=(count // classes,) * classes,
+    )
 
 
 def test_the_digits_are_what_their_description_says():
@@ -60,7 +76,9 @@ def test_the_digits_are_what_their_description_says():
     assert data.info.train_count + data.info.validation_count == spec.count
     assert len(data.train.labels.unique()) == len(spec.classes)
     assert float(data.train.inputs.min()) == 0 and float(data.train.inputs.max()) == 1
-    shares = data.val.labels.bincount() / (data.val.labels.bincount() + data.train.labels.bincount())
+    shares = data.val.labels.bincount() / (
+        data.val.labels.bincount() + data.train.labels.bincount()
+    )
     assert (shares - 0.2).abs().max() < 0.01
 
 
@@ -93,5 +111,11 @@ def test_classes_are_drawn_from_one_after_another():
     held = []
     for label in labels.unique():
         members = (labels == label).nonzero().flatten()
-        held.append(members[torch.randperm(len(members), generator=generator)][: round(len(members) * 0.25)])
-    assert torch.equal(stratified_split(labels, 0.25, 0.1, 4)[1], torch.cat(held).sort().values)
+        held.append(
+            members[torch.randperm(len(members), generator=generator)][
+                : round(len(members) * 0.25)
+            ]
+        )
+    assert torch.equal(
+        stratified_split(labels, 0.25, 0.1, 4)[1], torch.cat(held).sort().values
+    )

@@ -27,8 +27,11 @@ from app.util.frozen import FrozenMap
 from tests.export.test_script import app_lines, run_script  # noqa: F401
 from tests.support.training_jobs import job, losses, net, run
 
-NET = net(["self.drop1 = nn.Dropout(0.3)", "self.fc = nn.Linear(192, 2)"],
-          ["return self.fc(self.drop1(x.flatten(1)))"], (3, 8, 8))  # fmt: skip
+NET = net(
+    ["self.drop1 = nn.Dropout(0.3)", "self.fc = nn.Linear(192, 2)"],
+    ["return self.fc(self.drop1(x.flatten(1)))"],
+    (3, 8, 8),
+)
 
 
 @pytest.fixture
@@ -38,15 +41,23 @@ def folder(tmp_path: Path) -> Path:
     for place, name in enumerate(("cats", "dogs")):
         (tmp_path / "pictures" / name).mkdir(parents=True)
         for number in range(20):
-            values = np.random.default_rng(100 * place + number).integers(0, 255, (9, 11, 3), dtype=np.uint8)
-            Image.fromarray(values).save(tmp_path / "pictures" / name / f"{number:02}.png")
+            values = np.random.default_rng(100 * place + number).integers(
+                0, 255, (9, 11, 3), dtype=np.uint8
+            )
+            Image.fromarray(values).save(
+                tmp_path / "pictures" / name / f"{number:02}.png"
+            )
     return tmp_path / "pictures"
 
 
 def config(folder: Path, **options: Any) -> DataConfig:
     flip = Transform("RandomHorizontalFlip", FrozenMap(p=0.5))
-    return DataConfig("file.pictures", path=str(folder), options=FrozenMap(size=(8, 8), **options),
-                      train_transforms=(flip,))  # fmt: skip
+    return DataConfig(
+        "file.pictures",
+        path=str(folder),
+        options=FrozenMap(size=(8, 8), **options),
+        train_transforms=(flip,),
+    )
 
 
 def a_run(data: DataConfig, **training: Any) -> Job:
@@ -54,14 +65,21 @@ def a_run(data: DataConfig, **training: Any) -> Job:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_from_the_disk_is_the_run_from_memory_bit_for_bit(folder: Path, workers: int) -> None:
+def test_a_run_from_the_disk_is_the_run_from_memory_bit_for_bit(
+    folder: Path, workers: int
+) -> None:
     kept = app_lines(a_run(config(folder, keep="memory")))
     assert app_lines(a_run(config(folder, keep="disk", workers=workers))) == kept
     data = load(config(folder, keep="disk", workers=workers))
-    assert isinstance(data.train.inputs, Streamed) and data.train.inputs.shape == (32, 3, 8, 8)
+    assert isinstance(data.train.inputs, Streamed) and data.train.inputs.shape == (
+        32,
+        3,
+        8,
+        8,
+    )
 
 
-def test_the_script_reads_them_as_the_app_does(folder: Path, run_script: Any) -> None:  # noqa: F811
+def test_the_script_reads_them_as_the_app_does(folder: Path, run_script: Any) -> None:
     a_job = a_run(config(folder, keep="disk", workers=2))
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
@@ -84,12 +102,16 @@ def test_the_next_batch_is_read_while_one_is_learnt_from() -> None:
             third.set()
         return torch.full((2,), number, dtype=torch.uint8)
 
-    samples = Streamed(read, torch.arange(10), 1, 0.0, False).ahead([torch.tensor([1, 2]), torch.tensor([3])])
+    samples = Streamed(read, torch.arange(10), 1, 0.0, False).ahead(
+        [torch.tensor([1, 2]), torch.tensor([3])]
+    )
     assert samples[torch.tensor([1, 2])].tolist() == [[1, 1], [2, 2]]
     assert third.wait(60), "nobody has asked for it yet"
     assert samples[torch.tensor([3])].tolist() == [[3, 3]]
     assert asked == [0, 1, 2, 3], "none is read twice"
-    assert samples[torch.tensor([9])].tolist() == [[9, 9]], "what nobody told of before is read too"
+    assert samples[torch.tensor([9])].tolist() == [[9, 9]], (
+        "what nobody told of before is read too"
+    )
 
 
 def test_what_takes_too_long_is_named() -> None:
@@ -117,13 +139,19 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
             shutil.rmtree(folder)
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "data" and failed.step == 2
-    assert "can no longer be read" in failed.message and failed.message.count(".png") == 1
+    assert (
+        "can no longer be read" in failed.message and failed.message.count(".png") == 1
+    )
     assert "newest checkpoint" in failed.cure
 
 
-def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch: Any) -> None:
+def test_what_does_not_fit_in_memory_stays_on_the_disk(
+    folder: Path, monkeypatch: Any
+) -> None:
     assert "workers" not in read_spec(config(folder)).arguments
-    monkeypatch.setattr(picture_survey, "fits", lambda size: size < 5_000)  # room for some of them
+    monkeypatch.setattr(
+        picture_survey, "fits", lambda size: size < 5_000
+    )  # room for some of them
     shutil.copytree(folder, folder.parent / "again")
     spec = read_spec(config(folder.parent / "again"))
     assert spec.arguments["workers"] == 0 and "stay on disk" in spec.notes[0]
@@ -137,31 +165,47 @@ def test_a_broken_picture_is_found_before_the_run(folder: Path) -> None:
     (folder / "cats" / "00.png").write_bytes(b"nothing")
     spec = read_spec(replace(config(folder, keep="disk"), bad="skip"))
     assert spec.bad[0].startswith("cats/00.png") and spec.count == 39
-    assert losses(run(a_run(replace(config(folder, keep="disk"), bad="skip"), epochs=1)))
+    assert losses(
+        run(a_run(replace(config(folder, keep="disk"), bad="skip"), epochs=1))
+    )
 
 
-def test_batches_go_to_a_gpu_from_pinned_memory_without_waiting(monkeypatch: Any) -> None:
+def test_batches_go_to_a_gpu_from_pinned_memory_without_waiting(
+    monkeypatch: Any,
+) -> None:
     told: list[Any] = []
     samples = Streamed(lambda number: torch.zeros(2), torch.arange(4), 0, 0.0, True)
     samples.device = torch.device("cuda:0")
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: told.append("pinned") or self)
-    monkeypatch.setattr(torch.Tensor, "to", lambda _, device, non_blocking: told.append((str(device), non_blocking)))
+    monkeypatch.setattr(
+        torch.Tensor, "pin_memory", lambda self: told.append("pinned") or self
+    )
+    monkeypatch.setattr(
+        torch.Tensor,
+        "to",
+        lambda _, device, non_blocking: told.append((str(device), non_blocking)),
+    )
     samples[slice(0, 2)]
     assert told == ["pinned", ("cuda:0", True)]
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (1, 129, 127), (17,)])
-def test_noise_that_is_drawn_by_batch_is_that_which_is_held(shape: tuple[int, ...]) -> None:
+def test_noise_that_is_drawn_by_batch_is_that_which_is_held(
+    shape: tuple[int, ...],
+) -> None:
     held, drawn = make_noise(shape, 3, 37, 5), stream_noise(shape, 3, 37, 5)
     order = torch.randperm(37, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(drawn[0][order], held[0][order]) and torch.equal(drawn[1], held[1])
+    assert torch.equal(drawn[0][order], held[0][order]) and torch.equal(
+        drawn[1], held[1]
+    )
 
 
 def test_a_run_on_noise_that_is_drawn_by_batch_is_that_on_noise_that_is_held_in_the_script_too(
     monkeypatch: pytest.MonkeyPatch,
-    run_script: Any,  # noqa: F811
+    run_script: Any,
 ) -> None:
-    data = DataConfig("made.fake", options=FrozenMap(shape=(3, 8, 8), classes=2, count=50))
+    data = DataConfig(
+        "made.fake", options=FrozenMap(shape=(3, 8, 8), classes=2, count=50)
+    )
     a_job = job(NET, data=data, epochs=2, batch_size=8)
     held = run(a_job)
     for name in ("LEAST_SAMPLE", "LEAST_ALL"):
@@ -170,4 +214,6 @@ def test_a_run_on_noise_that_is_drawn_by_batch_is_that_on_noise_that_is_held_in_
     assert losses(run(a_job)) == losses(held)
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
-    assert "stream_noise" in training_script(a_job) and "make_noise" not in training_script(a_job)
+    assert "stream_noise" in training_script(
+        a_job
+    ) and "make_noise" not in training_script(a_job)

@@ -23,9 +23,13 @@ from tests.support.training_jobs import job
 GERMAN = "Temperatur;Preis;Klasse\r\n" + "-1,25;1.234,50;grä\r\n0,5;987,00;grö\r\n" * 10
 
 
-def table(folder: Path, content: str | bytes, written_in: str = "utf-8", **options: Any) -> DataConfig:
+def table(
+    folder: Path, content: str | bytes, written_in: str = "utf-8", **options: Any
+) -> DataConfig:
     path = folder / "t.csv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode(written_in))
+    path.write_bytes(
+        content if isinstance(content, bytes) else content.encode(written_in)
+    )
     return DataConfig("file.csv", path=str(path), options=FrozenMap(options))
 
 
@@ -34,21 +38,37 @@ def inputs_of(data: DataConfig) -> list[list[float]]:
     return rows
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
-def test_labels_that_differ_in_one_letter_are_two_classes_in_every_encoding(tmp_path, encoding):
+@pytest.mark.parametrize(
+    "encoding",
+    ["latin-1", "cp1252", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"],
+)
+def test_labels_that_differ_in_one_letter_are_two_classes_in_every_encoding(
+    tmp_path, encoding
+):
     data = table(tmp_path, GERMAN, encoding)
     spec = read_spec(data)
     assert spec.classes == ("grä", "grö") and spec.per_class == (10, 10)
     assert inputs_of(data)[:2] == [[-1.25, 1234.5], [0.5, 987.0]]
     assert "a decimal comma" in " ".join(spec.notes)
-    assert ("which is a guess" in " ".join(spec.notes)) == (encoding in ("latin-1", "cp1252"))
+    assert ("which is a guess" in " ".join(spec.notes)) == (
+        encoding in ("latin-1", "cp1252")
+    )
 
 
 def test_a_chosen_encoding_is_taken_or_refused_and_nothing_is_replaced(tmp_path):
     content = "x,y\n1,grä\n2,grö\n"
-    assert read_spec(table(tmp_path, content, "cp1252", encoding="cp1250")).classes == ("grä", "grö")
-    assert read_spec(table(tmp_path, content, "cp437", encoding="cp437")).classes == ("grä", "grö")
-    with pytest.raises(DataError, match="is not UTF-8: line 2 has bytes that are none of its letters. Choose another"):
+    assert read_spec(table(tmp_path, content, "cp1252", encoding="cp1250")).classes == (
+        "grä",
+        "grö",
+    )
+    assert read_spec(table(tmp_path, content, "cp437", encoding="cp437")).classes == (
+        "grä",
+        "grö",
+    )
+    with pytest.raises(
+        DataError,
+        match="is not UTF-8: line 2 has bytes that are none of its letters. Choose another",
+    ):
         read_spec(table(tmp_path, content, "cp1252", encoding="utf-8"))
 
 
@@ -93,8 +113,26 @@ def test_decimal_sign_and_thousands_are_found(cells, separator, form):
 
 
 def test_every_cell_that_is_no_number_is_named_with_row_and_column(tmp_path):
-    cells = ["1", "NA", "2", "", "inf", "3", "1_000", "nan", "4", "−5", *map(str, range(6, 60))]
-    spec = read_spec(table(tmp_path, "x,z,y\n" + "".join(f"{cell},{n}.5,{n % 2}\n" for n, cell in enumerate(cells))))
+    cells = [
+        "1",
+        "NA",
+        "2",
+        "",
+        "inf",
+        "3",
+        "1_000",
+        "nan",
+        "4",
+        "−5",
+        *map(str, range(6, 60)),
+    ]
+    spec = read_spec(
+        table(
+            tmp_path,
+            "x,z,y\n"
+            + "".join(f"{cell},{n}.5,{n % 2}\n" for n, cell in enumerate(cells)),
+        )
+    )
     assert spec.columns == ("x", "z")
     assert spec.bad == (
         "row 3, x: 'NA' is not a number",
@@ -111,9 +149,13 @@ def test_what_is_missing_among_whole_numbers_is_no_class(tmp_path):
     assert spec.bad == ("row 42, y: 'NA' is not a class", "row 43, y is empty")
 
 
-def test_columns_without_and_with_the_same_name_get_one(tmp_path, run_script):  # noqa: F811
+def test_columns_without_and_with_the_same_name_get_one(tmp_path, run_script):
     names = "type,class,,x,x,lambda,y\n"
-    data = table(tmp_path, names + "".join(f"{n},.5,1e3,{n % 7},2.5,{n % 3}.5,{n % 2}\n" for n in range(20)))
+    data = table(
+        tmp_path,
+        names
+        + "".join(f"{n},.5,1e3,{n % 7},2.5,{n % 3}.5,{n % 2}\n" for n in range(20)),
+    )
     spec = read_spec(data)
     assert spec.columns == ("type", "class", "column 3", "x", "x 2", "lambda")
     a_job = job(fitting(spec), data=data, epochs=1, batch_size=4)
@@ -121,7 +163,9 @@ def test_columns_without_and_with_the_same_name_get_one(tmp_path, run_script):  
     assert ended is None and lines == app_lines(a_job)
 
 
-def test_a_run_on_a_table_with_decimal_commas_is_the_run_of_the_script(tmp_path, run_script):  # noqa: F811
+def test_a_run_on_a_table_with_decimal_commas_is_the_run_of_the_script(
+    tmp_path, run_script
+):
     data = table(tmp_path, GERMAN, "cp1252")
     a_job = job(fitting(read_spec(data)), data=data, epochs=1, batch_size=4)
     lines, ended = run_script(a_job, "--json")
@@ -158,12 +202,24 @@ def test_columns_that_say_nothing_are_said(tmp_path):
 
 def test_the_preview_shows_the_values_of_the_file(tmp_path):
     data = replace(
-        table(tmp_path, "x,city,y\n" + "".join(f"{60 + n}.5,{'AB'[n % 2]},{n % 2}\n" for n in range(20))), shuffle=False
+        table(
+            tmp_path,
+            "x,city,y\n"
+            + "".join(f"{60 + n}.5,{'AB'[n % 2]},{n % 2}\n" for n in range(20)),
+        ),
+        shuffle=False,
     )
     seen = preview(data, None, 8, lambda *_: None)
-    assert seen.rows[0] == ("x", "city=A", "city=B") and seen.standardised and seen.high < 3
+    assert (
+        seen.rows[0] == ("x", "city=A", "city=B")
+        and seen.standardised
+        and seen.high < 3
+    )
     first = load(data).rows["training"][0]
-    assert seen.rows[1] == (f"{60 + int(first)}.5", *(("1", "0") if first % 2 == 0 else ("0", "1")))
+    assert seen.rows[1] == (
+        f"{60 + int(first)}.5",
+        *(("1", "0") if first % 2 == 0 else ("0", "1")),
+    )
 
 
 @pytest.mark.parametrize("name", list(table_kinds()))

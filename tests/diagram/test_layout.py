@@ -23,12 +23,19 @@ def drawings(draw: st.DrawFn, groups: bool = False) -> tuple[Drawing, Sizes, flo
     boxes = []
     for number in range(count):
         group = draw(st.sampled_from([None, *names])) if names else None
-        under = draw(st.one_of(st.none(), st.integers(0, number - 1))) if number else None
+        under = (
+            draw(st.one_of(st.none(), st.integers(0, number - 1))) if number else None
+        )
         hang = str(under) if under is not None and draw(st.booleans()) else None
         boxes.append(Box(str(number), f"Box{number}", group=group, under=hang))
     parents = [draw(st.sampled_from([None, *names[:n]])) for n in range(len(names))]
-    frames = tuple(Group(name, name, parent=parent) for name, parent in zip(names, parents, strict=True))
-    arrows = tuple(Arrow(str(a), str(b), draw(st.sampled_from(["", "8×8"]))) for a, b in pairs)
+    frames = tuple(
+        Group(name, name, parent=parent)
+        for name, parent in zip(names, parents, strict=True)
+    )
+    arrows = tuple(
+        Arrow(str(a), str(b), draw(st.sampled_from(["", "8×8"]))) for a, b in pairs
+    )
     side = st.floats(6, 200)
     sizes = Sizes(
         {box.id: (draw(side), draw(side)) for box in boxes},
@@ -36,12 +43,21 @@ def drawings(draw: st.DrawFn, groups: bool = False) -> tuple[Drawing, Sizes, flo
         {"8×8": 40.0},
     )
     direction = draw(st.sampled_from(["LR", "RL"]))
-    return Drawing(tuple(boxes), arrows, frames, direction), sizes, draw(st.sampled_from([150.0, 600.0, 5000.0]))
+    return (
+        Drawing(tuple(boxes), arrows, frames, direction),
+        sizes,
+        draw(st.sampled_from([150.0, 600.0, 5000.0])),
+    )
 
 
 def overlap(a: Rect, b: Rect) -> bool:
     slack = 0.01
-    return a.x + slack < b.right and b.x + slack < a.right and a.y + slack < b.bottom and b.y + slack < a.bottom
+    return (
+        a.x + slack < b.right
+        and b.x + slack < a.right
+        and a.y + slack < b.bottom
+        and b.y + slack < a.bottom
+    )
 
 
 def inside(inner: Rect, outer: Rect) -> bool:
@@ -56,7 +72,9 @@ def inside(inner: Rect, outer: Rect) -> bool:
 
 def touches(point: tuple[float, float], box: Rect) -> bool:
     x, y = point
-    return box.x - 0.02 <= x <= box.right + 0.02 and box.y - 0.02 <= y <= box.bottom + 0.02
+    return (
+        box.x - 0.02 <= x <= box.right + 0.02 and box.y - 0.02 <= y <= box.bottom + 0.02
+    )
 
 
 def check(drawing: Drawing, sizes: Sizes, layout: Layout) -> None:
@@ -66,7 +84,9 @@ def check(drawing: Drawing, sizes: Sizes, layout: Layout) -> None:
         assert (rect.width, rect.height) == sizes.boxes[key]
         assert inside(rect, Rect(0, 0, layout.width, layout.height))
     for arrow, route in zip(drawing.arrows, layout.routes, strict=True):
-        assert touches(route[0], layout.boxes[arrow.source]) and touches(route[-1], layout.boxes[arrow.target])
+        assert touches(route[0], layout.boxes[arrow.source]) and touches(
+            route[-1], layout.boxes[arrow.target]
+        )
 
 
 @given(drawings())
@@ -76,7 +96,9 @@ def test_boxes_never_overlap(case: tuple[Drawing, Sizes, float]) -> None:
 
 
 @given(drawings(groups=True))
-def test_groups_are_rectangles_with_nothing_foreign_in_them(case: tuple[Drawing, Sizes, float]) -> None:
+def test_groups_are_rectangles_with_nothing_foreign_in_them(
+    case: tuple[Drawing, Sizes, float],
+) -> None:
     drawing, sizes, width = case
     layout = arrange(drawing, sizes, width)
     check(drawing, sizes, layout)
@@ -92,7 +114,11 @@ def test_groups_are_rectangles_with_nothing_foreign_in_them(case: tuple[Drawing,
     for box in drawing.boxes:
         homes = around(box.group)
         for name, rect in layout.groups.items():
-            assert inside(layout.boxes[box.id], rect) if name in homes else not overlap(layout.boxes[box.id], rect)
+            assert (
+                inside(layout.boxes[box.id], rect)
+                if name in homes
+                else not overlap(layout.boxes[box.id], rect)
+            )
     for a, b in itertools.combinations(layout.groups, 2):
         related = a in around(b) or b in around(a)
         assert related or not overlap(layout.groups[a], layout.groups[b])
@@ -108,18 +134,29 @@ def chain(count: int, direction: str = "LR") -> Drawing:
 
 
 def test_a_chain_reads_like_lines_of_text() -> None:
-    layout = arrange(chain(12), Sizes({str(n): (100.0, 40.0) for n in range(12)}), width=600)
+    layout = arrange(
+        chain(12), Sizes({str(n): (100.0, 40.0) for n in range(12)}), width=600
+    )
     rows: dict[float, list[int]] = {}
     for key, rect in layout.boxes.items():
         rows.setdefault(rect.y, []).append(int(key))
     assert len(rows) > 2
-    assert [number for _, row in sorted(rows.items()) for number in row] == list(range(12))
+    assert [number for _, row in sorted(rows.items()) for number in row] == list(
+        range(12)
+    )
     left = {int(key): rect.x for key, rect in layout.boxes.items()}
-    assert all(left[a] < left[b] for row in rows.values() for a, b in itertools.pairwise(row))
+    assert all(
+        left[a] < left[b] for row in rows.values() for a, b in itertools.pairwise(row)
+    )
 
 
 def test_gradients_run_from_right_to_left() -> None:
-    drawing = Drawing((Box("layer", "Layer"), Box("loss", "Loss")), (Arrow("loss", "layer"),), (), "RL")
+    drawing = Drawing(
+        (Box("layer", "Layer"), Box("loss", "Loss")),
+        (Arrow("loss", "layer"),),
+        (),
+        "RL",
+    )
     layout = arrange(drawing)
     assert layout.boxes["layer"].right < layout.boxes["loss"].x
     ((start, *_, end),) = layout.routes
@@ -141,10 +178,16 @@ def test_a_skip_goes_round_and_the_main_way_stays_straight() -> None:
 
 def test_parameters_hang_under_their_operation() -> None:
     drawing = Drawing(
-        (Box("op", "Addmm"), Box("t", "T", under="op"), Box("w", "w", shape="leaf", under="t"),
-         Box("b", "b", shape="leaf", under="op")),
-        (Arrow("op", "t"), Arrow("t", "w"), Arrow("op", "b")), (), "RL",
-    )  # fmt: skip
+        (
+            Box("op", "Addmm"),
+            Box("t", "T", under="op"),
+            Box("w", "w", shape="leaf", under="t"),
+            Box("b", "b", shape="leaf", under="op"),
+        ),
+        (Arrow("op", "t"), Arrow("t", "w"), Arrow("op", "b")),
+        (),
+        "RL",
+    )
     layout = arrange(drawing)
     op, t, w, b = (layout.boxes[key] for key in ("op", "t", "w", "b"))
     assert op.bottom < t.y and t.bottom < w.y and w.y == b.y
@@ -164,7 +207,11 @@ def test_twenty_thousand_in_a_row_need_no_deep_stack() -> None:
 def test_a_wide_fan_and_long_links_stay_small() -> None:
     count = 400
     boxes = tuple(Box(str(n), "x") for n in range(count))
-    arrows = tuple(Arrow(str(a), str(b)) for a in range(0, count, 4) for b in range(a + 1, count, 7))
+    arrows = tuple(
+        Arrow(str(a), str(b))
+        for a in range(0, count, 4)
+        for b in range(a + 1, count, 7)
+    )
     layout = arrange(Drawing(boxes, arrows))
     assert len(layout.routes) == len(arrows)
 
@@ -175,27 +222,45 @@ def test_a_drawing_takes_the_rows_with_which_it_fills_a_page_better() -> None:
     for block in range(8):
         first, *_, last = names = [f"{block}.{n}" for n in range(5)]
         boxes += [Box(name, "Backward", lines=("128 KiB held",)) for name in names]
-        arrows += [Arrow(a, b) for a, b in itertools.pairwise(names)] + [Arrow(first, last)]
+        arrows += [Arrow(a, b) for a, b in itertools.pairwise(names)] + [
+            Arrow(first, last)
+        ]
         arrows += [Arrow(f"{block - 1}.4", first)] if block else []
     layout = arrange(Drawing(tuple(boxes), tuple(arrows)), page=(1000.0, 600.0))
-    rows = [{layout.boxes[f"{block}.{n}"].center[1] for n in range(5)} for block in range(8)]
+    rows = [
+        {layout.boxes[f"{block}.{n}"].center[1] for n in range(5)} for block in range(8)
+    ]
     assert all(max(row) - min(row) < 1 for row in rows)
     assert 1.0 < layout.width / layout.height < 3.0
 
 
 def test_equal_groups_are_placed_alike_and_known_places_change_nothing() -> None:
-    boxes = [Box(f"{group}{box}", f"{group}{box}", group=group) for group in "abc" for box in range(5)]
-    arrows = [Arrow(one.id, other.id, "8x8") for one, other in itertools.pairwise(boxes)]
+    boxes = [
+        Box(f"{group}{box}", f"{group}{box}", group=group)
+        for group in "abc"
+        for box in range(5)
+    ]
+    arrows = [
+        Arrow(one.id, other.id, "8x8") for one, other in itertools.pairwise(boxes)
+    ]
     arrows += [Arrow(f"{group}0", f"{group}4") for group in "abc"]
-    drawing = Drawing(tuple(boxes), tuple(arrows), tuple(Group(group, group) for group in "abc"))
+    drawing = Drawing(
+        tuple(boxes), tuple(arrows), tuple(Group(group, group) for group in "abc")
+    )
     known: KnownPlaces = {}
     heard: list[float] = []
     made = arrange(drawing, known=known, progress=heard.append)
     assert arrange(drawing, known=known) == arrange(drawing) == made
     spots = [
-        [(round(made.boxes[f"{group}{box}"].x - made.groups[group].x, 3),
-          round(made.boxes[f"{group}{box}"].y - made.groups[group].y, 3)) for box in range(5)] for group in "bc"
-    ]  # fmt: skip
+        [
+            (
+                round(made.boxes[f"{group}{box}"].x - made.groups[group].x, 3),
+                round(made.boxes[f"{group}{box}"].y - made.groups[group].y, 3),
+            )
+            for box in range(5)
+        ]
+        for group in "bc"
+    ]
     assert spots[0] == spots[1]
     assert heard == sorted(heard) and 0.0 <= heard[0] < heard[-1] <= 1.0
 
@@ -213,8 +278,13 @@ def test_a_layout_ends_when_its_progress_raises() -> None:
 
 def _nested(levels: int) -> Drawing:
     """A box within so many groups, one in the other, and one beside them that feeds it."""
-    groups = tuple(Group(f"g{n}", "g", "block", f"g{n - 1}" if n else None) for n in range(levels))
-    boxes = (Box("a", "a", category="act"), Box("b", "b", category="act", group=f"g{levels - 1}"))
+    groups = tuple(
+        Group(f"g{n}", "g", "block", f"g{n - 1}" if n else None) for n in range(levels)
+    )
+    boxes = (
+        Box("a", "a", category="act"),
+        Box("b", "b", category="act", group=f"g{levels - 1}"),
+    )
     return Drawing(boxes, (Arrow("a", "b", ""),), groups)
 
 
@@ -223,7 +293,9 @@ def test_a_level_wire_has_no_points_at_the_borders_that_it_crosses() -> None:
     assert len(points) < 10
 
 
-def test_a_group_in_one_row_is_placed_once_for_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_in_one_row_is_placed_once_for_all_widths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     drawing, known, placed = _nested(50), KnownPlaces(), list[int]()
     before = layered.Layered.arrange
 

@@ -48,7 +48,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def alive(pid: int) -> bool:
     """Whether a process is there; one that has ended and was not waited for is not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
     except FileNotFoundError:
         return False
 
@@ -64,9 +66,12 @@ def broken_net(line: str, at: int = 12) -> Source:
     """A net that does something at its n-th forward; the line is of node f2."""
     return net(
         ["self.linear1 = nn.Linear(64, 10)"],
-        ["self.calls = getattr(self, 'calls', 0) + 1", f"x = x if self.calls != {at} else {line}",
-         "return self.linear1(x.flatten(1))"],
-    )  # fmt: skip
+        [
+            "self.calls = getattr(self, 'calls', 0) + 1",
+            f"x = x if self.calls != {at} else {line}",
+            "return self.linear1(x.flatten(1))",
+        ],
+    )
 
 
 SMALL = broken_net("x", at=0)
@@ -86,7 +91,11 @@ def test_events_arrive_bit_for_bit_and_are_not_remembered():
     ]
     here, there = Codec(0), Codec(1)
     for count in range(1, 6):
-        back = here.decode(*msgspec.msgpack.decode(msgspec.msgpack.encode(there.encode(events * count**3))))
+        back = here.decode(
+            *msgspec.msgpack.decode(
+                msgspec.msgpack.encode(there.encode(events * count**3))
+            )
+        )
         assert list(map(repr, back)) == list(map(repr, events * count**3))
         assert here._table.weight == there._table.weight == 0
 
@@ -95,15 +104,25 @@ def test_a_job_arrives_whole():
     a_job = job(
         SMALL_NET,
         **SETTINGS["a running mean, mixup, groups"],
-        loss=Choice("CrossEntropyLoss", FrozenMap(weight=(1.0, float("inf")), reduction="mean")),
+        loss=Choice(
+            "CrossEntropyLoss", FrozenMap(weight=(1.0, float("inf")), reduction="mean")
+        ),
     )
     assert Codec(1).decode(*Codec(0).encode(a_job)) == a_job
 
 
-def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoint(tmp_path):
+def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoint(
+    tmp_path,
+):
     import torch
 
-    a_job = job(SMALL_NET, seed=3, epochs=2, save_every=20, **SETTINGS["AdamW, cosine after a warmup"])
+    a_job = job(
+        SMALL_NET,
+        seed=3,
+        epochs=2,
+        save_every=20,
+        **SETTINGS["AdamW, cosine after a warmup"],
+    )
     control, theirs = Control(), run_process.ChildControl()
     whole = list(train(a_job, control))
     threads = torch.get_num_threads()
@@ -114,7 +133,11 @@ def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoi
     assert isinstance(events[0], Started) and isinstance(events[-1], Finished)
     for name, value in control.weights().items():
         assert torch.equal(value, theirs.weights()[name])
-    resumed = list(run_process.train(a_job, threads=threads, resume=tmp_path / checkpoint.step_file(40)))
+    resumed = list(
+        run_process.train(
+            a_job, threads=threads, resume=tmp_path / checkpoint.step_file(40)
+        )
+    )
     assert losses(resumed) == losses(whole)[40:]
 
 
@@ -136,8 +159,13 @@ def test_hands_reach_it(tmp_path):
             control.resume()
         elif isinstance(event, StepDone) and event.step >= 4 and not control.stopping:
             control.stop()
-    kinds = [type(event) for event in seen if isinstance(event, Paused | Resumed | RateSet)]
-    assert kinds in ([Paused, Paused, RateSet, Resumed], [Paused, Paused, Resumed, RateSet])
+    kinds = [
+        type(event) for event in seen if isinstance(event, Paused | Resumed | RateSet)
+    ]
+    assert kinds in (
+        [Paused, Paused, RateSet, Resumed],
+        [Paused, Paused, Resumed, RateSet],
+    )
     rates = [event.rate for event in seen if isinstance(event, StepDone)]
     assert rates[:2] == [0.001, 0.001] and rates[-1] == 0.25
     assert any(not before[name].equal(after[name]) for name in before)
@@ -147,15 +175,25 @@ def test_hands_reach_it(tmp_path):
 
 
 ENDINGS = {
-    "abort": ("__import__('os').abort()", "aborted in native code (SIGABRT) in step 12"),
+    "abort": (
+        "__import__('os').abort()",
+        "aborted in native code (SIGABRT) in step 12",
+    ),
     "kill": ("__import__('os').kill(__import__('os').getpid(), 9)", "SIGKILL"),
-    "hang": ("__import__('pathlib').Path('HERE').touch() or __import__('time').sleep(600)", "has done nothing for"),
+    "hang": (
+        "__import__('pathlib').Path('HERE').touch() or __import__('time').sleep(600)",
+        "has done nothing for",
+    ),
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc are those of Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="signals and /proc are those of Linux"
+)
 @pytest.mark.parametrize("name", ENDINGS)
-def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path, monkeypatch):
+def test_however_it_dies_the_last_event_says_so_and_what_is_kept(
+    name, tmp_path, monkeypatch
+):
     line, words = ENDINGS[name]
     there, hours, clock = tmp_path / "there", [], time.monotonic
 
@@ -170,9 +208,17 @@ def test_however_it_dies_the_last_event_says_so_and_what_is_kept(name, tmp_path,
     events = list(run_process.train(a_job, folder=tmp_path))
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "process"
-    assert words in failed.message and "in step 12" in failed.message and failed.step == 11
-    assert losses(events) == losses(list(train(job(SMALL, max_steps=11))))[: len(losses(events))]
-    assert checkpoint.newest(tmp_path) is not None and str(checkpoint.newest(tmp_path)) in failed.cure
+    assert (
+        words in failed.message and "in step 12" in failed.message and failed.step == 11
+    )
+    assert (
+        losses(events)
+        == losses(list(train(job(SMALL, max_steps=11))))[: len(losses(events))]
+    )
+    assert (
+        checkpoint.newest(tmp_path) is not None
+        and str(checkpoint.newest(tmp_path)) in failed.cure
+    )
     if name == "abort":
         assert failed.node == "f2" and "Fatal Python error" in failed.traceback
 
@@ -185,7 +231,10 @@ def test_a_best_checkpoint_that_was_written_just_before_it_died_is_found(tmp_pat
     events = list(run_process.train(job(dying, epochs=3), folder=tmp_path))
     failed = events[-1]
     assert isinstance(failed, Failed) and "aborted" in failed.message
-    assert failed.cure == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can be resumed from it."
+    assert (
+        failed.cure
+        == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can be resumed from it."
+    )
 
 
 def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):
@@ -212,7 +261,9 @@ def test_a_generator_that_is_let_go_leaves_nothing_behind(monkeypatch):
         return started[-1]
 
     monkeypatch.setattr(pool, "start", kept)
-    run = run_process.train(job(epochs=10_000), place=RunPlacement(1, launch_blocking=True))
+    run = run_process.train(
+        job(epochs=10_000), place=RunPlacement(1, launch_blocking=True)
+    )
     assert isinstance(next(run), Started)
     assert given == [("engine", {"CUDA_LAUNCH_BLOCKING": "1"})]
     run.close()
@@ -244,13 +295,31 @@ def test_it_does_not_outlive_a_window_that_is_killed(tmp_path):
     wait_for(lambda: not alive(pid))
 
 
-def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(tmp_path, capsys, monkeypatch):
+def test_the_command_trains_in_a_process_of_its_own_and_prints_the_same_lines(
+    tmp_path, capsys, monkeypatch
+):
     from app import cli
 
-    monkeypatch.setattr("app.cli.train.run_results.leave", lambda *given: run_results.Results(given[-1]))
+    monkeypatch.setattr(
+        "app.cli.train.run_results.leave", lambda *given: run_results.Results(given[-1])
+    )
     project = str(ROOT / "resources" / "examples" / "digits.tape")
     told = []
     for name, more in (("here", []), ("own", ["--own-process"])):
-        assert cli.run(["train", project, "--out", str(tmp_path / name), "--epochs", "1", "--json", *more]) == 0
+        assert (
+            cli.run(
+                [
+                    "train",
+                    project,
+                    "--out",
+                    str(tmp_path / name),
+                    "--epochs",
+                    "1",
+                    "--json",
+                    *more,
+                ]
+            )
+            == 0
+        )
         told.append(capsys.readouterr().out.splitlines())
     assert told[0] == told[1] and len(told[0]) > 20

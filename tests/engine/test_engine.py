@@ -69,7 +69,11 @@ def test_shapes_of_an_engine_are_those_of_this_process(engine: Engine) -> None:
     answer = engine.ask(InferShapes(graph, catalog(), ())).result(PATIENCE)
     here = shapes_first(graph)
     assert answer.graph is graph and answer.walk.catalog is not None
-    assert (answer.values, answer.resolved, answer.parameters) == (here.values, here.resolved, here.parameters)
+    assert (answer.values, answer.resolved, answer.parameters) == (
+        here.values,
+        here.resolved,
+        here.parameters,
+    )
     assert answer.results == here.results and answer.problems == here.problems
 
 
@@ -81,7 +85,11 @@ def test_an_edit_sends_what_it_changed(engine: Engine) -> None:
     before = engine.ask(InferShapes(graph, ops, ())).result(PATIENCE)
     after = engine.ask(InferShapes(edited, ops, (), before)).result(PATIENCE)
     assert after.values == shapes_first(edited).values
-    untouched = [node for node, result in after.results.items() if result is before.results.get(node)]
+    untouched = [
+        node
+        for node, result in after.results.items()
+        if result is before.results.get(node)
+    ]
     assert len(untouched) == 4  # what the edit did not reach is the very same object
 
 
@@ -96,12 +104,17 @@ def test_a_long_container_travels_as_what_differs_from_the_one_before() -> None:
     for first, second in (
         (tuple(names), ("other", *names[1:])),
         (dict.fromkeys(names, 1), {**dict.fromkeys(names, 1), names[50]: 2.5}),
-        (FrozenMap(dict.fromkeys(names, 1)), FrozenMap({**dict.fromkeys(names, 1), names[50]: "ü"})),
+        (
+            FrozenMap(dict.fromkeys(names, 1)),
+            FrozenMap({**dict.fromkeys(names, 1), names[50]: "ü"}),
+        ),
         (frozenset(names), frozenset(names[1:])),
     ):
         (one, whole), (other, part) = received(first), received(second)
         assert (one, other) == (first, second) and type(other) is type(second)
-        assert isinstance(other, frozenset) or list(other) == list(second)  # in that order
+        assert isinstance(other, frozenset) or list(other) == list(
+            second
+        )  # in that order
         assert part < whole / 10
         again, nothing = received(type(second)(second))
         assert again == second and nothing < 40
@@ -122,7 +135,9 @@ def test_an_engine_that_is_killed_is_said_and_started_again(engine: Engine) -> N
     assert answer.values == shapes_first(lenet()).values
 
 
-def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(engine: Engine) -> None:
+def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(
+    engine: Engine,
+) -> None:
     pid = engine.ask(Measure()).result(PATIENCE).pid
     stop(pid)  # so that the question is still open when the process ends
     question = engine.ask(Measure())
@@ -184,7 +199,9 @@ def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
     assert "shapes_first" in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(engine: Engine) -> None:
+def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(
+    engine: Engine,
+) -> None:
     path = Path(os.fsdecode(b"/nowhere/\xff\xfe.pt"))
     with pytest.raises(WeightsError) as caught:
         engine.ask(ReadWeights(path, None)).result(PATIENCE)
@@ -192,7 +209,9 @@ def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(en
     assert engine.ask(Measure()).result(PATIENCE).kept == 0
 
 
-def test_what_no_message_can_hold_is_said_and_the_next_question_answered(engine: Engine) -> None:
+def test_what_no_message_can_hold_is_said_and_the_next_question_answered(
+    engine: Engine,
+) -> None:
     pid, name = engine.ask(Measure()).result(PATIENCE).pid, "layer \ud800"
     custom.set_reasons({name: "It is not there."})
     try:
@@ -211,12 +230,21 @@ def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) 
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()) | st.binary()
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters())
+    | st.binary()
     | st.sampled_from([AUTO, ..., DType("float32"), Slice(1, None), 3 + 4j]),
-    lambda inner: st.tuples(inner, inner) | st.lists(inner).map(tuple)
-    | st.dictionaries(st.text(), inner).map(FrozenMap) | st.frozensets(st.integers()),
+    lambda inner: (
+        st.tuples(inner, inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text(), inner).map(FrozenMap)
+        | st.frozensets(st.integers())
+    ),
     max_leaves=80,
-)  # fmt: skip
+)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
@@ -230,19 +258,31 @@ def test_every_value_arrives_as_it_was_sent(values: list[object]) -> None:
 
 def test_texts_with_half_a_character_arrive_in_errors_and_in_structs_too() -> None:
     here, there = Codec(1), Codec(0)
-    half, notes = "\ud800", tuple(LossParts(1, step, ("\udc80" * step,), (0.5,)) for step in range(3))
+    half, notes = (
+        "\ud800",
+        tuple(LossParts(1, step, ("\udc80" * step,), (0.5,)) for step in range(3)),
+    )
     for value in (notes, Path(half)):
         generation, body = here.encode(value)
-        assert there.decode(generation, msgspec.msgpack.decode(msgspec.msgpack.encode(body))) == value
+        assert (
+            there.decode(
+                generation, msgspec.msgpack.decode(msgspec.msgpack.encode(body))
+            )
+            == value
+        )
     for error in (HandleLostError(half), OSError(half)):
         assert str(there.decode(*here.encode(error))) == half
 
 
-def test_events_of_a_run_are_not_remembered_for_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_of_a_run_are_not_remembered_for_a_second_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(values, "MOST", 1_000)
     here, there = Codec(0), Codec(1)
     for start in range(0, 100_000, 1_000):
-        events = tuple(StepDone(1, step, 0.5, 8, 0.1, 0.1) for step in range(start, start + 1_000))
+        events = tuple(
+            StepDone(1, step, 0.5, 8, 0.1, 0.1) for step in range(start, start + 1_000)
+        )
         assert there.decode(*here.encode(events)) == events
     assert not here.full and not there.full
 
@@ -251,8 +291,15 @@ def test_an_analysis_arrives_whole() -> None:
     here, there = Codec(0), Codec(1)
     analysis = analyse(lenet())
     again = there.decode(*here.encode(analysis))
-    assert again == analysis and again.results == analysis.results and again.walk == analysis.walk
-    assert here.decode(*there.encode(replace(again, milliseconds=0.0))).graph is analysis.graph
+    assert (
+        again == analysis
+        and again.results == analysis.results
+        and again.walk == analysis.walk
+    )
+    assert (
+        here.decode(*there.encode(replace(again, milliseconds=0.0))).graph
+        is analysis.graph
+    )
 
 
 def test_arrays_arrive_bit_for_bit() -> None:
@@ -263,26 +310,40 @@ def test_arrays_arrive_bit_for_bit() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [["is", "os:system", "true"], ["is", "source.layer_files:subprocess", 1], ["is", "builder.graph:GraphError"],
-     ["ref", 12], ["array", "O", [1], b"12345678"], ["nothing"], ["error", "builtins:SystemExit", [], {}],
-     ["error", "builder.graph:Node", [], {}], ["is", "engine.requests.nothing:Measure"],
-     ["is", "engine.requests.measure:Job"]],
-)  # fmt: skip
+    [
+        ["is", "os:system", "true"],
+        ["is", "source.layer_files:subprocess", 1],
+        ["is", "builder.graph:GraphError"],
+        ["ref", 12],
+        ["array", "O", [1], b"12345678"],
+        ["nothing"],
+        ["error", "builtins:SystemExit", [], {}],
+        ["error", "builder.graph:Node", [], {}],
+        ["is", "engine.requests.nothing:Measure"],
+        ["is", "engine.requests.measure:Job"],
+    ],
+)
 def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
     with pytest.raises(NotAValueError):
         value = Codec(1).decode(0, data)
         assert value is not None
 
 
-def test_a_class_of_a_new_module_of_requests_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_a_new_module_of_requests_travels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = ModuleType("app.engine.requests.counting")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    counted = defstruct("Counted", [("number", int)], frozen=True, module=module.__name__)
+    counted = defstruct(
+        "Counted", [("number", int)], frozen=True, module=module.__name__
+    )
     module.__dict__["Counted"] = counted
     assert Codec(1).decode(*Codec(0).encode(counted(3))) == counted(3)
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 0, os, threading.Lock(), np.array([object()])])
+@pytest.mark.parametrize(
+    "value", [object(), lambda: 0, os, threading.Lock(), np.array([object()])]
+)
 def test_what_cannot_travel_is_refused_before_it_is_sent(value: object) -> None:
     with pytest.raises(NotAValueError):
         Codec(0).encode(value)

@@ -14,7 +14,9 @@ from app.views.training.runs.report_text import lines_of
 from tapedeck import commands, frames
 from tests.slow.hostile_frames import CASES, Case, Outside
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the files are pipes, links and Unix sockets")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="the files are pipes, links and Unix sockets"
+)
 
 
 @pytest.fixture
@@ -25,7 +27,9 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_hostile_file_reads_and_sends_nothing_and_is_answered(case: Case, tmp_path: Path, outside: Outside) -> None:
+def test_a_hostile_file_reads_and_sends_nothing_and_is_answered(
+    case: Case, tmp_path: Path, outside: Outside
+) -> None:
     folder = tmp_path / "watched"
     folder.mkdir(mode=0o700)
     control, said = WatchedRunControl(), ""
@@ -36,7 +40,9 @@ def test_a_hostile_file_reads_and_sends_nothing_and_is_answered(case: Case, tmp_
     assert case.says in said and not outside.reached and control.result is not None
 
 
-def test_a_script_in_a_long_path_is_reached_and_one_that_was_killed_leaves_no_socket_in_the_way(tmp_path: Path) -> None:
+def test_a_script_in_a_long_path_is_reached_and_one_that_was_killed_leaves_no_socket_in_the_way(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     for _ in range(2):  # the first is never closed
@@ -55,7 +61,9 @@ def test_a_script_in_a_long_path_is_reached_and_one_that_was_killed_leaves_no_so
     path.parent.rmdir()
 
 
-def test_a_socket_of_somebody_else_is_not_talked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_of_somebody_else_is_not_talked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listening = commands.CommandSocket(tmp_path)
     path = frames.socket_path(tmp_path)
     path.chmod(0o666)

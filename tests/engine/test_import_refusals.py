@@ -8,7 +8,12 @@ import pytest
 
 from app.cli import run
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from tests.support import own_code
 
 TEXT = """import torch
@@ -55,7 +60,12 @@ def test_it_is_refused_with_its_cause(tmp_path: Path, name: str, words: str) -> 
     file.write_text(TEXT)
     own_code.trust(f"{file}:{name}")
     with pytest.raises(ModelImportError, match=words):
-        import_file(ImportModel(ModelSource(str(file), name, name.islower()), {}, (ModelInput((2, 2)),)), tmp_path)
+        import_file(
+            ImportModel(
+                ModelSource(str(file), name, name.islower()), {}, (ModelInput((2, 2)),)
+            ),
+            tmp_path,
+        )
 
 
 QUANTISED = """
@@ -91,14 +101,25 @@ def static():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "path"), [("linear", "0.0"), ("recurrent", "rnn"), ("static", "0.1")])
+@pytest.mark.parametrize(
+    ("name", "path"), [("linear", "0.0"), ("recurrent", "rnn"), ("static", "0.1")]
+)
 def test_a_quantised_part_is_drawn_as_a_box_and_not_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, path: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    path: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(QUANTISED)
     model = [f"net.py:{name}()", "--trust", "--input", "2x4"]
     assert run(["draw", *model, "--out", "n.svg"]) == 0
-    assert run(["import", *model, "--observe", "--synthetic-data", "--out", "n.tape"]) == 0
+    assert (
+        run(["import", *model, "--observe", "--synthetic-data", "--out", "n.tape"]) == 0
+    )
     assert run(["train", "n.tape", "--out", "run"]) != 0
-    assert f"{path} is quantised: its packed int8 weights have no gradient" in capsys.readouterr().err
+    assert (
+        f"{path} is quantised: its packed int8 weights have no gradient"
+        in capsys.readouterr().err
+    )

@@ -29,14 +29,20 @@ NET = """class Net(nn.Module):
         return self.fc(x)
 """
 # What takes any number of inputs cannot be one node of its own code.
-STARRED = (NET % "x = xs[0] if xs[0].sum() > 0 else -xs[0]").replace("(self, x)", "(self, *xs)")
+STARRED = (NET % "x = xs[0] if xs[0].sum() > 0 else -xs[0]").replace(
+    "(self, x)", "(self, *xs)"
+)
 
 
-def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **arguments: object) -> ImportModel:
+def asked(
+    folder: Path, text: str, name: str = "Net", call: bool = False, **arguments: object
+) -> ImportModel:
     file = folder / "net.py"
     file.write_text(HEAD + text)
     own_code.trust(f"{file}:{name}")
-    return ImportModel(ModelSource(str(file), name, call), arguments, (ModelInput((2, 4)),))
+    return ImportModel(
+        ModelSource(str(file), name, call), arguments, (ModelInput((2, 4)),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,39 +59,60 @@ def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **argu
         ("raise KeyError('mine')", "own_code", ""),
     ],
 )
-def test_each_refusal_has_a_code_by_which_its_cure_is_known(tmp_path: Path, text: str, code: str, entry: str) -> None:
+def test_each_refusal_has_a_code_by_which_its_cure_is_known(
+    tmp_path: Path, text: str, code: str, entry: str
+) -> None:
     with pytest.raises(ModelImportError) as refused:
         import_file(asked(tmp_path, text), tmp_path)
     assert refused.value.code == code and "\n" not in str(refused.value)
     where, cure = import_advice.cure_of(refused.value)
-    assert where == entry and bool(cure) == (code not in ("unknown_model", "process_died", "own_code"))
+    assert where == entry and bool(cure) == (
+        code not in ("unknown_model", "process_died", "own_code")
+    )
 
 
-@pytest.mark.parametrize(("folder", "module"), [("mine", "."), ("mine/deeper", ".."), ("package", ".")])
-def test_relative_imports_work_as_in_python_with_and_without_an_init(tmp_path: Path, folder: str, module: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "module"), [("mine", "."), ("mine/deeper", ".."), ("package", ".")]
+)
+def test_relative_imports_work_as_in_python_with_and_without_an_init(
+    tmp_path: Path, folder: str, module: str
+) -> None:
     place = tmp_path / folder
     place.mkdir(parents=True)
     (tmp_path / folder.partition("/")[0] / "widths.py").write_text("WIDTH = 3\n")
     if folder == "package":
         (place / "__init__.py").write_text("")
-    request = asked(place, f"from {module}widths import WIDTH\n" + NET % "x = x * WIDTH")
+    request = asked(
+        place, f"from {module}widths import WIDTH\n" + NET % "x = x * WIDTH"
+    )
     assert import_file(request, tmp_path).graph.nodes
 
 
-def test_relative_imports_in_a_folder_that_is_no_package_are_refused_with_a_cure(tmp_path: Path) -> None:
+def test_relative_imports_in_a_folder_that_is_no_package_are_refused_with_a_cure(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "my-net").mkdir()
     with pytest.raises(ModelImportError) as refused:
-        import_file(asked(tmp_path / "my-net", "from .widths import WIDTH\n" + NET % "pass"), tmp_path)
-    assert refused.value.code == "relative_import" and "Give the file's folder a name" in import_advice.with_cure(
-        refused.value
+        import_file(
+            asked(tmp_path / "my-net", "from .widths import WIDTH\n" + NET % "pass"),
+            tmp_path,
+        )
+    assert (
+        refused.value.code == "relative_import"
+        and "Give the file's folder a name" in import_advice.with_cure(refused.value)
     )
 
 
-def test_a_class_of_such_a_package_that_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+def test_a_class_of_such_a_package_that_cannot_be_followed_is_refused(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "widths.py").write_text("WIDTH = 3\n")
     text = "from .widths import WIDTH\n" + NET % "x = x if x.sum() > 0 else -x"
-    with pytest.raises(ModelImportError, match="Net is in the package mine, which a project does not include"):
+    with pytest.raises(
+        ModelImportError,
+        match="Net is in the package mine, which a project does not include",
+    ):
         import_file(asked(tmp_path / "mine", text), tmp_path)
 
 
@@ -93,19 +120,28 @@ def test_an_argument_that_nobody_has_is_told_at_the_arguments(tmp_path: Path) ->
     with pytest.raises(ModelImportError) as refused:
         import_file(asked(tmp_path, NET % "pass", height=3), tmp_path)
     assert refused.value.code == "constructor"
-    assert "--args" in import_advice.with_cure(refused.value) and "height" in str(refused.value)
+    assert "--args" in import_advice.with_cure(refused.value) and "height" in str(
+        refused.value
+    )
 
 
-def test_a_crash_in_native_code_is_told_with_the_line_of_the_model(tmp_path: Path) -> None:
+def test_a_crash_in_native_code_is_told_with_the_line_of_the_model(
+    tmp_path: Path,
+) -> None:
     text = "import os\ndef crash():\n    os.abort()\ncrash()\n" + NET % "pass"
     with pytest.raises(ModelImportError) as refused:
         import_file(asked(tmp_path, text), tmp_path)
     assert refused.value.code == "process_died"
-    assert sys.platform == "win32" or "SIGABRT in crash, line 5 of net.py" in str(refused.value)
+    assert sys.platform == "win32" or "SIGABRT in crash, line 5 of net.py" in str(
+        refused.value
+    )
 
 
 def test_what_is_stopped_ends_at_once_with_its_process(tmp_path: Path) -> None:
-    request = asked(tmp_path, f"import time\nopen({str(tmp_path / 'mark')!r}, 'w').close()\ntime.sleep(600)\n")
+    request = asked(
+        tmp_path,
+        f"import time\nopen({str(tmp_path / 'mark')!r}, 'w').close()\ntime.sleep(600)\n",
+    )
     process = ImportProcess(request.source.file)
     try:
         with pytest.raises(ModelImportError) as refused:
@@ -122,10 +158,14 @@ def test_what_takes_too_long_is_stopped(tmp_path: Path) -> None:
     assert refused.value.code == "timeout"
 
 
-def test_it_says_how_it_goes_on_and_keeps_the_files_that_it_wrote(tmp_path: Path) -> None:
+def test_it_says_how_it_goes_on_and_keeps_the_files_that_it_wrote(
+    tmp_path: Path,
+) -> None:
     told: list[str] = []
     store = tmp_path / "store"
-    project = import_file(asked(tmp_path, NET % "print('not said')", width=5), store, tell=told.append)
+    project = import_file(
+        asked(tmp_path, NET % "print('not said')", width=5), store, tell=told.append
+    )
     assert told[0] == "Making Net" and any("outputs" in words for words in told)
     assert project.origin is not None and project.origin.checked
     kept = Path(project.training.start.path)
@@ -139,7 +179,11 @@ def test_a_fresh_process_is_for_folders_with_a_module_of_an_installed_name(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
     (tmp_path / "net_of_mine.py").touch()
-    for name in ("__pycache__", "tests", "torch"):  # Python imports the package and not a folder without a module
+    for name in (
+        "__pycache__",
+        "tests",
+        "torch",
+    ):  # Python imports the package and not a folder without a module
         (tmp_path / name).mkdir()
     assert not shadows_packages(tmp_path)
     (tmp_path / "torch" / "__init__.py").touch()

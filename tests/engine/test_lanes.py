@@ -32,7 +32,9 @@ class Lane:
         channel: Any = SimpleNamespace(send=lambda _message: self.answers.release())
         self.server = Server(channel)
         plain: Any = SimpleNamespace(
-            lock=threading.RLock(), encode=lambda value: (0, value), decode=lambda _generation, body: body
+            lock=threading.RLock(),
+            encode=lambda value: (0, value),
+            decode=lambda _generation, body: body,
         )
         self.server._codec = plain
 
@@ -45,7 +47,9 @@ class Lane:
         self.server._receive(Ask(number, Slow.lane, 0, Slow(number)))
 
 
-def test_a_playback_let_go_in_a_long_step_does_not_delay_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_playback_let_go_in_a_long_step_does_not_delay_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lane = Lane(monkeypatch)
     lane.ask(0)
     assert lane.begun[0].wait(PATIENCE)
@@ -56,13 +60,17 @@ def test_a_playback_let_go_in_a_long_step_does_not_delay_the_next(monkeypatch: p
     lane.ask(2)
     lane.may_end[0].set()
     assert lane.answers.acquire(timeout=PATIENCE)
-    assert not lane.begun[2].is_set()  # one after another, as before: its thread did not go on with the lane
+    assert not lane.begun[
+        2
+    ].is_set()  # one after another, as before: its thread did not go on with the lane
     lane.may_end[1].set()
     assert lane.begun[2].wait(PATIENCE)
     lane.may_end[2].set()
 
 
-def test_what_was_cancelled_before_it_began_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_cancelled_before_it_began_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lane = Lane(monkeypatch)
     lane.ask(0)
     assert lane.begun[0].wait(PATIENCE)

@@ -44,7 +44,9 @@ def test_it_answers_and_is_gone_when_it_is_closed(engine: OwnEngine) -> None:
         engine.ask(Measure()).result(PATIENCE)
 
 
-def test_one_that_ended_is_not_started_again_and_says_how_it_ended(engine: OwnEngine) -> None:
+def test_one_that_ended_is_not_started_again_and_says_how_it_ended(
+    engine: OwnEngine,
+) -> None:
     engine.ask(Measure()).result(PATIENCE)
     stop(engine.child.pid)
     open_question = engine.ask(Measure())
@@ -56,7 +58,9 @@ def test_one_that_ended_is_not_started_again_and_says_how_it_ended(engine: OwnEn
         engine.ask(Measure()).result(PATIENCE)
 
 
-def test_one_that_hangs_amid_a_question_is_ended_when_it_is_closed(engine: OwnEngine) -> None:
+def test_one_that_hangs_amid_a_question_is_ended_when_it_is_closed(
+    engine: OwnEngine,
+) -> None:
     engine.ask(Measure()).result(PATIENCE)
     stop(engine.child.pid)
     question = engine.ask(Measure())
@@ -66,20 +70,26 @@ def test_one_that_hangs_amid_a_question_is_ended_when_it_is_closed(engine: OwnEn
     assert question.done() and engine.child.poll() == -signal.SIGKILL
 
 
-def test_what_is_remembered_of_what_was_sent_is_bounded_when_the_other_end_alone_sends() -> None:
+def test_what_is_remembered_of_what_was_sent_is_bounded_when_the_other_end_alone_sends() -> (
+    None
+):
     here, there = Codec(0), Codec(1)
     for number in range(50):
         value = tuple(f"{number} {each}" for each in range(20_000))
         assert here.decode(*there.encode(value)) == value
         if here.full:
             there.renewed(here.renewed())
-        assert max(here._table.weight, there._table.weight) <= values_module.MOST + len(value)
+        assert max(here._table.weight, there._table.weight) <= values_module.MOST + len(
+            value
+        )
     late = there.encode(("before", *range(100)))
     there.renewed(here.renewed())
     assert here.decode(*late)[0] == "before"  # it was under way
 
 
-def test_nodes_of_graphs_count_for_what_they_hold_so_that_a_hundred_captures_are_not_all_kept() -> None:
+def test_nodes_of_graphs_count_for_what_they_hold_so_that_a_hundred_captures_are_not_all_kept() -> (
+    None
+):
     here, there = Codec(0), Codec(1)
     most = 0
     for number in range(100):
@@ -87,13 +97,24 @@ def test_nodes_of_graphs_count_for_what_they_hold_so_that_a_hundred_captures_are
         assert here.decode(*there.encode(nodes)) == nodes
         if here.full:
             there.renewed(here.renewed())
-        most = max(most, sum(isinstance(value, tuple) for value in here._table.objects.values()))
+        most = max(
+            most,
+            sum(isinstance(value, tuple) for value in here._table.objects.values()),
+        )
     assert most < 25
 
 
-def test_an_engine_that_only_answers_forgets_with_who_asks(monkeypatch: pytest.MonkeyPatch, engine: OwnEngine) -> None:
+def test_an_engine_that_only_answers_forgets_with_who_asks(
+    monkeypatch: pytest.MonkeyPatch, engine: OwnEngine
+) -> None:
     monkeypatch.setattr(values_module, "MOST", 3)
-    graph = net([("input", "x", {"shape": (4,)}), ("nn.Linear", "linear", {}), ("output", "out", {})])
+    graph = net(
+        [
+            ("input", "x", {"shape": (4,)}),
+            ("nn.Linear", "linear", {}),
+            ("output", "out", {}),
+        ]
+    )
     codec, renewed = engine._own.codec, threading.Event()
     plain = codec.renewed
 

@@ -15,7 +15,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from app.builder.importer.tracing import grad_regions, refused_calls
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from app.engine.tasks import import_model as task
 from app.engine.tasks import import_pipeline
 from app.engine.tasks.import_pipeline import Wish, imported
@@ -88,25 +93,71 @@ def averaged(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 NOISE = torch.randn(4, generator=torch.Generator().manual_seed(1))
-LOST: dict[str, tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor], str]] = {
-    "no_grad": (without_gradient, lambda net, x: net.a(x) + net.b(x), "b.bias has a gradient and should have none"),
+LOST: dict[
+    str, tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor], str]
+] = {
+    "no_grad": (
+        without_gradient,
+        lambda net, x: net.a(x) + net.b(x),
+        "b.bias has a gradient and should have none",
+    ),
     "autocast": (in_bfloat16, lambda net, x: net.b(net.a(x)), "own precision"),
     "a hook": (hooked, lambda net, x: net.b(net.a(x)), "gradients in eval mode"),
     "a counter": (counted, lambda net, x: net.a(x) * 0.5, "second call"),
-    "a counter that shows late": (quietly_counted, lambda net, x: net.a(x), "calls is 2 after two calls"),
+    "a counter that shows late": (
+        quietly_counted,
+        lambda net, x: net.a(x),
+        "calls is 2 after two calls",
+    ),
     "a moving average": (averaged, lambda net, x: net.a(x), "values after two calls"),
-    "a random constant": (lambda net, x: net.a(x) + torch.randn(4, dtype=x.dtype),
-                          lambda net, x: net.a(x) + NOISE.to(x.dtype), "outputs in eval mode"),
-    "a number of Python's": (lambda net, x: net.a(x) * random.random(), lambda net, x: net.a(x) * 0.4, "outputs"),
-    "the batch": (lambda net, x: net.a(x) * x.shape[0], lambda net, x: net.a(x) * 2, "batch 3"),
-    "a branch": (lambda net, x: net.a(x) * 2 if x.mean() > 0.05 else net.a(x), lambda net, x: net.a(x) * 2, "outputs"),
-    "dropout": (lambda net, x: F.dropout(net.a(x), 0.5, net.training), lambda net, x: net.a(x), "train mode"),
-    "an order": (lambda net, x: net.b(net.a(x).relu()), lambda net, x: net.b(net.a(x)).relu(), "outputs"),
-    "statistics": (lambda net, x: net.norm(net.a(x)), lambda net, x: F.batch_norm(
-        net.a(x), net.norm.running_mean.clone(), net.norm.running_var.clone(), net.norm.weight, net.norm.bias,
-        net.training), "values after two calls"),
-    "an output": (lambda net, x: (net.a(x), net.b(x)), lambda net, x: net.a(x), "returns 1 tensors and not 2"),
-}  # fmt: skip
+    "a random constant": (
+        lambda net, x: net.a(x) + torch.randn(4, dtype=x.dtype),
+        lambda net, x: net.a(x) + NOISE.to(x.dtype),
+        "outputs in eval mode",
+    ),
+    "a number of Python's": (
+        lambda net, x: net.a(x) * random.random(),
+        lambda net, x: net.a(x) * 0.4,
+        "outputs",
+    ),
+    "the batch": (
+        lambda net, x: net.a(x) * x.shape[0],
+        lambda net, x: net.a(x) * 2,
+        "batch 3",
+    ),
+    "a branch": (
+        lambda net, x: net.a(x) * 2 if x.mean() > 0.05 else net.a(x),
+        lambda net, x: net.a(x) * 2,
+        "outputs",
+    ),
+    "dropout": (
+        lambda net, x: F.dropout(net.a(x), 0.5, net.training),
+        lambda net, x: net.a(x),
+        "train mode",
+    ),
+    "an order": (
+        lambda net, x: net.b(net.a(x).relu()),
+        lambda net, x: net.b(net.a(x)).relu(),
+        "outputs",
+    ),
+    "statistics": (
+        lambda net, x: net.norm(net.a(x)),
+        lambda net, x: F.batch_norm(
+            net.a(x),
+            net.norm.running_mean.clone(),
+            net.norm.running_var.clone(),
+            net.norm.weight,
+            net.norm.bias,
+            net.training,
+        ),
+        "values after two calls",
+    ),
+    "an output": (
+        lambda net, x: (net.a(x), net.b(x)),
+        lambda net, x: net.a(x),
+        "returns 1 tensors and not 2",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -115,7 +166,10 @@ def test_what_was_lost_in_silence_is_found(name: str) -> None:
     found = checked(Two(right), Two(wrong))
     assert [words in str(one) for one in found.differences] == [True], found
     same = checked(Two(right), Two(right))
-    assert not same.differences and "equal in eval and train mode, batch 2 and 3" in same.said, same
+    assert (
+        not same.differences
+        and "equal in eval and train mode, batch 2 and 3" in same.said
+    ), same
 
 
 def test_frozen_parameters_and_an_overridden_train_are_found() -> None:
@@ -123,7 +177,9 @@ def test_frozen_parameters_and_an_overridden_train_are_found() -> None:
     frozen, norm = Two(body), Two(body)
     frozen.a.requires_grad_(False)
     norm.frozen_norm = True
-    assert "a.weight learns in the drawing and is frozen" in str(checked(frozen, Two(body)).differences[0])
+    assert "a.weight learns in the drawing and is frozen" in str(
+        checked(frozen, Two(body)).differences[0]
+    )
     assert "in train mode" in str(checked(norm, Two(body)).differences[0])
 
 
@@ -155,17 +211,29 @@ def test_another_order_of_draws_is_said_and_chance_without_a_seed_too() -> None:
 
 
 def test_what_the_model_itself_does_is_no_difference_and_is_said() -> None:
-    odd = checked(Two(lambda net, x: net.a(x).log()), Two(lambda net, x: net.a(x).log()))
+    odd = checked(
+        Two(lambda net, x: net.a(x).log()), Two(lambda net, x: net.a(x).log())
+    )
     assert not odd.differences and "not finite" in " ".join(odd.notes)
-    moved = checked(Two(lambda net, x: net.a(x).log()), Two(lambda net, x: net.a(x).abs().log()))
+    moved = checked(
+        Two(lambda net, x: net.a(x).log()), Two(lambda net, x: net.a(x).abs().log())
+    )
     assert "differs in which values are finite" in str(moved.differences[0])
     own = Two(lambda net, x: net.a(x) @ torch.eye(4))
     single = checked(own, Two(own.body))
-    assert not single.differences and "does not run in float64" in " ".join(single.notes) and "float32" in single.said
+    assert (
+        not single.differences
+        and "does not run in float64" in " ".join(single.notes)
+        and "float32" in single.said
+    )
     fixed = Two(lambda net, x: net.a(x).view(2, 4))
     found = checked(fixed, Two(fixed.body))
-    assert not found.differences and "batch 3, where the model stops" in " ".join(found.notes)
-    none = checked(Two(lambda net, x: net.a(x[:, :3])), Two(lambda net, x: net.a(x[:, :3])))
+    assert not found.differences and "batch 3, where the model stops" in " ".join(
+        found.notes
+    )
+    none = checked(
+        Two(lambda net, x: net.a(x[:, :3])), Two(lambda net, x: net.a(x[:, :3]))
+    )
     assert not none.said and "was not checked against the model" in none.notes[0]
 
 
@@ -196,55 +264,87 @@ class Net(nn.Module):
 @pytest.fixture
 def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An import that does not see regions of another precision, as it may not see what nobody thought of."""
-    monkeypatch.setattr(grad_regions, "watched", lambda _tracer: contextlib.nullcontext())
+    monkeypatch.setattr(
+        grad_regions, "watched", lambda _tracer: contextlib.nullcontext()
+    )
     monkeypatch.setattr(refused_calls, "_AUTOCAST", ())
 
 
 @pytest.mark.usefixtures("overlooked")
-def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_path: Path) -> None:
+def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER)
     trust("late.py:Net", tmp_path)
     question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
     project = task.answer(question, tmp_path)
-    assert project.origin is not None and "equal in eval and train mode" in project.origin.checked
-    custom = [node.op for node in project.graph.nodes.values() if node.op.startswith("custom.")]
+    assert (
+        project.origin is not None
+        and "equal in eval and train mode" in project.origin.checked
+    )
+    custom = [
+        node.op
+        for node in project.graph.nodes.values()
+        if node.op.startswith("custom.")
+    ]
     assert custom == ["custom.late:Late"] and "part (Late) is one node" in project.notes
 
 
-def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawing_that_cannot_run_is_refused_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = import_pipeline.project_of
 
     def wrong(*args: Any, **named: Any) -> Project:
         project = right(*args, **named)
-        last = next(node for node in project.graph.nodes.values() if node.params.get("out_features") == 2)
-        nodes = project.graph.nodes.set(last.id, replace(last, params=last.params.set("in_features", 5)))
+        last = next(
+            node
+            for node in project.graph.nodes.values()
+            if node.params.get("out_features") == 2
+        )
+        nodes = project.graph.nodes.set(
+            last.id, replace(last, params=last.params.set("in_features", 5))
+        )
         return replace(project, graph=replace(project.graph, nodes=nodes))
 
     monkeypatch.setattr(import_pipeline, "project_of", wrong)
     wish = Wish("it", "it", (ModelInput((2, 4)),))
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
-    with pytest.raises(ModelImportError, match=r"the drawing cannot run: .*expects 5.*The difference is in Sequential"):
+    with pytest.raises(
+        ModelImportError,
+        match=r"the drawing cannot run: .*expects 5.*The difference is in Sequential",
+    ):
         imported(model, wish, tmp_path, dict)
 
 
 @pytest.mark.usefixtures("overlooked")
 def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
-    file.write_text(INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs"))
+    file.write_text(
+        INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs")
+    )
     trust("late.py:Net", tmp_path)
     question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
-    with pytest.raises(ModelImportError, match=r"would be a different net: .*part \(Late, late.py line 10\)"):
+    with pytest.raises(
+        ModelImportError,
+        match=r"would be a different net: .*part \(Late, late.py line 10\)",
+    ):
         task.answer(question, tmp_path)
 
 
-def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_one_node_hears_which_classes_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(held, "smallest", lambda *_all: "0")
     found = ParityResult(differences=(Difference("outputs", "output", "is another"),))
     with pytest.raises(
-        ModelImportError, match=r"The difference is in 0 \(Linear.*of your own file, or of an installed"
+        ModelImportError,
+        match=r"The difference is in 0 \(Linear.*of your own file, or of an installed",
     ):
-        held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
+        held.part_to_keep(
+            nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None
+        )
 
 
 class Cache:
@@ -284,8 +384,18 @@ class Cached(nn.Module):
         return {"first": y, "cache": cache, "second": self.reads(y, cache)}
 
 
-def test_a_cache_that_modules_share_is_drawn_as_values_between_them(tmp_path: Path) -> None:
-    project = imported(Cached(), Wish("it", "it", (ModelInput((2, 4)),)), tmp_path, dict)
-    assert "outputs, gradients and buffers equal in eval and train mode" in project.notes
+def test_a_cache_that_modules_share_is_drawn_as_values_between_them(
+    tmp_path: Path,
+) -> None:
+    project = imported(
+        Cached(), Wish("it", "it", (ModelInput((2, 4)),)), tmp_path, dict
+    )
+    assert (
+        "outputs, gradients and buffers equal in eval and train mode" in project.notes
+    )
     nodes = project.graph.nodes.values()
-    assert sorted(node.op for node in nodes if node.op != "output") == ["block.Fills", "block.Reads", "input"]
+    assert sorted(node.op for node in nodes if node.op != "output") == [
+        "block.Fills",
+        "block.Reads",
+        "input",
+    ]

@@ -26,7 +26,11 @@ from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.autograd.capture import CaptureRequest, InitialWeights
 from app.engine.requests.autograd.findings import FindingsRequest, StopEarly
-from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, NodeOperation
+from app.engine.requests.autograd.gradcheck import (
+    GradcheckRequest,
+    LayerCall,
+    NodeOperation,
+)
 from app.engine.requests.autograd.playback import (
     Back,
     Command,
@@ -81,7 +85,9 @@ class Playing:
             self.say: Callable[[Command], None] = self.question.send
             self.end: Callable[[], object] = lambda: self.question.result(PATIENCE)
             return
-        session = PlaybackSession(request, self.events.put, lambda: batch_of(request.batch).hold())
+        session = PlaybackSession(
+            request, self.events.put, lambda: batch_of(request.batch).hold()
+        )
         thread = threading.Thread(target=session.run)
         thread.start()
         self.say, self.end = session.submit, partial(thread.join, PATIENCE)
@@ -105,7 +111,9 @@ def play(request_: CaptureRequest, engine: Engine) -> Iterator[Callable[..., Pla
     made: list[Playing] = []
 
     def begin(here: bool = False, **more: Any) -> Playing:
-        made.append(Playing(PlaybackRequest(request_, **more), None if here else engine))
+        made.append(
+            Playing(PlaybackRequest(request_, **more), None if here else engine)
+        )
         return made[-1]
 
     yield begin
@@ -115,16 +123,23 @@ def play(request_: CaptureRequest, engine: Engine) -> Iterator[Callable[..., Pla
             one.end()
 
 
-def test_its_steps_are_those_of_a_recorded_pass_forth_and_back(play, request_, engine) -> None:
+def test_its_steps_are_those_of_a_recorded_pass_forth_and_back(
+    play, request_, engine
+) -> None:
     recorded = engine.ask(RecordRequest(request_)).result(PATIENCE)
     playing = play(expected=recorded.tape)
     kept = playing.until(GraphHeld)
-    assert kept.same and kept.tape is None, "the tape that is there already is not sent again"
+    assert kept.same and kept.tape is None, (
+        "the tape that is there already is not sent again"
+    )
     stood = playing.until(MovementEnded, Play(Breaks()))
     assert stood.stop.reason == "end" and not recorded.stopped
     norms = [one.norm for one in recorded.steps.records]
     assert [one.norm for one in playing.records] == norms
-    assert playing.until(MovementEnded, Seek(3)).stop.position == 3 and len(playing.records) == 3
+    assert (
+        playing.until(MovementEnded, Seek(3)).stop.position == 3
+        and len(playing.records) == 3
+    )
     assert playing.until(MovementEnded, Play(Breaks())).stop.reason == "end"
     assert [one.norm for one in playing.records] == norms
 
@@ -137,7 +152,9 @@ def test_an_edit_holds_until_it_is_undone_and_a_look_shows_it(play) -> None:
     edited = playing.until(MovementEnded, Edit(stood.stop.node, 0, "scale", 2.0))
     assert edited.turn == -1 and edited.edits == ((2, stood.stop.node, 0),)
     assert edited.arriving[0].norm == pytest.approx(2 * looked.stats.norm)
-    assert playing.until(MovementEnded, UndoEdit()).arriving[0].norm == looked.stats.norm
+    assert (
+        playing.until(MovementEnded, UndoEdit()).arriving[0].norm == looked.stats.norm
+    )
     trouble = playing.until(Trouble, Edit(0, 0, "ones"))
     assert "has run already" in trouble.reason and not trouble.traceback
 
@@ -160,7 +177,12 @@ def test_nothing_of_its_graph_stays(play, monkeypatch: pytest.MonkeyPatch) -> No
 
     def watched(self: TrainingBatch, *given: Any, **more: Any) -> Any:
         graph = hold(self, *given, **more)
-        seen.extend(map(weakref.ref, (graph, graph.model, *graph.ends, *graph.model.parameters())))
+        seen.extend(
+            map(
+                weakref.ref,
+                (graph, graph.model, *graph.ends, *graph.model.parameters()),
+            )
+        )
         return graph
 
     monkeypatch.setattr(TrainingBatch, "hold", watched)
@@ -187,23 +209,32 @@ def test_a_cancelled_capture_computes_no_further_operation(request_) -> None:
     assert operations(2) < operations(NEVER)
 
 
-def test_a_fault_is_told_with_its_traceback(play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_told_with_its_traceback(
+    play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: Playback) -> None:
         raise KeyError("lost")
 
     monkeypatch.setattr(Playback, "step", broken)
     trouble = play(here=True).until(Trouble, Seek(1))
-    assert "KeyError" in trouble.traceback and trouble.title == "The backward pass cannot be played"
+    assert (
+        "KeyError" in trouble.traceback
+        and trouble.title == "The backward pass cannot be played"
+    )
 
 
 def test_a_forward_pass_that_fails_is_told_and_it_ends(engine, request_) -> None:
-    failing = replace(request_, options=replace(request_.options, checkpoint=("nowhere",)))
+    failing = replace(
+        request_, options=replace(request_.options, checkpoint=("nowhere",))
+    )
     playing = Playing(PlaybackRequest(failing), engine)
     assert playing.until(Trouble).title == "Forward pass failed"
     playing.end()
 
 
-def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play) -> None:
+def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(
+    engine, play
+) -> None:
     playing = play()
     playing.until(MovementEnded, Seek(2))
     os.kill(engine.pid, signal.SIGKILL)
@@ -212,24 +243,43 @@ def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play
     assert play().until(MovementEnded, Seek(2)).stop.position == 2
 
 
-def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(engine, request_) -> None:
+def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(
+    engine, request_
+) -> None:
     first = engine.ask(request_).result(PATIENCE)
-    assert first.weights.startswith("weights untrained") and first.batch.weights == InitialWeights()
-    assert engine.ask(first.batch).result(PATIENCE).tape == first.tape == batch_of(request_).capture()
+    assert (
+        first.weights.startswith("weights untrained")
+        and first.batch.weights == InitialWeights()
+    )
+    assert (
+        engine.ask(first.batch).result(PATIENCE).tape
+        == first.tape
+        == batch_of(request_).capture()
+    )
 
 
-def test_findings_and_gradchecks_come_as_they_are_in_this_process(engine, request_) -> None:
+def test_findings_and_gradchecks_come_as_they_are_in_this_process(
+    engine, request_
+) -> None:
     said: list[Any] = []
     found = engine.ask(FindingsRequest(request_), said.append).result(PATIENCE)
     assert found == find_all(batch_of(request_)) and len(said) == len(STAGES)
     few = request_.of_samples(2)
-    report = engine.ask(GradcheckRequest(few, LayerCall("linear1"), "linear1"), said.append).result(PATIENCE)
-    assert report == check_layer(batch_of(few), "linear1") and said[-1].startswith("Checking linear1")
+    report = engine.ask(
+        GradcheckRequest(few, LayerCall("linear1"), "linear1"), said.append
+    ).result(PATIENCE)
+    assert report == check_layer(batch_of(few), "linear1") and said[-1].startswith(
+        "Checking linear1"
+    )
     with pytest.raises(CaptureError, match="cannot be run separately"):
-        engine.ask(GradcheckRequest(few, NodeOperation(0, ("Other",)), "it")).result(PATIENCE)
+        engine.ask(GradcheckRequest(few, NodeOperation(0, ("Other",)), "it")).result(
+            PATIENCE
+        )
 
 
-def test_findings_that_are_to_stop_early_are_an_answer_without_the_rest(engine, request_) -> None:
+def test_findings_that_are_to_stop_early_are_an_answer_without_the_rest(
+    engine, request_
+) -> None:
     """The engine stands until all is in its pipe: else it might be done with everything before it is to stop."""
     engine.ask(Measure()).result(PATIENCE)
     stop(engine.pid)
@@ -241,4 +291,8 @@ def test_findings_that_are_to_stop_early_are_an_answer_without_the_rest(engine, 
             pass
     finally:
         os.kill(engine.pid, signal.SIGCONT)
-    assert last.result(PATIENCE) and question.result(PATIENCE).cancelled and question.result().paths is None
+    assert (
+        last.result(PATIENCE)
+        and question.result(PATIENCE).cancelled
+        and question.result().paths is None
+    )

@@ -20,10 +20,14 @@ from tests.support.light_fork_server import LIGHT, own_server
 
 __all__ = ["own_server"]
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fork server is Linux's")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the fork server is Linux's"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
-TELLS = "import json, os, sys\ndef tell(**found): print(json.dumps(found), flush=True)\n"
+TELLS = (
+    "import json, os, sys\ndef tell(**found): print(json.dumps(found), flush=True)\n"
+)
 
 Start = Callable[..., pool.Child]
 
@@ -32,12 +36,20 @@ Start = Callable[..., pool.Child]
 def begin(tmp_path: Path) -> Start:
     """Start a process that runs a text; with `fresh` without the fork server."""
 
-    def start(text: str, *words: str, fresh: bool = False, cwd: Path | None = None, **extra: str) -> pool.Child:
+    def start(
+        text: str,
+        *words: str,
+        fresh: bool = False,
+        cwd: Path | None = None,
+        **extra: str,
+    ) -> pool.Child:
         script = tmp_path / "script.py"
         script.write_text(TELLS + text)
         extra, arguments = {"RANK": "0", **extra}, [str(script), *words]
         if fresh:
-            return child_process.start(["-P", "-m", "app.engine.entries", "rank", *arguments], extra, cwd)
+            return child_process.start(
+                ["-P", "-m", "app.engine.entries", "rank", *arguments], extra, cwd
+            )
         return pool.start("rank", extra, cwd, arguments=arguments)
 
     return start
@@ -45,7 +57,11 @@ def begin(tmp_path: Path) -> Start:
 
 def output_of(child: pool.Child) -> Any:
     """What a process says, which then ends in good order."""
-    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    assert (
+        child.stdin is not None
+        and child.stdout is not None
+        and child.stderr is not None
+    )
     child.stdin.close()
     said, errors = child.stdout.read(), child.stderr.read()
     child.stdout.close()
@@ -64,7 +80,9 @@ def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_it_is_given_what_a_fresh_process_would_be_given_and_its_answer_and_end_come_back(begin, tmp_path, monkeypatch):
+def test_it_is_given_what_a_fresh_process_would_be_given_and_its_answer_and_end_come_back(
+    begin, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SAID", "later than the server was there")
     text = (
         "tell(words=sys.argv[1:], cwd=os.getcwd(), said=os.environ['SAID'], extra=os.environ['EXTRA'], line=input(),"
@@ -77,9 +95,13 @@ def test_it_is_given_what_a_fresh_process_would_be_given_and_its_answer_and_end_
     found = json.loads(child.stdout.readline())
     assert (found.pop("pid"), found.pop("parent")) == (child.pid, server())
     assert found == {
-        "words": ["a", "b"], "cwd": str(tmp_path), "said": "later than the server was there", "extra": "more",
-        "line": "hello", "own": True,
-    }  # fmt: skip
+        "words": ["a", "b"],
+        "cwd": str(tmp_path),
+        "said": "later than the server was there",
+        "extra": "more",
+        "line": "hello",
+        "own": True,
+    }
     assert child.wait(60) == child.poll() == child.returncode == 3
 
 
@@ -109,9 +131,15 @@ tell(torch=digest(*(one.detach() for one in net.parameters()), losses), threads=
 
 def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(begin):
     """Also with another number of threads than the fork server has loaded its libraries for."""
-    text, other = f"import gc, signal\n{NUMBERS}", str(3 - int(os.environ["OMP_NUM_THREADS"]))
+    text, other = (
+        f"import gc, signal\n{NUMBERS}",
+        str(3 - int(os.environ["OMP_NUM_THREADS"])),
+    )
     threads = {"OMP_NUM_THREADS": other, "MKL_NUM_THREADS": other}
-    forked, fresh = output_of(begin(text, **threads)), output_of(begin(text, fresh=True, **threads))
+    forked, fresh = (
+        output_of(begin(text, **threads)),
+        output_of(begin(text, fresh=True, **threads)),
+    )
     assert forked == fresh and forked["threads"] == int(other)
     assert output_of(begin(text))["threads"] == int(os.environ["OMP_NUM_THREADS"])
 
@@ -138,7 +166,10 @@ def test_without_a_seed_no_two_have_the_same_random_numbers(begin):
 def test_what_a_library_reads_when_it_is_loaded_is_read_by_a_fresh_one(begin):
     text = "tell(parent=os.getppid(), debug=sys.flags.dev_mode)"
     assert output_of(begin(text))["parent"] != os.getpid()
-    assert output_of(begin(text, PYTHONDEVMODE="1")) == {"parent": os.getpid(), "debug": True}
+    assert output_of(begin(text, PYTHONDEVMODE="1")) == {
+        "parent": os.getpid(),
+        "debug": True,
+    }
 
 
 def test_of_a_killed_one_is_known_which_signal_it_was(begin):
@@ -157,17 +188,23 @@ def test_of_a_killed_one_is_known_which_signal_it_was(begin):
     child.kill()  # has nothing to do any more
 
 
-def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_forked_off_another(begin, own_server):
+def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_forked_off_another(
+    begin, own_server
+):
     child = begin("tell()\ninput()")
     child.stdout.readline()
     before = server()
     os.kill(before, signal.SIGKILL)
     assert child.wait(60) == -signal.SIGKILL and not alive(child.pid)
-    wait_for(lambda: not alive(before))  # its processes end first, and one that is amid its end is asked in vain
+    wait_for(
+        lambda: not alive(before)
+    )  # its processes end first, and one that is amid its end is asked in vain
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == server() != before
 
 
-def test_one_that_dies_while_it_is_asked_is_replaced_by_a_fresh_process(begin, own_server, monkeypatch):
+def test_one_that_dies_while_it_is_asked_is_replaced_by_a_fresh_process(
+    begin, own_server, monkeypatch
+):
     output_of(begin("tell()"))
     monkeypatch.setattr(pool._Server, "ready", lambda _self: True)
     os.kill(before := server(), signal.SIGKILL)
@@ -188,16 +225,23 @@ def test_many_in_a_row_leave_nothing_behind(begin):
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
     output_of(begin("tell()"))
-    others = set(children(server()))  # an engine that other tests share may be there, and may end amid this one
+    others = set(
+        children(server())
+    )  # an engine that other tests share may be there, and may end amid this one
     gc.collect()
     before = files(os.getpid()), files(server())
     for _ in range(20):
-        assert output_of(begin("tell(files=len(os.listdir('/proc/self/fd')))"))["files"] < 12
+        assert (
+            output_of(begin("tell(files=len(os.listdir('/proc/self/fd')))"))["files"]
+            < 12
+        )
     wait_for(lambda: set(children(server())) <= others)
     gc.collect()
     # A leak would be one file a process, twenty. Fewer than before is no fault: what earlier tests left is collected
     # amid this one, and the server closes its ends when it has seen each.
-    wait_for(lambda: files(os.getpid()) < before[0] + 10 and files(server()) < before[1] + 10)
+    wait_for(
+        lambda: files(os.getpid()) < before[0] + 10 and files(server()) < before[1] + 10
+    )
     assert len(list(Path(f"/proc/{server()}/task").iterdir())) == 1
 
 
@@ -213,12 +257,16 @@ def test_where_there_is_no_fork_server_a_fresh_process_is_started(begin, monkeyp
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
-def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, own_server, monkeypatch, capfd):
+def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(
+    begin, own_server, monkeypatch, capfd
+):
     """As if a library had started a thread while it was loaded."""
     threaded = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     monkeypatch.setattr(own_server, "program", f"{threaded}\n{LIGHT}")
     assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
-    assert "The fork server has 2 threads and cannot be forked" in capfd.readouterr().err
+    assert (
+        "The fork server has 2 threads and cannot be forked" in capfd.readouterr().err
+    )
 
 
 _PARENT = """
@@ -235,8 +283,12 @@ sys.stdin.read()
 
 def test_nothing_outlives_a_program_that_is_killed(tmp_path):
     script, pipe = tmp_path / "script.py", subprocess.PIPE
-    script.write_text("import os\nif os.fork():\n    print(os.getpid(), flush=True)\nwhile True: pass")
-    with subprocess.Popen([sys.executable, "-c", _PARENT, str(script)], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
+    script.write_text(
+        "import os\nif os.fork():\n    print(os.getpid(), flush=True)\nwhile True: pass"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(script)], stdin=pipe, stdout=pipe, cwd=ROOT
+    ) as parent:
         fork_server, child, same = map(int, parent.stdout.readline().split())
         assert child == same and alive(child)
         family = [fork_server, child]
@@ -250,13 +302,21 @@ def test_a_program_that_ends_while_the_fork_server_loads_ends_at_once_and_takes_
         "from app.engine import pool\npool.prepare()\nwhile pool._state.server is None: pass\n"
         "print(pool._state.server._process.pid, pool._state.server._loaded)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
     pid, loaded = done.stdout.split()
     wait_for(lambda: not alive(int(pid)))
     assert loaded == "False" and not done.stderr
 
 
-def test_one_that_outlives_the_modules_of_a_program_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_outlives_the_modules_of_a_program_ends_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pipes = pool._Pipes(quiet=True)
     child = pool._Forked(os.getpid(), os.dup(0), pipes)
     monkeypatch.delattr(pool, "contextlib")

@@ -25,7 +25,9 @@ from tests.support.training_jobs import job, net
 __all__ = ["ranks"]
 NOBODY = 65534
 
-pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are looked up in /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/net/tcp").exists(), reason="sockets are looked up in /proc"
+)
 
 
 def _is_refused(address: str, port: int) -> bool:
@@ -38,15 +40,35 @@ def _is_refused(address: str, port: int) -> bool:
 
 def _stranger_cannot_read(store: Path) -> None:
     """Another person of this machine neither sees nor writes the file over which the processes meet."""
-    assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700 and store.parent.stat().st_uid == os.getuid()
+    assert (
+        stat.S_IMODE(store.parent.stat().st_mode) == 0o700
+        and store.parent.stat().st_uid == os.getuid()
+    )
     if os.getuid() == 0:  # who may become somebody else tries it
-        as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "env": {"LC_ALL": "C", "FILE": str(store)}}
+        as_nobody = {
+            "user": NOBODY,
+            "group": NOBODY,
+            "extra_groups": [],
+            "env": {"LC_ALL": "C", "FILE": str(store)},
+        }
         for line in ('cat "$FILE"', 'echo x >> "$FILE"', 'ls "$(dirname "$FILE")"'):
-            done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd="/", **as_nobody)
-            assert done.returncode and "ermission denied" in done.stderr and not done.stdout
+            done = subprocess.run(
+                ["/bin/sh", "-c", line],
+                capture_output=True,
+                text=True,
+                cwd="/",
+                **as_nobody,
+            )
+            assert (
+                done.returncode
+                and "ermission denied" in done.stderr
+                and not done.stdout
+            )
 
 
-def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(ranks, monkeypatch):
+def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(
+    ranks, monkeypatch
+):
     stores = []
     temporary = distributed.TemporaryFolder
 
@@ -55,7 +77,9 @@ def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(ran
         return stores[-1]
 
     monkeypatch.setattr(distributed, "TemporaryFolder", kept)
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")  # what is right between machines is not taken over
+    monkeypatch.setenv(
+        "GLOO_SOCKET_IFNAME", "eth0"
+    )  # what is right between machines is not taken over
     control = distributed.LineControl()
     found, seen = [], False
     for event in distributed.train(job(PLAIN_NET, epochs=1000), control, place=TWO):
@@ -65,8 +89,12 @@ def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(ran
             found = listening(tree(os.getpid()))
             assert all(address.is_loopback for address, _port in found), found
             outer = outer_address()
-            assert outer is None or all(_is_refused(outer, port) for _address, port in found)
-            (store,) = (path for one in stores if (path := Path(one.name) / "store").exists())
+            assert outer is None or all(
+                _is_refused(outer, port) for _address, port in found
+            )
+            (store,) = (
+                path for one in stores if (path := Path(one.name) / "store").exists()
+            )
             _stranger_cannot_read(store)
             control.stop()
     assert len(found) == 2 and isinstance(event, Finished) and event.reason == "stopped"
@@ -80,7 +108,10 @@ def test_what_is_found_to_listen_on_every_interface_is_told(tmp_path):
             one.bind((address, 0))
             one.listen()
         found = dict((port, address) for address, port in listening([os.getpid()]))
-        assert not found[everywhere.getsockname()[1]].is_loopback and found[here.getsockname()[1]].is_loopback
+        assert (
+            not found[everywhere.getsockname()[1]].is_loopback
+            and found[here.getsockname()[1]].is_loopback
+        )
 
 
 def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(ranks, capfd):
@@ -88,32 +119,49 @@ def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(ranks, capfd
         if isinstance(event, StepDone) and event.step == 3:
             os.kill(ranks[0], signal.SIGKILL)
     assert isinstance(event, Failed)
-    assert "One of the 2 processes failed after step" in event.message and "SIGKILL" in event.message
+    assert (
+        "One of the 2 processes failed after step" in event.message
+        and "SIGKILL" in event.message
+    )
     assert "No checkpoint had been saved" in event.cure and not capfd.readouterr().err
 
 
 def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(ranks, capfd):
-    lines = ["if int(__import__('os').environ['RANK']): raise ValueError('the second one cannot')"]
-    source = net(["self.linear1 = nn.Linear(64, 10)"], [*lines, "return self.linear1(x.flatten(1))"])
+    lines = [
+        "if int(__import__('os').environ['RANK']): raise ValueError('the second one cannot')"
+    ]
+    source = net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        [*lines, "return self.linear1(x.flatten(1))"],
+    )
     *_, failed = distributed.train(job(source), place=TWO)
-    assert isinstance(failed, Failed) and failed.message.endswith("ValueError: the second one cannot")
+    assert isinstance(failed, Failed) and failed.message.endswith(
+        "ValueError: the second one cannot"
+    )
     assert "Traceback" in failed.traceback and not capfd.readouterr().err
 
 
-def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alone(tmp_path):
+def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alone(
+    tmp_path,
+):
     """`python train.py --processes 2`: the losses of the run, on loopback, and an end that takes all of them along."""
     a_job = job(PLAIN_NET, epochs=100_000)
     (tmp_path / "model.py").write_text(a_job.source.text)
     (tmp_path / "train.py").write_text(training_script(a_job))
     program = with_forks(
-        tmp_path, "import runpy\nsys.argv[0] = 'train.py'\nrunpy.run_path('train.py', {}, '__main__')\n"
+        tmp_path,
+        "import runpy\nsys.argv[0] = 'train.py'\nrunpy.run_path('train.py', {}, '__main__')\n",
     )
     script = start_forked(program, "--processes", "2", "--json", cwd=tmp_path)
     lines = iter(script.stdout.readline, b"")
     assert b'"started"' in next(lines) and b'"step"' in next(lines)
     pids = tree(script.pid)
     found = listening(pids)
-    assert len(pids) == 3 and len(found) == 2 and all(address.is_loopback for address, _port in found)
+    assert (
+        len(pids) == 3
+        and len(found) == 2
+        and all(address.is_loopback for address, _port in found)
+    )
     os.kill(next(pid for pid in pids if pid != script.pid), signal.SIGKILL)
     script.stdout.read()
     # The other one, whose connection is lost then, may have ended by the same look at both.
@@ -121,10 +169,15 @@ def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alo
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU of its own for each of two processes")
+@pytest.mark.skipif(
+    torch.cuda.device_count() < 2,
+    reason="NCCL wants a GPU of its own for each of two processes",
+)
 def test_a_cuda_run_keeps_nccl_to_loopback(ranks):
     control = distributed.LineControl()
-    for event in distributed.train(job(PLAIN_NET, epochs=1000, device="cuda"), control, place=TWO):
+    for event in distributed.train(
+        job(PLAIN_NET, epochs=1000, device="cuda"), control, place=TWO
+    ):
         if isinstance(event, Started):
             assert event.device.startswith("cuda")
         if isinstance(event, StepDone) and event.step == 2:

@@ -26,7 +26,14 @@ from tests.runs.test_store import kept_run
 from tests.slow import revisited_steps
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, run
 
-NAMES = ("dropout", "augmentation with workers", "AMP bf16", "accumulation", "LBFGS", "EMA")
+NAMES = (
+    "dropout",
+    "augmentation with workers",
+    "AMP bf16",
+    "accumulation",
+    "LBFGS",
+    "EMA",
+)
 
 
 @pytest.fixture
@@ -36,21 +43,32 @@ def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_random_steps_are_those_of_the_run_bit_for_bit(name: str, tmp_path: Path) -> None:
-    jobs = revisited_steps.configurations(revisited_steps.pictures(tmp_path / "pictures"))
+def test_random_steps_are_those_of_the_run_bit_for_bit(
+    name: str, tmp_path: Path
+) -> None:
+    jobs = revisited_steps.configurations(
+        revisited_steps.pictures(tmp_path / "pictures")
+    )
     assert tuple(jobs) == NAMES
     training = replace(jobs[name].training, epochs=2, save_every=7, max_steps=20)
     found = revisited_steps.recomputed(
-        replace(jobs[name], training=training), tmp_path / "runs", 2, random.Random(name)
+        replace(jobs[name], training=training),
+        tmp_path / "runs",
+        2,
+        random.Random(name),
     )
     assert (found.equal, found.captured) == (2, 2) and found.compared > 0
 
 
-def test_a_resumed_run_cuts_the_hashes_and_goes_on_with_them(every_step: None, tmp_path: Path) -> None:
+def test_a_resumed_run_cuts_the_hashes_and_goes_on_with_them(
+    every_step: None, tmp_path: Path
+) -> None:
     a_job = job(SMALL_NET, epochs=2, save_every=10)
     whole, _ = kept_run(tmp_path / "whole", a_job)
     first, _ = kept_run(tmp_path / "parts", a_job, stop_at=27)
-    (first.kept.checkpoints / checkpoint.LAST).unlink()  # as if it had been killed: it goes on from step 20
+    (
+        first.kept.checkpoints / checkpoint.LAST
+    ).unlink()  # as if it had been killed: it goes on from step 20
     (first.kept.checkpoints / checkpoint.BEST).unlink()
     again, events = kept_run(tmp_path / "parts", a_job, go_on=first.kept)
     assert isinstance(events[0], Started) and events[0].resumed_at == 20
@@ -61,27 +79,45 @@ def test_a_resumed_run_cuts_the_hashes_and_goes_on_with_them(every_step: None, t
     assert rows[0].tolist() == list(range(1, 47))
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_an_older_one_or_the_start(every_step: None, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one_or_the_start(
+    every_step: None, tmp_path: Path
+) -> None:
     recorder, _ = kept_run(tmp_path, a_job := job(CONV_NET, epochs=1, save_every=8))
-    newer, older = (recorder.kept.checkpoints / checkpoint.step_file(step) for step in (16, 8))
+    newer, older = (
+        recorder.kept.checkpoints / checkpoint.step_file(step) for step in (16, 8)
+    )
     newer.write_bytes(newer.read_bytes()[:-2000])
     data = bytearray(older.read_bytes())
     found, _ = revisited(recorder.kept, a_job, 18)
-    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (older.name, 8, None, True)
+    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (
+        older.name,
+        8,
+        None,
+        True,
+    )
     assert "skipped" in found.notes[0] and newer.name in found.notes[0]
     data[len(data) // 2] ^= 1
     older.write_bytes(data)
     found, _ = revisited(recorder.kept, a_job, 18)
-    assert (found.checkpoint, found.started_at, found.verified, found.parted) == ("", 0, 18, None)
+    assert (found.checkpoint, found.started_at, found.verified, found.parted) == (
+        "",
+        0,
+        18,
+        None,
+    )
 
 
 def test_a_rate_set_by_hand_is_set_again(every_step: None, tmp_path: Path) -> None:
     a_job = job(SMALL_NET, epochs=1)
     control = Control()
     recorder = revisited_steps.Recorder(
-        store.begin(tmp_path, project := revisited_steps.Project("hand", training=a_job.training)), project,
+        store.begin(
+            tmp_path,
+            project := revisited_steps.Project("hand", training=a_job.training),
+        ),
+        project,
         a_job.source.text,
-    )  # fmt: skip
+    )
     assert recorder.begin() == ""
     for event in train(a_job, control, folder=recorder.checkpoints):
         recorder.take(event)
@@ -99,15 +135,24 @@ def test_checkpoints_for_revisiting_are_kept_beside_those_that_are_pruned(
 ) -> None:
     from app.training.checkpoints import placing
 
-    monkeypatch.setattr(placing.Placing, "due", lambda *_: True)  # whenever none is being written
+    monkeypatch.setattr(
+        placing.Placing, "due", lambda *_: True
+    )  # whenever none is being written
     a_job = job(SMALL_NET, epochs=1, save_every=4, revisit_seconds=30.0)
     recorder, events = kept_run(tmp_path, a_job)
-    assert losses(events) == losses(run(job(SMALL_NET, epochs=1))), "they change no number"
+    assert losses(events) == losses(run(job(SMALL_NET, epochs=1))), (
+        "they change no number"
+    )
     kept = [file.name for file in checkpoint.to_revisit(recorder.kept.checkpoints)]
     assert kept[0] == checkpoint.revisit_file(1)
     assert len([*recorder.kept.checkpoints.glob("step-*.pt")]) == checkpoint.KEPT
     found, _ = revisited(recorder.kept, a_job, 2)
-    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (kept[0], 1, None, True)
+    assert (found.checkpoint, found.started_at, found.parted, found.captured) == (
+        kept[0],
+        1,
+        None,
+        True,
+    )
     size = sum((recorder.kept.checkpoints / name).stat().st_size for name in kept)
     assert measured(recorder.kept.checkpoints) == DiskUse(True, len(kept), size)
     delete_kept(recorder.kept)
@@ -116,11 +161,17 @@ def test_checkpoints_for_revisiting_are_kept_beside_those_that_are_pruned(
     assert (found.checkpoint, found.parted, found.captured) == ("", None, True)
 
 
-def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_seconds_too() -> None:
+def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_seconds_too() -> (
+    None
+):
     from app.training.checkpoints.placing import Placing
 
     placing = Placing(30.0, set_up=4.0, now=100.0, step=100)
-    assert placing.seconds == 11.0 and not placing.due(110.0, 110) and placing.due(111.0, 111)
+    assert (
+        placing.seconds == 11.0
+        and not placing.due(110.0, 110)
+        and placing.due(111.0, 111)
+    )
     placing.placed(127.0, 127)
     assert not placing.due(137.5, 137) and placing.due(138.0, 138)
     placing.placed(138.0, 138)
@@ -129,20 +180,31 @@ def test_a_checkpoint_is_due_so_early_that_reading_the_data_is_within_the_second
     placing = Placing(30.0, set_up=5.0, now=0.0, step=0)
     placing.due(4.0, 2)
     placing.placed(4.0, 2)
-    assert not placing.due(4.5, 6) and placing.due(5.0, 7), "as slow as the slowest steps were"
+    assert not placing.due(4.5, 6) and placing.due(5.0, 7), (
+        "as slow as the slowest steps were"
+    )
     placing.took(copying=0.1, writing=1.0)
-    assert placing.seconds == 8.0 and not placing.due(20.0, 40) and placing.due(27.0, 40), "at most 5 % of the time"
+    assert (
+        placing.seconds == 8.0 and not placing.due(20.0, 40) and placing.due(27.0, 40)
+    ), "at most 5 % of the time"
     assert Placing(2.0, set_up=40.0, now=0.0, step=0).seconds == 0.2
 
 
-def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(every_step: None, tmp_path: Path) -> None:
+def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(
+    every_step: None, tmp_path: Path
+) -> None:
     a_job = job(CONV_NET, epochs=1)
     recorder, events = kept_run(tmp_path, a_job)
-    norms = [{one.layer: one.norm for one in revisited(recorder.kept, a_job, step)[0].layers} for step in (1, 2, 3)]
+    norms = [
+        {one.layer: one.norm for one in revisited(recorder.kept, a_job, step)[0].layers}
+        for step in (1, 2, 3)
+    ]
     bound = norms[1]["linear1"]
     assert bound is not None
     relation = ">=" if norms[0]["linear1"] < bound else "<="
-    found = first_step(recorder.kept, a_job, Condition("norm", "linear1", relation, bound))
+    found = first_step(
+        recorder.kept, a_job, Condition("norm", "linear1", relation, bound)
+    )
     assert (found.step, found.layer, found.parted) == (2, "linear1", None)
     assert found.value == pytest.approx(bound, rel=1e-6)
     told = losses(events)
@@ -155,22 +217,39 @@ def test_the_first_step_of_a_condition_is_that_of_the_figures_of_every_step(ever
     assert dead.step == 1 and dead.layer
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs processes that meet over a file")
-def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(),
+    reason="needs processes that meet over a file",
+)
+def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(
+    tmp_path: Path,
+) -> None:
     a_job = job(SMALL_NET, epochs=1, max_steps=8, batch_size=101, save_every=4)
     project = revisited_steps.Project("two", training=a_job.training)
-    recorder = revisited_steps.Recorder(store.begin(tmp_path, project), project, a_job.source.text)
+    recorder = revisited_steps.Recorder(
+        store.begin(tmp_path, project), project, a_job.source.text
+    )
     recorder.processes = 2
     assert recorder.begin() == ""
     events = []
-    for event in distributed.train(a_job, place=RunPlacement(2), folder=recorder.checkpoints, hash_share=1e9):
+    for event in distributed.train(
+        a_job, place=RunPlacement(2), folder=recorder.checkpoints, hash_share=1e9
+    ):
         recorder.take(event)
         events.append(event)
     recorder.close()
     assert isinstance(events[-1], Finished), events[-1]
     found, held = revisited(recorder.kept, a_job, 7)
-    assert (found.checkpoint, found.parted, found.verified, held) == (checkpoint.step_file(4), None, 3, None)
-    assert all(one.recorded == one.recomputed for one in found.layers) and found.generator is True
+    assert (found.checkpoint, found.parted, found.verified, held) == (
+        checkpoint.step_file(4),
+        None,
+        3,
+        None,
+    )
+    assert (
+        all(one.recorded == one.recomputed for one in found.layers)
+        and found.generator is True
+    )
     assert found.loss == found.recorded_loss == losses(events)[6]
     assert any("not captured" in note for note in found.notes)
     path = recorder.kept.folder / layer_tables.HASHES
@@ -178,4 +257,8 @@ def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(tmp_path
     data[-8] ^= 1  # the last layer of step 8
     path.write_bytes(data)
     parted = revisited(recorder.kept, a_job, 8)[0].parted
-    assert parted is not None and (parted.step, parted.layer, parted.operation) == (8, "linear2", None)
+    assert parted is not None and (parted.step, parted.layer, parted.operation) == (
+        8,
+        "linear2",
+        None,
+    )

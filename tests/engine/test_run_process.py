@@ -17,14 +17,30 @@ from app.engine.requests.train import Answered
 from app.engine.tasks import train as train_task
 from app.engine.values import Codec
 from app.training.control import Control
-from app.training.events import Caught, EpochDone, Failed, Finished, Paused, Started, StepDone
+from app.training.events import (
+    Caught,
+    EpochDone,
+    Failed,
+    Finished,
+    Paused,
+    Started,
+    StepDone,
+)
 from app.training.loop import train
 from app.training.monitoring.watch_points import WatchPoints
-from app.training.run_requests import LookInside, SetRate, ShowCaught, TellMemory, WriteSnapshot
+from app.training.run_requests import (
+    LookInside,
+    SetRate,
+    ShowCaught,
+    TellMemory,
+    WriteSnapshot,
+)
 from tests.engine.test_child import broken_net
 from tests.support.training_jobs import SMALL_NET, job
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="looks into /proc"
+)
 
 
 def test_a_step_that_was_asked_for_before_the_run_is_one_step():
@@ -46,7 +62,10 @@ def test_one_that_cannot_be_started_says_why(monkeypatch):
 
     monkeypatch.setattr(pool, "start", refused)
     (failed,) = run_process.train(job())
-    assert isinstance(failed, Failed) and "cannot be started: no more processes" in failed.message
+    assert (
+        isinstance(failed, Failed)
+        and "cannot be started: no more processes" in failed.message
+    )
 
 
 def test_one_that_nobody_wants_any_more_goes_in_good_order():
@@ -55,7 +74,9 @@ def test_one_that_nobody_wants_any_more_goes_in_good_order():
     assert child.stderr.read() == b"" and child.wait(120) == 0
 
 
-def looked_at(control: Control, run: Iterator[object], folder: Path) -> tuple[Any, Any, Any]:
+def looked_at(
+    control: Control, run: Iterator[object], folder: Path
+) -> tuple[Any, Any, Any]:
     """The inside of a layer, the batch and the memory of a run that a watch point holds at its first step."""
     control.pause_at(WatchPoints(gradient_norm=1e-9))
     found: list[Any] = []
@@ -65,7 +86,10 @@ def looked_at(control: Control, run: Iterator[object], folder: Path) -> tuple[An
         if isinstance(event, Paused):
             orders = (LookInside("linear1", 5), ShowCaught(), TellMemory())
             found += (control.call(order).result(120) for order in orders)
-            for wrong in (LookInside("linear9", 0), WriteSnapshot(str(folder / "not there" / "cuda.pickle"))):
+            for wrong in (
+                LookInside("linear9", 0),
+                WriteSnapshot(str(folder / "not there" / "cuda.pickle")),
+            ):
                 assert control.call(wrong).exception(120) is not None
             control.stop()
     assert caught
@@ -74,13 +98,28 @@ def looked_at(control: Control, run: Iterator[object], folder: Path) -> tuple[An
 
 
 def test_what_is_looked_at_in_a_run_comes_through_the_pipe_as_it_is(tmp_path):
-    a_job, ours, theirs = job(SMALL_NET, epochs=100), Control(), run_process.ChildControl()
+    a_job, ours, theirs = (
+        job(SMALL_NET, epochs=100),
+        Control(),
+        run_process.ChildControl(),
+    )
     inside, batch, memory = looked_at(ours, train(a_job, ours), tmp_path)
-    its_inside, its_batch, its_memory = looked_at(theirs, run_process.train(a_job, theirs), tmp_path)
+    its_inside, its_batch, its_memory = looked_at(
+        theirs, run_process.train(a_job, theirs), tmp_path
+    )
     np.testing.assert_array_equal(inside.picture, its_inside.picture)
-    np.testing.assert_array_equal(inside.channels.pictures, its_inside.channels.pictures)
-    assert its_inside.filters.pictures.dtype == np.float32 and its_inside.filters.count == 16
-    assert (inside.label, inside.weights, inside.count) == (its_inside.label, its_inside.weights, its_inside.count)
+    np.testing.assert_array_equal(
+        inside.channels.pictures, its_inside.channels.pictures
+    )
+    assert (
+        its_inside.filters.pictures.dtype == np.float32
+        and its_inside.filters.count == 16
+    )
+    assert (inside.label, inside.weights, inside.count) == (
+        its_inside.label,
+        its_inside.weights,
+        its_inside.count,
+    )
     np.testing.assert_array_equal(batch.inputs, its_batch.inputs)
     np.testing.assert_array_equal(batch.labels, its_batch.labels)
     assert its_batch.outputs.shape == (64, 10) and its_batch.classes == batch.classes
@@ -91,13 +130,19 @@ def test_what_is_looked_at_in_a_run_comes_through_the_pipe_as_it_is(tmp_path):
 def test_an_answer_that_cannot_be_sent_is_not_waited_for():
     said: list[Answered] = []
     codec, control = Codec(1), Control()
-    context: Any = SimpleNamespace(progress=lambda answer: said.append(codec.encode(answer) and answer))
+    context: Any = SimpleNamespace(
+        progress=lambda answer: said.append(codec.encode(answer) and answer)
+    )
     for event in train(job(max_steps=1), control):
         if isinstance(event, Started):
             asked = control.call(lambda live: live)
     train_task._answer(context, 7, asked)
     (answer,) = said
-    assert answer.number == 7 and answer.value is None and "message class" in str(answer.error)
+    assert (
+        answer.number == 7
+        and answer.value is None
+        and "message class" in str(answer.error)
+    )
 
 
 def test_an_order_that_cannot_be_sent_is_refused_to_who_gives_it_and_the_run_goes_on():
@@ -116,23 +161,39 @@ def test_an_order_that_cannot_be_sent_is_refused_to_who_gives_it_and_the_run_goe
 
 
 def test_a_layer_that_ends_the_process_is_said_with_its_exit_code():
-    failed = list(run_process.train(job(broken_net("__import__('os')._exit(7)", at=3))))[-1]
-    assert isinstance(failed, Failed) and failed.message == "The process of the run ended with exit code 7 in step 3."
+    failed = list(
+        run_process.train(job(broken_net("__import__('os')._exit(7)", at=3)))
+    )[-1]
+    assert (
+        isinstance(failed, Failed)
+        and failed.message == "The process of the run ended with exit code 7 in step 3."
+    )
 
 
 def test_a_run_whose_weights_cannot_be_kept_says_so(tmp_path, monkeypatch):
     """The folder goes in the last step, as that of a disk that is pulled out."""
     line = f"__import__('shutil').rmtree({str(tmp_path / 'scratch')!r})"
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(run_process, "TemporaryFolder", lambda: nullcontext(tmp_path / "scratch"))
-    failed = list(run_process.train(job(broken_net(f"{line} or x", at=3), max_steps=3)))[-1]
-    assert isinstance(failed, Failed) and "failed in step 4: RuntimeError: Parent directory" in failed.message
+    monkeypatch.setattr(
+        run_process, "TemporaryFolder", lambda: nullcontext(tmp_path / "scratch")
+    )
+    failed = list(
+        run_process.train(job(broken_net(f"{line} or x", at=3), max_steps=3))
+    )[-1]
+    assert (
+        isinstance(failed, Failed)
+        and "failed in step 4: RuntimeError: Parent directory" in failed.message
+    )
 
 
 def test_neither_end_remembers_the_events_of_a_run(monkeypatch):
     """A run tells millions of them."""
     codecs = []
-    monkeypatch.setattr(run_process, "OwnEngine", lambda start: codecs.append(OwnEngine(start)) or codecs[-1])
+    monkeypatch.setattr(
+        run_process,
+        "OwnEngine",
+        lambda start: codecs.append(OwnEngine(start)) or codecs[-1],
+    )
     weights = set()
     events = run_process.train(job(SMALL_NET, epochs=8))
     for event in events:

@@ -29,9 +29,17 @@ def trained(tmp_path_factory) -> Path:
         patch.setattr(headless_pictures, "run_pictures", lambda *_: None)
         for name, steps in (("digits", 2), ("U-Net", 4)):
             project = project_file.read(resource_path("examples", f"{name}.tape"))
-            short = replace(project, training=replace(project.training, max_steps=steps, device="cpu"))
+            short = replace(
+                project,
+                training=replace(project.training, max_steps=steps, device="cpu"),
+            )
             project_file.write(short, folder / f"{name}.tape")
-            assert main(["train", str(folder / f"{name}.tape"), "--out", str(folder / name)]) == 0
+            assert (
+                main(
+                    ["train", str(folder / f"{name}.tape"), "--out", str(folder / name)]
+                )
+                == 0
+            )
     return folder
 
 
@@ -49,16 +57,28 @@ def kept_in(folder: Path) -> store.Kept:
 def test_an_evaluation_is_stored_and_read_as_it_was(trained: Path, engine) -> None:
     kept = kept_in(trained / "digits")
     assert evaluations.read(kept, "validation") is None
-    answer = engine.ask(EvaluateRun(kept.folder, str(trained), "validation")).result(120)
+    answer = engine.ask(EvaluateRun(kept.folder, str(trained), "validation")).result(
+        120
+    )
     found, there = answer.evaluation.found, evaluations.read(kept, "validation")
-    assert there is not None and there.found.summary() == found.summary() and there.space == answer.evaluation.space
+    assert (
+        there is not None
+        and there.found.summary() == found.summary()
+        and there.space == answer.evaluation.space
+    )
     assert there.checkpoint == evaluations.checkpoint_of(kept) and there.unit
     assert there.found.columns.keys() == found.columns.keys()
-    assert all(np.array_equal(values, found.columns[name]) for name, values in there.found.columns.items())
+    assert all(
+        np.array_equal(values, found.columns[name])
+        for name, values in there.found.columns.items()
+    )
     file = kept.folder / "evaluations" / "validation.npz"
     before = file.stat().st_mtime_ns
     again = engine.ask(EvaluateRun(kept.folder, str(trained), "validation")).result(120)
-    assert file.stat().st_mtime_ns == before and again.evaluation.found.summary() == found.summary()
+    assert (
+        file.stat().st_mtime_ns == before
+        and again.evaluation.found.summary() == found.summary()
+    )
     (sample,) = engine.ask(ShowRunSamples(again.net, (3,))).result(120)
     assert sample.number == 3 and sample.picture is not None and sample.target is None
     os.utime(kept.checkpoints / "best.pt", ns=(1, 1))
@@ -68,14 +88,20 @@ def test_an_evaluation_is_stored_and_read_as_it_was(trained: Path, engine) -> No
 
 def test_masks_of_a_u_net_are_shown_beside_their_targets(trained: Path, engine) -> None:
     kept = kept_in(trained / "U-Net")
-    answer = engine.ask(EvaluateRun(kept.folder, str(trained), "validation")).result(120)
+    answer = engine.ask(EvaluateRun(kept.folder, str(trained), "validation")).result(
+        120
+    )
     samples = engine.ask(ShowRunSamples(answer.net, (0, 1))).result(120)
     for sample in samples:
         assert sample.picture.shape == sample.target.shape == sample.output.shape
-        assert set(np.unique(sample.target)) <= {0, 255} and sample.note.startswith(("IoU", "both"))
+        assert set(np.unique(sample.target)) <= {0, 255} and sample.note.startswith(
+            ("IoU", "both")
+        )
 
 
-def test_a_damaged_file_says_so_and_a_run_without_checkpoint_too(trained: Path, tmp_path: Path, engine) -> None:
+def test_a_damaged_file_says_so_and_a_run_without_checkpoint_too(
+    trained: Path, tmp_path: Path, engine
+) -> None:
     kept = kept_in(trained / "digits")
     folder = tmp_path / "0001"
     shutil.copytree(kept.folder, folder)

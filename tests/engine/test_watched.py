@@ -9,12 +9,25 @@ from app.training.events import EpochDone, Failed, Finished, Started, StepDone
 from app.training.history import History
 from app.views.training.runs.session import measure_progress
 
-START = {"event": "started", "device": "cpu", "epochs": 2, "batch_size": 4, "seed": 0, "parameters": 5,
-         "train_count": 10, "validation_count": 0}  # fmt: skip
+START = {
+    "event": "started",
+    "device": "cpu",
+    "epochs": 2,
+    "batch_size": 4,
+    "seed": 0,
+    "parameters": 5,
+    "train_count": 10,
+    "validation_count": 0,
+}
 
 
 def step(number: int, loss: float | None = 0.5) -> dict:
-    return {"event": "step", "epoch": 1 + (number - 1) // 3, "step": number, "loss": loss}
+    return {
+        "event": "step",
+        "epoch": 1 + (number - 1) // 3,
+        "step": number,
+        "loss": loss,
+    }
 
 
 def line(fields: dict) -> bytes:
@@ -51,40 +64,95 @@ def test_a_run_is_told_as_its_file_grows(tmp_path):
         if len(seen) == 2:
             done = {"event": "finished", "reason": "done", "epoch": 1, "steps": 3}
             with path.open("ab") as file:
-                file.write(half[7:] + b"".join(map(line, (step(3, None), done, START, step(1)))))
+                file.write(
+                    half[7:]
+                    + b"".join(map(line, (step(3, None), done, START, step(1))))
+                )
         elif len(seen) == 6:
             path.write_bytes(b"")  # cut off, and begun anew
             with path.open("ab") as file:
-                file.write(line(START) + line({"event": "finished", "reason": "stopped", "epoch": 0, "steps": 0}))
+                file.write(
+                    line(START)
+                    + line(
+                        {
+                            "event": "finished",
+                            "reason": "stopped",
+                            "epoch": 0,
+                            "steps": 0,
+                        }
+                    )
+                )
     kinds = [type(event) for event in seen]
-    assert kinds == [Started, StepDone, StepDone, StepDone, Started, StepDone, Started, Finished]
-    assert [event.samples for event in seen if isinstance(event, StepDone)] == [4, 4, 2, 4]
+    assert kinds == [
+        Started,
+        StepDone,
+        StepDone,
+        StepDone,
+        Started,
+        StepDone,
+        Started,
+        Finished,
+    ]
+    assert [event.samples for event in seen if isinstance(event, StepDone)] == [
+        4,
+        4,
+        2,
+        4,
+    ]
     assert seen[-1].reason == "stopped"
 
 
 def test_lines_without_times_tell_no_speed(tmp_path):
     path = tmp_path / "lines.jsonl"
-    path.write_bytes(line(START) + b"".join(line(step(number)) for number in range(1, 5)))
+    path.write_bytes(
+        line(START) + b"".join(line(step(number)) for number in range(1, 5))
+    )
     control, history = WatchedRunControl(), History()
     for event in follow(path, control, every=0.01):
         history.add(event)
         if isinstance(event, StepDone) and event.step == 4:
-            assert history.samples_per_second() is None and measure_progress(history).eta is None
+            assert (
+                history.samples_per_second() is None
+                and measure_progress(history).eta is None
+            )
             with path.open("ab") as file:
                 file.write(line(step(5)))
         elif isinstance(event, StepDone) and event.step == 5:
-            assert history.samples_per_second() is None and measure_progress(history).eta is None
+            assert (
+                history.samples_per_second() is None
+                and measure_progress(history).eta is None
+            )
             control.pause()  # out of reach, and without effect
             control.stop()
-    assert isinstance(event, Finished) and event.reason == "left" and "continues" in event.note
+    assert (
+        isinstance(event, Finished)
+        and event.reason == "left"
+        and "continues" in event.note
+    )
     assert control.result.ending == "left" and control.result.state_dict is None
 
 
 def test_a_run_that_fails_elsewhere_fails_here(tmp_path):
     path = tmp_path / "lines.jsonl"
-    failed = {"event": "failed", "kind": "memory", "message": "m", "cure": "c", "node": None, "epoch": 1, "step": 2}
-    epoch = {"event": "epoch", "epoch": 1, "step": 3, "train_loss": 0.5, "train_accuracy": None, "val_loss": None,
-             "val_accuracy": None, "val_f1": 0.25}  # fmt: skip
+    failed = {
+        "event": "failed",
+        "kind": "memory",
+        "message": "m",
+        "cure": "c",
+        "node": None,
+        "epoch": 1,
+        "step": 2,
+    }
+    epoch = {
+        "event": "epoch",
+        "epoch": 1,
+        "step": 3,
+        "train_loss": 0.5,
+        "train_accuracy": None,
+        "val_loss": None,
+        "val_accuracy": None,
+        "val_f1": 0.25,
+    }
     path.write_bytes(line(START) + line(epoch) + line(failed))
     events = list(follow(path, every=0.01))
     assert isinstance(events[1], EpochDone) and events[1].metrics == (("f1", 0.25),)

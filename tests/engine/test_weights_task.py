@@ -13,9 +13,18 @@ import torch
 
 from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsFile
+from app.engine.requests.autograd.capture import (
+    InitialWeights,
+    NewestWeights,
+    WeightsFile,
+)
 from app.engine.requests.measure import Measure
-from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights
+from app.engine.requests.weights import (
+    CountStart,
+    KeepWeights,
+    ReadWeights,
+    SaveWeights,
+)
 from app.export.errors import WeightsError
 from app.export.weights import save_pt, save_safetensors
 from app.project.weights import start_weights, state_dicts
@@ -41,12 +50,17 @@ def engine() -> Iterator[Engine]:
 def given(tmp_path: Path) -> Path:
     """A state_dict of the net under other names, in a checkpoint."""
     torch.manual_seed(5)
-    state = {f"backbone.{key}": value for key, value in make_module(SMALL_NET).state_dict().items()}
+    state = {
+        f"backbone.{key}": value
+        for key, value in make_module(SMALL_NET).state_dict().items()
+    }
     torch.save({"epoch": 3, "state_dict": state}, tmp_path / "w.pt")
     return tmp_path / "w.pt"
 
 
-def test_a_file_beside_a_net_is_what_a_direct_call_finds(engine: Engine, given: Path) -> None:
+def test_a_file_beside_a_net_is_what_a_direct_call_finds(
+    engine: Engine, given: Path
+) -> None:
     said: list[str] = []
     beside = engine.ask(ReadWeights(given, SMALL_NET), said.append).result(PATIENCE)
     state, ours = state_dicts.read(given), state_dicts.net_infos(SMALL_NET)
@@ -56,23 +70,39 @@ def test_a_file_beside_a_net_is_what_a_direct_call_finds(engine: Engine, given: 
     assert engine.ask(ReadWeights(given, None)).result(PATIENCE).ours is None
 
 
-def test_what_is_kept_has_the_bytes_of_a_direct_call(engine: Engine, given: Path) -> None:
+def test_what_is_kept_has_the_bytes_of_a_direct_call(
+    engine: Engine, given: Path
+) -> None:
     state, ours = state_dicts.read(given), state_dicts.net_infos(SMALL_NET)
     names = suggestions(state.infos, ours)[0].names
     keys = tuple(ours)[1:]
-    kept = engine.ask(KeepWeights(given, SMALL_NET, keys, FrozenMap(names))).result(PATIENCE)
+    kept = engine.ask(KeepWeights(given, SMALL_NET, keys, FrozenMap(names))).result(
+        PATIENCE
+    )
     here = start_weights.chosen(state, diff(state.infos, ours, names), keys)
-    assert (kept.sha256, kept.name) == (here.sha256, here.name) and start_weights.problems(kept, SMALL_NET) == ()
-    assert engine.ask(CountStart(kept, SMALL_NET)).result(PATIENCE) == (len(keys), len(ours))
+    assert (kept.sha256, kept.name) == (
+        here.sha256,
+        here.name,
+    ) and start_weights.problems(kept, SMALL_NET) == ()
+    assert engine.ask(CountStart(kept, SMALL_NET)).result(PATIENCE) == (
+        len(keys),
+        len(ours),
+    )
 
 
-def test_a_file_that_was_replaced_meanwhile_is_not_kept(engine: Engine, given: Path) -> None:
+def test_a_file_that_was_replaced_meanwhile_is_not_kept(
+    engine: Engine, given: Path
+) -> None:
     torch.save({"other": torch.ones(2)}, given)
     with pytest.raises(WeightsError, match="cannot be loaded"):
-        engine.ask(KeepWeights(given, SMALL_NET, tuple(state_dicts.net_infos(SMALL_NET)))).result(PATIENCE)
+        engine.ask(
+            KeepWeights(given, SMALL_NET, tuple(state_dicts.net_infos(SMALL_NET)))
+        ).result(PATIENCE)
 
 
-def test_nothing_in_a_hostile_file_runs_in_the_engine(engine: Engine, tmp_path: Path) -> None:
+def test_nothing_in_a_hostile_file_runs_in_the_engine(
+    engine: Engine, tmp_path: Path
+) -> None:
     canary, path = tmp_path / "ran", tmp_path / "bad.pt"
 
     class Canary:
@@ -85,18 +115,27 @@ def test_nothing_in_a_hostile_file_runs_in_the_engine(engine: Engine, tmp_path: 
     assert not canary.exists()
 
 
-@pytest.mark.parametrize(("name", "save"), [("w.pt", save_pt), ("w.safetensors", save_safetensors)])
-def test_what_is_written_has_the_bytes_of_a_direct_call(engine: Engine, tmp_path: Path, name, save) -> None:
+@pytest.mark.parametrize(
+    ("name", "save"), [("w.pt", save_pt), ("w.safetensors", save_safetensors)]
+)
+def test_what_is_written_has_the_bytes_of_a_direct_call(
+    engine: Engine, tmp_path: Path, name, save
+) -> None:
     there, here, left = tmp_path / name, tmp_path / f"here-{name}", tmp_path / "run.pt"
     initial = initial_weights(SMALL_NET, 7)
     for weights in (InitialWeights(), NewestWeights(str(tmp_path / "none"))):
-        words = engine.ask(SaveWeights(there, SMALL_NET, 7, None, weights)).result(PATIENCE)
+        words = engine.ask(SaveWeights(there, SMALL_NET, 7, None, weights)).result(
+            PATIENCE
+        )
         save(initial, here)
         assert there.read_bytes() == here.read_bytes() and "seed 7" in words
     learnt = {key: value + 1 for key, value in initial.items()}
     torch.save(learnt, left)
     choice = WeightsFile(str(left), "of Run 1 at step 2", False)
-    assert engine.ask(SaveWeights(there, SMALL_NET, 7, None, choice)).result(PATIENCE) == "of Run 1 at step 2"
+    assert (
+        engine.ask(SaveWeights(there, SMALL_NET, 7, None, choice)).result(PATIENCE)
+        == "of Run 1 at step 2"
+    )
     save(learnt, here)
     assert there.read_bytes() == here.read_bytes()
 
@@ -124,16 +163,28 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
         engine.ask(KeepWeights(path, SMALL_NET, tuple(state)), kill).result(PATIENCE)
     kept = engine.ask(KeepWeights(path, SMALL_NET, tuple(state))).result(PATIENCE)
     assert read_header(Path(kept.path)).keys() == state.keys()
-    assert all(read_header(file) for file in Path(kept.path).parent.iterdir())  # none is cut off
+    assert all(
+        read_header(file) for file in Path(kept.path).parent.iterdir()
+    )  # none is cut off
 
 
-def test_a_question_that_is_cancelled_writes_nothing_that_is_not_whole(engine: Engine, tmp_path: Path) -> None:
-    question = engine.ask(SaveWeights(tmp_path / "w.pt", SMALL_NET, 7, None, InitialWeights()))
+def test_a_question_that_is_cancelled_writes_nothing_that_is_not_whole(
+    engine: Engine, tmp_path: Path
+) -> None:
+    question = engine.ask(
+        SaveWeights(tmp_path / "w.pt", SMALL_NET, 7, None, InitialWeights())
+    )
     question.stop()
     with pytest.raises(CancelledError):
         question.result(PATIENCE)
-    engine.ask(CountStart(engine.ask(_kept(engine, tmp_path)).result(PATIENCE), SMALL_NET)).result(PATIENCE)
-    assert [file.name for file in tmp_path.iterdir() if file.name not in ("w.pt", "k.safetensors")] == []
+    engine.ask(
+        CountStart(engine.ask(_kept(engine, tmp_path)).result(PATIENCE), SMALL_NET)
+    ).result(PATIENCE)
+    assert [
+        file.name
+        for file in tmp_path.iterdir()
+        if file.name not in ("w.pt", "k.safetensors")
+    ] == []
 
 
 def _kept(engine: Engine, folder: Path) -> KeepWeights:

@@ -34,33 +34,53 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_what_is_untouched_passes_against_the_source_model(nets: list[planted.Net], tmp_path: Path) -> None:
+def test_what_is_untouched_passes_against_the_source_model(
+    nets: list[planted.Net], tmp_path: Path
+) -> None:
     for net in nets:
         clean = planted.Planted("nothing", "", net.source.text, net.values, net.values)
         found = planted.certificate_of(net, clean, tmp_path)
         rows = {(one.what, one.mode) for one in found.checks if one.source}
-        assert found.passed and f"are those of the source model nets.py:{net.name}" in found.message, found.lines
-        assert rows >= {("values", ""), ("outputs", "eval"), ("gradients", "eval"), ("gradients", "train")}
+        assert (
+            found.passed
+            and f"are those of the source model nets.py:{net.name}" in found.message
+        ), found.lines
+        assert rows >= {
+            ("values", ""),
+            ("outputs", "eval"),
+            ("gradients", "eval"),
+            ("gradients", "train"),
+        }
 
 
-def test_every_kind_of_planted_difference_fails(nets: list[planted.Net], tmp_path: Path) -> None:
+def test_every_kind_of_planted_difference_fails(
+    nets: list[planted.Net], tmp_path: Path
+) -> None:
     told: list[str] = []
-    assert planted.campaign(nets, 2 * len(planted.KINDS), tmp_path, told.append) == 0, told
+    assert planted.campaign(nets, 2 * len(planted.KINDS), tmp_path, told.append) == 0, (
+        told
+    )
     assert all(any(kind in line for line in told) for kind in planted.KINDS)
-    assert sum("is not the source model" in line for line in told) >= 4  # net and export agree there
+    assert (
+        sum("is not the source model" in line for line in told) >= 4
+    )  # net and export agree there
 
 
 def imported(tmp_path: Path, text: str) -> project_file.Project:
     (tmp_path / "own.py").write_text(f"import torch\nfrom torch import nn\n{text}")
     trust("own.py:Own", tmp_path)
-    question = ImportModel(ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),))
+    question = ImportModel(
+        ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),)
+    )
     return task.answer(question, tmp_path)
 
 
 def certified(project: project_file.Project, tmp_path: Path) -> Certificate:
     source = analyse(project.graph, custom_layers.ops_of(project)).source
     state = initial_weights(source, 0, project.training.start)
-    found, _ = certify_export(source, state, None, None, imported=drawing_digest.imported(project, source))
+    found, _ = certify_export(
+        source, state, None, None, imported=drawing_digest.imported(project, source)
+    )
     return found
 
 
@@ -75,14 +95,22 @@ class Own(nn.Module):
 """
 
 
-def test_an_edited_drawing_is_said_to_compare_no_more_and_a_changed_file_fails(tmp_path: Path) -> None:
+def test_an_edited_drawing_is_said_to_compare_no_more_and_a_changed_file_fails(
+    tmp_path: Path,
+) -> None:
     project = imported(tmp_path, PLAIN.format(body="self.fc(x).tanh()"))
     assert certified(project, tmp_path).passed
     (node,) = [node for node in project.graph.nodes.values() if node.op == "nn.Linear"]
-    edited = replace(project, graph=project.graph.with_param(node.id, "out_features", 5))
+    edited = replace(
+        project, graph=project.graph.with_param(node.id, "out_features", 5)
+    )
     edited = project_file.with_start(edited, None)
     found = certified(edited, tmp_path)
-    assert found.passed and "not compared with own.py:Own, since its drawing was edited" in found.message
+    assert (
+        found.passed
+        and "not compared with own.py:Own, since its drawing was edited"
+        in found.message
+    )
     assert not any(one.source for one in found.checks)
     assert project.origin is not None and project.origin.reference is not None
     reference = Path(project.origin.reference.path)
@@ -93,16 +121,24 @@ def test_an_edited_drawing_is_said_to_compare_no_more_and_a_changed_file_fails(t
     assert "does not exist" in certified(project, tmp_path).message
 
 
-def test_values_that_are_not_finite_in_the_model_itself_are_said(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_in_the_model_itself_are_said(
+    tmp_path: Path,
+) -> None:
     project = imported(tmp_path, PLAIN.format(body="self.fc(x).log()"))
     found = certified(project, tmp_path)
-    assert found.passed and "NaN" in found.message and "not verified" in found.message, found.lines
+    assert (
+        found.passed and "NaN" in found.message and "not verified" in found.message
+    ), found.lines
     source = analyse(project.graph, custom_layers.ops_of(project)).source
-    bare, _ = certify_export(source, initial_weights(source, 0, project.training.start), None, None)
+    bare, _ = certify_export(
+        source, initial_weights(source, 0, project.training.start), None, None
+    )
     assert not bare.passed  # without the model to compare with
 
 
-def test_without_weights_the_class_is_compared_with_the_model_too(tmp_path: Path) -> None:
+def test_without_weights_the_class_is_compared_with_the_model_too(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "own.py").write_text(planted.NETS)
     trust("own.py:Masked", tmp_path)
     source = ModelSource(str(tmp_path / "own.py"), "Masked")
@@ -114,18 +150,26 @@ def test_without_weights_the_class_is_compared_with_the_model_too(tmp_path: Path
     net = analyse(project.graph, custom_layers.ops_of(project)).source
     wrong = replace(net, text=net.text.replace("/ 2", "/ 3"))
     assert wrong.text != net.text
-    state = {**make_module(wrong).state_dict(), **initial_weights(net, 0, project.training.start)}
+    state = {
+        **make_module(wrong).state_dict(),
+        **initial_weights(net, 0, project.training.start),
+    }
     of = drawing_digest.imported(project, net)
     assert not certify_export(wrong, state, None, None, imported=of)[0].passed
 
 
 @pytest.mark.usefixtures("forked_trials")
-def test_an_export_asks_for_no_trust_again_until_the_file_is_edited(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_an_export_asks_for_no_trust_again_until_the_file_is_edited(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
     monkeypatch.setattr(custom_layers.layer_files, "_allowed", set())
     file, out = tmp_path / "own.py", tmp_path / "p.tape"
     body = "torch.autocast('cpu', dtype=torch.bfloat16)(self.fc)(x).to(x.dtype)"
     file.write_text(f"import torch\nfrom torch import nn\n{PLAIN.format(body=body)}")
-    assert cli.run(["import", f"{file}:Own", "--input", "2x4", "--trust", "-o", str(out)]) == 0
+    assert (
+        cli.run(["import", f"{file}:Own", "--input", "2x4", "--trust", "-o", str(out)])
+        == 0
+    )
     assert project_file.read(out).layer_files, "the class of the file is a node"
     monkeypatch.setattr(custom_layers.layer_files, "_allowed", set())  # another process
     assert cli.run(["export", str(out), "--code", str(tmp_path / "m.py")]) == 0

@@ -21,7 +21,16 @@ from app.util.frozen import FrozenMap
 from tests.data.test_mnist import files, put
 from tests.support import script_here
 from tests.support.forked_python import run_forked
-from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, TWO_OUTPUTS, adam, job, net
+from tests.support.training_jobs import (
+    BAD_NET,
+    CONV_NET,
+    SETTINGS,
+    SMALL_NET,
+    TWO_OUTPUTS,
+    adam,
+    job,
+    net,
+)
 
 
 def write(folder, a_job):
@@ -50,31 +59,58 @@ def test_every_way_of_taking_a_step_is_the_same_in_the_script(name, run_script):
 
 @pytest.mark.parametrize("loss", ["CrossEntropyLoss", "BCEWithLogitsLoss"])
 def test_metrics_are_the_same_in_the_script(loss, run_script):
-    a_job = job(SMALL_NET, epochs=2, metrics=("f1", "auroc", "top3_accuracy"), loss=Choice(loss))
-    ours = app_lines(a_job)  # first, so that torchmetrics finds a torchvision that can be imported here
+    a_job = job(
+        SMALL_NET, epochs=2, metrics=("f1", "auroc", "top3_accuracy"), loss=Choice(loss)
+    )
+    ours = app_lines(
+        a_job
+    )  # first, so that torchmetrics finds a torchvision that can be imported here
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == ours and '"val_auroc"' in lines[-2]
     shown, _ = run_script(a_job)
     assert "val_f1 0." in shown[1]
 
 
-def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(run_script, tmp_path):
+def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(
+    run_script, tmp_path
+):
     """Dropout, accumulation, a running mean and a schedule: as if neither had ever stopped, whoever goes on."""
     cosine = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=20)), "step", 3)
-    a_job = job(SMALL_NET, epochs=2, batch_size=200, accumulate=3, ema=0.9, save_every=5, schedule=cosine)
+    a_job = job(
+        SMALL_NET,
+        epochs=2,
+        batch_size=200,
+        accumulate=3,
+        ema=0.9,
+        save_every=5,
+        schedule=cosine,
+    )
     whole = app_lines(a_job)
     lines, ended = run_script(a_job, "--json")
     saved = [json.loads(line)["path"] for line in lines if '"saved"' in line]
     assert ended is None and [line for line in lines if '"saved"' not in line] == whole
-    assert saved[0] == str(Path("checkpoints", "step-00000005.pt")) and saved[-1] == str(Path("checkpoints", "last.pt"))
+    assert saved[0] == str(Path("checkpoints", "step-00000005.pt")) and saved[
+        -1
+    ] == str(Path("checkpoints", "last.pt"))
     folder = tmp_path / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "best.pt", "last.pt", "step-00000010.pt", "step-00000015.pt"
-    ]  # fmt: skip
+        "best.pt",
+        "last.pt",
+        "step-00000010.pt",
+        "step-00000015.pt",
+    ]
     at = folder / "step-00000010.pt"
-    rest = [line for line in whole[1:] if json.loads(line)["step" if '"finished"' not in line else "steps"] > 10]
-    theirs, ended = run_script(a_job, "--json", "--resume", str(at), "--checkpoints", str(tmp_path / "again"))
-    assert ended is None and [line for line in theirs[1:] if '"saved"' not in line] == rest
+    rest = [
+        line
+        for line in whole[1:]
+        if json.loads(line)["step" if '"finished"' not in line else "steps"] > 10
+    ]
+    theirs, ended = run_script(
+        a_job, "--json", "--resume", str(at), "--checkpoints", str(tmp_path / "again")
+    )
+    assert (
+        ended is None and [line for line in theirs[1:] if '"saved"' not in line] == rest
+    )
     ours = [line for event in train(a_job, resume=at) if (line := to_json(event))]
     assert ours[1:] == rest and '"resumed_at": 10' in theirs[0]
     shown, _ = run_script(a_job, "--resume", str(at))
@@ -88,25 +124,43 @@ def test_a_script_takes_checkpoints_and_goes_on_from_them_and_so_does_the_app(ru
     for data in (b"", whole_file[:-100], bytes(flipped)):
         at.write_bytes(data)
         _, ended = run_script(a_job, "--resume", str(at))
-        assert isinstance(ended, SystemExit) and str(ended).startswith(f"{at} is damaged")
-        assert "Resume from another one." in str(ended) and "weights_only" not in str(ended)
+        assert isinstance(ended, SystemExit) and str(ended).startswith(
+            f"{at} is damaged"
+        )
+        assert "Resume from another one." in str(ended) and "weights_only" not in str(
+            ended
+        )
 
 
 LIMITS = {
     "steps": {"max_steps": 25, "accumulate": 4},
-    "patience": {"epochs": 9, "patience": 2, "optimizer": Choice("SGD", FrozenMap(lr=0.0))},
+    "patience": {
+        "epochs": 9,
+        "patience": 2,
+        "optimizer": Choice("SGD", FrozenMap(lr=0.0)),
+    },
     "one batch": {"one_batch": True},
-    "per epoch": {"schedule": Schedule(Choice("MultiStepLR", FrozenMap(milestones=(1, 2))), "epoch")},
+    "per epoch": {
+        "schedule": Schedule(
+            Choice("MultiStepLR", FrozenMap(milestones=(1, 2))), "epoch"
+        )
+    },
     "channels last": {"channels_last": True, "amp": "bfloat16"},
 }
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_run_ends_where_the_script_ends(name, run_script):
-    a_job = job(CONV_NET, **{"epochs": 2, "batch_size": 256, "deterministic": True, **LIMITS[name]})
+    a_job = job(
+        CONV_NET,
+        **{"epochs": 2, "batch_size": 256, "deterministic": True, **LIMITS[name]},
+    )
     lines, ended = run_script(a_job, "--json")
     assert ended is None
-    theirs, ours = [json.loads(line) for line in lines], [json.loads(line) for line in app_lines(a_job)]
+    theirs, ours = (
+        [json.loads(line) for line in lines],
+        [json.loads(line) for line in app_lines(a_job)],
+    )
     ours[-1].pop("note", None)
     assert theirs == ours
 
@@ -115,19 +169,33 @@ def test_batches_that_are_not_finite_are_left_out_in_the_script_too(run_script):
     a_job = job(BAD_NET, epochs=1, batch_size=8, not_finite="skip")
     ours = app_lines(a_job)
     lines, ended = run_script(a_job, "--json")
-    assert ended is None and lines == ours and any('"skipped"' in line for line in lines)
+    assert (
+        ended is None and lines == ours and any('"skipped"' in line for line in lines)
+    )
     told = [json.loads(line) for line in ours]
     taken = [one["loss"] for one in told if one["event"] == "step"]
-    assert told[-2]["train_loss"] == pytest.approx(sum(taken) / len(taken), rel=1e-2), "what is left out counts not"
+    assert told[-2]["train_loss"] == pytest.approx(sum(taken) / len(taken), rel=1e-2), (
+        "what is left out counts not"
+    )
 
 
 def test_an_epoch_whose_batches_are_all_left_out_has_no_loss(run_script, tmp_path):
-    source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
+    source = net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        ["return self.linear1(torch.log(x.flatten(1)))"],
+    )
     a_job = job(source, epochs=2, batch_size=400, not_finite="skip", max_steps=4)
     ours = app_lines(a_job)
     lines, ended = run_script(a_job, "--json")
-    assert ended is None and lines[:-1] == ours[:-1] and json.loads(lines[-1])["steps"] == 4
-    assert json.loads(ours[-2])["train_loss"] is None and json.loads(ours[-2])["train_accuracy"] is None
+    assert (
+        ended is None
+        and lines[:-1] == ours[:-1]
+        and json.loads(lines[-1])["steps"] == 4
+    )
+    assert (
+        json.loads(ours[-2])["train_loss"] is None
+        and json.loads(ours[-2])["train_accuracy"] is None
+    )
     shown, _ = run_script(a_job)
     assert shown[1].startswith("epoch 1/2: training nan")
 
@@ -144,7 +212,9 @@ def test_what_was_left_out_is_known_to_a_checkpoint(run_script, tmp_path):
 
 
 def test_a_plain_order_and_whole_batches_are_the_same_in_the_script(run_script):
-    a_job = job(SMALL_NET, batch_size=100, data=DataConfig(shuffle=False, drop_last=True))
+    a_job = job(
+        SMALL_NET, batch_size=100, data=DataConfig(shuffle=False, drop_last=True)
+    )
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
 
@@ -167,7 +237,10 @@ JOBS = {
         SMALL_NET,
         epochs=1,
         data=DataConfig(validation_fraction=0.0),
-        loss=Choice("CrossEntropyLoss", FrozenMap(weight=(1, 2, 1, 1, 1, 1, 1, 1, 1, 0.5), label_smoothing=0.1)),
+        loss=Choice(
+            "CrossEntropyLoss",
+            FrozenMap(weight=(1, 2, 1, 1, 1, 1, 1, 1, 1, 0.5), label_smoothing=0.1),
+        ),
         optimizer=adam(lr=0.01, betas=(0.8, 0.99), amsgrad=True),
     ),
 }
@@ -182,7 +255,9 @@ def test_the_script_run_alone_prints_the_lines_of_the_app(tmp_path):
     script = run_forked(tmp_path / "train.py", *arguments, cwd=tmp_path)
     assert script.returncode == 0, script.stderr
     control = Control()
-    assert script.stdout.splitlines() == app_lines(job(CONV_NET, epochs=2, seed=5), control)
+    assert script.stdout.splitlines() == app_lines(
+        job(CONV_NET, epochs=2, seed=5), control
+    )
     theirs = state_dicts.read(tmp_path / "w" / "weights.pt").tensors
     for name, value in control.weights().items():
         assert torch.equal(value, theirs[name])
@@ -194,9 +269,13 @@ runpy.run_path("train.py", run_name="__main__")
 """
 
 
-def test_a_script_with_transforms_runs_where_torchvision_was_built_for_another_torch(tmp_path):
+def test_a_script_with_transforms_runs_where_torchvision_was_built_for_another_torch(
+    tmp_path,
+):
     """As pip brings it beside a torch for the CPU; Python there knows nothing of the program's own cure."""
-    data = DataConfig(train_transforms=(Transform("Normalize", FrozenMap(mean=(0.5,), std=(0.5,))),))
+    data = DataConfig(
+        train_transforms=(Transform("Normalize", FrozenMap(mean=(0.5,), std=(0.5,))),)
+    )
     a_job = job(SMALL_NET, data=data, epochs=1, max_steps=2, threads=1)
     write(tmp_path, a_job)
     (tmp_path / "elsewhere.py").write_text(AS_ELSEWHERE)
@@ -213,9 +292,18 @@ def test_every_kind_of_run_prints_the_lines_of_the_app(a_job, run_script):
 
 
 def test_mnist_needs_torch_alone_and_says_where_the_files_belong(tmp_path, run_script):
-    source = net(["self.linear1 = nn.Linear(784, 10)"], ["return self.linear1(x.flatten(1))"], (1, 28, 28))
+    source = net(
+        ["self.linear1 = nn.Linear(784, 10)"],
+        ["return self.linear1(x.flatten(1))"],
+        (1, 28, 28),
+    )
     data = tmp_path / "da ta"
-    a_job = Job(source, DataConfig("torchvision.MNIST"), job(epochs=2, batch_size=8).training, str(data))
+    a_job = Job(
+        source,
+        DataConfig("torchvision.MNIST"),
+        job(epochs=2, batch_size=8).training,
+        str(data),
+    )
     assert {"torchvision", "sklearn"}.isdisjoint(imports(training_script(a_job)))
     _, ended = run_script(a_job)
     assert "--data" in str(ended)
@@ -237,32 +325,63 @@ def names_imported(node):
 def test_a_script_goes_on_from_a_limit_as_the_app_does(tmp_path, run_script):
     schedule = Schedule(Choice("StepLR", FrozenMap(step_size=1, gamma=0.5)), "epoch")
     whole = job(SMALL_NET, epochs=3, schedule=schedule, save_every=50)
-    limited = replace(whole, training=replace(whole.training, max_steps=30))  # of 23 an epoch
+    limited = replace(
+        whole, training=replace(whole.training, max_steps=30)
+    )  # of 23 an epoch
     first, _ = run_script(limited, "--json", "--checkpoints", str(tmp_path / "kept"))
     at = str(tmp_path / "kept" / "last.pt")
-    again, ended = run_script(limited, "--json", "--resume", at, "--checkpoints", str(tmp_path / "kept"))
-    assert ended is None and not [line for line in again if '"step"' in line[:20]], "the limit is reached"
-    rest, _ = run_script(whole, "--json", "--resume", at, "--checkpoints", str(tmp_path / "more"))
+    again, ended = run_script(
+        limited, "--json", "--resume", at, "--checkpoints", str(tmp_path / "kept")
+    )
+    assert ended is None and not [line for line in again if '"step"' in line[:20]], (
+        "the limit is reached"
+    )
+    rest, _ = run_script(
+        whole, "--json", "--resume", at, "--checkpoints", str(tmp_path / "more")
+    )
     plain = app_lines(replace(whole, training=replace(whole.training, save_every=0)))
-    steps = [[line for line in lines if line.startswith('{"event": "step"')] for lines in (first, rest, plain)]
+    steps = [
+        [line for line in lines if line.startswith('{"event": "step"')]
+        for lines in (first, rest, plain)
+    ]
     assert steps[0] + steps[1] == steps[2] and len(steps[0]) == 30
     ours = [line for event in train(whole, resume=Path(at)) if (line := to_json(event))]
     assert ours[1:] == [line for line in rest[1:] if '"saved"' not in line]
     end = json.loads(again[-1])
-    assert end.items() <= json.loads(to_json(list(train(limited, resume=Path(at)))[-1])).items() and end["steps"] == 30
+    assert (
+        end.items()
+        <= json.loads(to_json(list(train(limited, resume=Path(at)))[-1])).items()
+        and end["steps"] == 30
+    )
 
 
 @pytest.mark.parametrize("a_job", JOBS.values(), ids=JOBS)
 def test_the_script_knows_nothing_of_the_app(a_job):
     text = training_script(a_job)
-    known = {"argparse", "json", "math", "os", "pathlib", "random", "sys", "numpy", "torch", "model", "sklearn"}
+    known = {
+        "argparse",
+        "json",
+        "math",
+        "os",
+        "pathlib",
+        "random",
+        "sys",
+        "numpy",
+        "torch",
+        "model",
+        "sklearn",
+    }
     assert imports(text) <= known | {"subprocess", "tempfile", "time"}
     assert max(map(len, text.splitlines())) <= 120 and "$" not in text
 
 
 def test_without_json_it_speaks_to_a_person(tmp_path, run_script):
     lines, _ = run_script(job(SMALL_NET), "--epochs", "2")
-    assert [line.split(":")[0] for line in lines[:3]] == ["loss", "epoch 1/2", "epoch 2/2"] and len(lines) == 4
+    assert [line.split(":")[0] for line in lines[:3]] == [
+        "loss",
+        "epoch 1/2",
+        "epoch 2/2",
+    ] and len(lines) == 4
     assert (tmp_path / "trained" / "weights.pt").is_file()
 
 
@@ -286,8 +405,14 @@ def test_names_of_a_persons_own_data_are_texts_in_the_script(tmp_path):
     """A file may be called what it likes, and so may a column: neither ends a text of the script."""
     path, column = tmp_path / 'a"""\\N + print(1) + """.csv', "k\"] or print('x')  #"
     quoted = '"' + column.replace('"', '""') + '"'
-    path.write_text(f"a,{quoted},s\n" + "".join(f"{i / 7},{i % 2},{i % 3}\n" for i in range(30)))
-    data = DataConfig("file.csv", path=str(path), options=FrozenMap(target=column, more_targets=("s",)))
+    path.write_text(
+        f"a,{quoted},s\n" + "".join(f"{i / 7},{i % 2},{i % 3}\n" for i in range(30))
+    )
+    data = DataConfig(
+        "file.csv",
+        path=str(path),
+        options=FrozenMap(target=column, more_targets=("s",)),
+    )
     losses = (OutputLoss("digit", Choice("CrossEntropyLoss"), 1.0, column),)
     tree = ast.parse(training_script(job(TWO_OUTPUTS, data=data, losses=losses)))
     assert path.name in ast.get_docstring(tree)
@@ -302,6 +427,9 @@ def test_the_module_must_have_a_name_that_python_can_import(name):
 
 
 def test_a_loss_that_is_not_finite_ends_the_script_as_it_ends_the_app(run_script):
-    source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
+    source = net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        ["return self.linear1(torch.log(x.flatten(1)))"],
+    )
     _, ended = run_script(job(source), "--json")
     assert "The loss of step 1 is" in str(ended)

@@ -33,14 +33,20 @@ def group(path, **options):
 # Settings of the run, and those that are changed when it is resumed.
 TAKEN = {
     "rate": ({}, {"optimizer": Choice("Adam", FrozenMap(lr=0.5))}),
-    "rate of a schedule": ({"schedule": HALVED}, {"optimizer": Choice("Adam", FrozenMap(lr=0.01))}),
+    "rate of a schedule": (
+        {"schedule": HALVED},
+        {"optimizer": Choice("Adam", FrozenMap(lr=0.01))},
+    ),
     "rate amid a warmup": ({"schedule": WARMED, **sgd(lr=0.1)}, sgd(lr=0.2)),
     "rate of a group": (group("linear1", lr=0.1), group("linear1", lr=0.2)),
     "weight decay": ({}, adam(weight_decay=0.1)),
     "betas": ({}, adam(betas=(0.5, 0.9))),
     "momentum": (sgd(lr=0.1), sgd(lr=0.1, momentum=0.9)),
     "smaller batches": ({}, {"batch_size": 17}),
-    "larger batches, accumulated": ({"accumulate": 3, "save_every": 3}, {"batch_size": 300}),
+    "larger batches, accumulated": (
+        {"accumulate": 3, "save_every": 3},
+        {"batch_size": 300},
+    ),
     "batches that are cut": ({"data": DataConfig(drop_last=True)}, {"batch_size": 150}),
     "a batch that is left out": ({"leave_out": (9,)}, {"batch_size": 90}),
     "accumulation": ({}, {"accumulate": 3}),
@@ -87,7 +93,9 @@ def resumed(before, now, folder):
     first = {"epochs": 2, "batch_size": 200, "save_every": 5, "max_steps": 12, **before}
     list(train(job(SMALL_NET, **first), folder=folder))
     at = max(folder.glob("step-*.pt"))
-    return at, replace(job(SMALL_NET, **{**first, "max_steps": None, **now}), begin=str(at))
+    return at, replace(
+        job(SMALL_NET, **{**first, "max_steps": None, **now}), begin=str(at)
+    )
 
 
 def numbers(lines):
@@ -104,11 +112,15 @@ def test_changed_settings_hold_in_the_run_and_in_its_script(name, run_script, tm
     later = max((tmp_path / "more").glob("step-*.pt"))
     rest = [line for event in train(now, resume=later) if (line := to_json(event))]
     again, ended = run_script(now, "--json", "--resume", str(later))
-    assert ended is None and numbers(again) == numbers(rest) == ours[-len(numbers(rest)) :]
+    assert (
+        ended is None and numbers(again) == numbers(rest) == ours[-len(numbers(rest)) :]
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_settings_that_cannot_be_changed_are_refused_by_name(name, run_script, tmp_path):
+def test_settings_that_cannot_be_changed_are_refused_by_name(
+    name, run_script, tmp_path
+):
     at, now = resumed(*REFUSED[name], tmp_path / "run")
     failed = list(train(now, resume=at))[-1]
     assert isinstance(failed, Failed) and f" {name} " in failed.message
@@ -122,7 +134,15 @@ def test_the_mean_of_an_epoch_is_over_the_samples_of_both_batch_sizes(tmp_path):
     at, now = resumed({}, {"batch_size": 17}, tmp_path / "run")
     first = list(train(job(SMALL_NET, epochs=2, batch_size=200, max_steps=10)))
     events = [*first[:-2], *train(now, resume=at)]
-    steps = [event for event in events if isinstance(event, StepDone) and event.epoch == 2]
-    (epoch,) = (event for event in events if isinstance(event, EpochDone) and event.epoch == 2 and event.step > 10)
+    steps = [
+        event for event in events if isinstance(event, StepDone) and event.epoch == 2
+    ]
+    (epoch,) = (
+        event
+        for event in events
+        if isinstance(event, EpochDone) and event.epoch == 2 and event.step > 10
+    )
     assert sum(event.samples for event in steps) == 1438
-    assert epoch.train_loss == pytest.approx(sum(event.loss * event.samples for event in steps) / 1438)
+    assert epoch.train_loss == pytest.approx(
+        sum(event.loss * event.samples for event in steps) / 1438
+    )

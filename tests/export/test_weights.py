@@ -27,7 +27,9 @@ def state():
     }
 
 
-@pytest.mark.parametrize(("save", "name"), [(save_safetensors, "w.safetensors"), (save_pt, "w.pt")])
+@pytest.mark.parametrize(
+    ("save", "name"), [(save_safetensors, "w.safetensors"), (save_pt, "w.pt")]
+)
 def test_weights_come_back_bit_for_bit(save, name, tmp_path):
     import torch
 
@@ -47,7 +49,9 @@ def test_what_is_no_weights_is_refused_and_never_run(name, tmp_path):
             return (open, (str(tmp_path / "ran"), "w"))
 
     (tmp_path / name).write_bytes(pickle.dumps(Evil(), protocol=2))
-    with pytest.raises(WeightsError, match="nothing was executed|none of it was run|damaged"):
+    with pytest.raises(
+        WeightsError, match="nothing was executed|none of it was run|damaged"
+    ):
         state_dicts.read(tmp_path / name)
     assert not (tmp_path / "ran").exists()
 

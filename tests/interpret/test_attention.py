@@ -29,8 +29,12 @@ def test_maps_are_those_of_a_softmax_written_by_hand(kind):
     (found,) = maps_of(model, x)
     assert found.checked and found.error < 1e-5 and not found.remark
     assert (found.groups, found.heads, found.queries, found.keys) == (1, 4, 7, 7)
-    torch.testing.assert_close(torch.tensor(found.maps[0]), model.expected(x)[0], atol=1e-5, rtol=0)
-    assert found.entropy == pytest.approx(torch.special.entr(model.expected(x)[0]).sum(-1).mean(-1).tolist(), abs=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(found.maps[0]), model.expected(x)[0], atol=1e-5, rtol=0
+    )
+    assert found.entropy == pytest.approx(
+        torch.special.entr(model.expected(x)[0]).sum(-1).mean(-1).tolist(), abs=1e-4
+    )
 
 
 def test_every_layer_of_an_encoder_and_decoder_is_found_with_its_module():
@@ -48,24 +52,47 @@ def test_every_layer_of_an_encoder_and_decoder_is_found_with_its_module():
             mask = kwargs.get("attn_mask")
             mask = mask.float() if mask is not None else None
             _, weights = call(
-                q, k, v, 16, 2, module.in_proj_weight, module.in_proj_bias, None, None, False, 0.0,
-                module.out_proj.weight, module.out_proj.bias, False, attn_mask=mask, average_attn_weights=False,
-            )  # fmt: skip
+                q,
+                k,
+                v,
+                16,
+                2,
+                module.in_proj_weight,
+                module.in_proj_bias,
+                None,
+                None,
+                False,
+                0.0,
+                module.out_proj.weight,
+                module.out_proj.bias,
+                False,
+                attn_mask=mask,
+                average_attn_weights=False,
+            )
             expected.append(weights)
 
     found = maps_of(model, source, target, tgt_mask=mask)
-    hooks = [m.register_forward_pre_hook(noted, with_kwargs=True) for m in model.modules()
-             if isinstance(m, nn.MultiheadAttention)]  # fmt: skip
+    hooks = [
+        m.register_forward_pre_hook(noted, with_kwargs=True)
+        for m in model.modules()
+        if isinstance(m, nn.MultiheadAttention)
+    ]
     with torch.no_grad():
         model(source, target, tgt_mask=mask)
     assert len(hooks) == len(expected) == 6
     assert [one.path for one in found] == [
-        "encoder.layers.0.self_attn", "encoder.layers.1.self_attn", "decoder.layers.0.self_attn",
-        "decoder.layers.0.multihead_attn", "decoder.layers.1.self_attn", "decoder.layers.1.multihead_attn",
-    ]  # fmt: skip
+        "encoder.layers.0.self_attn",
+        "encoder.layers.1.self_attn",
+        "decoder.layers.0.self_attn",
+        "decoder.layers.0.multihead_attn",
+        "decoder.layers.1.self_attn",
+        "decoder.layers.1.multihead_attn",
+    ]
     for one, weights in zip(found, expected, strict=True):
         assert one.checked
-        torch.testing.assert_close(torch.tensor(one.maps[0]), weights[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(one.maps[0]), weights[0], atol=1e-5, rtol=0
+        )
 
 
 def test_windows_of_a_swin_are_groups():
@@ -75,7 +102,9 @@ def test_windows_of_a_swin_are_groups():
     torch.manual_seed(0)
     model = swin.SwinTransformer([4, 4], 12, [2], [3], [4, 4], num_classes=4)
     found = maps_of(model, torch.randn(2, 3, 32, 32))
-    assert [(one.groups, one.heads, one.queries, one.kind) for one in found] == [(4, 3, 16, "softmax")] * 2
+    assert [(one.groups, one.heads, one.queries, one.kind) for one in found] == [
+        (4, 3, 16, "softmax")
+    ] * 2
     assert all(one.checked for one in found) and found[0].maps.shape == (4, 3, 16, 16)
 
 
@@ -83,11 +112,17 @@ def test_a_gate_and_a_head_of_classes_are_no_attention():
     class Gated(nn.Module):
         def __init__(self):
             super().__init__()
-            self.gate, self.body, self.head = nn.Linear(6, 4), nn.Linear(6, 20), nn.Linear(5, 3)
+            self.gate, self.body, self.head = (
+                nn.Linear(6, 4),
+                nn.Linear(6, 20),
+                nn.Linear(5, 3),
+            )
 
         def forward(self, x):
             parts = self.body(x).unflatten(-1, (4, 5))
-            return self.head((self.gate(x).softmax(-1).unsqueeze(1) @ parts).squeeze(1)).softmax(-1)
+            return self.head(
+                (self.gate(x).softmax(-1).unsqueeze(1) @ parts).squeeze(1)
+            ).softmax(-1)
 
     assert maps_of(Gated(), torch.randn(2, 6)) == ()
 
@@ -127,5 +162,7 @@ def test_rows_that_may_look_at_nothing_are_zero():
 
     (found,) = maps_of(Masked(), torch.randn(1, 1, 4, 4))
     assert (
-        found.checked and (found.maps[0, 0, 0] == 0).all() and math.isclose(found.maps[0, 0, 1].sum(), 1, abs_tol=1e-5)
+        found.checked
+        and (found.maps[0, 0, 0] == 0).all()
+        and math.isclose(found.maps[0, 0, 1].sum(), 1, abs_tol=1e-5)
     )

@@ -9,12 +9,20 @@ from torch import nn
 from app.engine.requests.interpret.reading import ReadAttributions, Samples
 from app.engine.tasks.interpret import reading
 from app.interpret import attribution, captum_extra
-from app.interpret.results import GRAD_CAM, INTEGRATED_GRADIENTS, SALIENCY, InterpretError, SampleLook
+from app.interpret.results import (
+    GRAD_CAM,
+    INTEGRATED_GRADIENTS,
+    SALIENCY,
+    InterpretError,
+    SampleLook,
+)
 from app.interpret.subject import of_model
 from app.training.evaluation.evaluator import Evaluator
 from tests.support.training_jobs import CONV_NET, job
 
-pytestmark = pytest.mark.skipif(bool(captum_extra.captum_missing()), reason="attributions are an extra")
+pytestmark = pytest.mark.skipif(
+    bool(captum_extra.captum_missing()), reason="attributions are an extra"
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +31,17 @@ def evaluator() -> Evaluator:
 
 
 def test_saliency_is_the_gradient_of_the_score(evaluator):
-    (found,) = reading.attributions(evaluator, ReadAttributions(None, Samples((4,)), SALIENCY, target=2))
+    (found,) = reading.attributions(
+        evaluator, ReadAttributions(None, Samples((4,)), SALIENCY, target=2)
+    )
     inputs, _ = evaluator.read("validation", (4,))
     inputs.requires_grad_()
     score = evaluator.stepper.model.eval()(inputs)[0, 2]
     (gradient,) = torch.autograd.grad(score, inputs)
     torch.testing.assert_close(torch.tensor(found.values), gradient[0].abs())
-    assert found.score == pytest.approx(score.item()) and found.sample.picture.shape == (8, 8, 3)
+    assert found.score == pytest.approx(
+        score.item()
+    ) and found.sample.picture.shape == (8, 8, 3)
 
 
 def test_integrated_gradients_of_the_worst_samples_are_complete(evaluator):
@@ -44,12 +56,25 @@ def test_integrated_gradients_of_the_worst_samples_are_complete(evaluator):
 
 
 def test_grad_cam_lies_over_the_picture(evaluator):
-    (found,) = reading.attributions(evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM, layer="conv1"))
-    assert found.values.shape == (8, 8) and found.values.min() >= 0 and found.layer == "conv1"
-    (found,) = reading.attributions(evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM))
+    (found,) = reading.attributions(
+        evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM, layer="conv1")
+    )
+    assert (
+        found.values.shape == (8, 8)
+        and found.values.min() >= 0
+        and found.layer == "conv1"
+    )
+    (found,) = reading.attributions(
+        evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM)
+    )
     assert found.layer == "conv2"
-    with pytest.raises(InterpretError, match="linear1 gives no pictures .*; layers that do: conv1, norm1, conv2"):
-        reading.attributions(evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM, layer="linear1"))
+    with pytest.raises(
+        InterpretError,
+        match="linear1 gives no pictures .*; layers that do: conv1, norm1, conv2",
+    ):
+        reading.attributions(
+            evaluator, ReadAttributions(None, Samples((0,)), GRAD_CAM, layer="linear1")
+        )
 
 
 def test_tokens_are_attributed_by_their_embedding():
@@ -78,7 +103,9 @@ def test_tokens_are_attributed_by_their_embedding():
 
 def test_without_captum_the_cure_is_said(evaluator, monkeypatch):
     monkeypatch.setattr(captum_extra, "find_spec", lambda _name: None)
-    with pytest.raises(InterpretError, match=r"pip install tapedeck-torch\[attribution\]"):
+    with pytest.raises(
+        InterpretError, match=r"pip install tapedeck-torch\[attribution\]"
+    ):
         reading.attributions(evaluator, ReadAttributions(None))
 
 

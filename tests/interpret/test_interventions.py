@@ -54,7 +54,9 @@ def loss_with(evaluator, hooks, numbers=NUMBERS):
     model = evaluator.stepper.model.eval()
     handles = []
     for path, kind, hook in hooks:
-        handles.append(getattr(model.get_submodule(path), f"register_forward_{kind}")(hook))
+        handles.append(
+            getattr(model.get_submodule(path), f"register_forward_{kind}")(hook)
+        )
     inputs, labels = evaluator.read("validation", numbers)
     loss = F.cross_entropy(model(inputs), labels).item()
     for one in handles:
@@ -74,12 +76,28 @@ def zeroed(*index):
 def test_a_muted_layer_and_a_muted_channel(pictures):
     plain = loss_with(pictures, [])
     found = effect(pictures, Intervention("conv2"))
-    assert found.before == plain and found.after == loss_with(pictures, [("conv2", "hook", zeroed(...))]) != plain
-    assert found.change == found.after - found.before and found.measure == "CrossEntropyLoss"
-    found = effect(pictures, parse_part("norm1:channel=4"), parse_part("conv2:channel=30"))
-    hooks = [("norm1", "hook", zeroed(slice(None), 4)), ("conv2", "hook", zeroed(slice(None), 30))]
+    assert (
+        found.before == plain
+        and found.after
+        == loss_with(pictures, [("conv2", "hook", zeroed(...))])
+        != plain
+    )
+    assert (
+        found.change == found.after - found.before
+        and found.measure == "CrossEntropyLoss"
+    )
+    found = effect(
+        pictures, parse_part("norm1:channel=4"), parse_part("conv2:channel=30")
+    )
+    hooks = [
+        ("norm1", "hook", zeroed(slice(None), 4)),
+        ("conv2", "hook", zeroed(slice(None), 30)),
+    ]
     assert found.after == loss_with(pictures, hooks) and "axis 1" in found.remarks[0]
-    assert sum(found.each_after) / 4 == pytest.approx(found.after) and len(found.predictions) == 4
+    assert (
+        sum(found.each_after) / 4 == pytest.approx(found.after)
+        and len(found.predictions) == 4
+    )
 
 
 def test_a_muted_head_of_fused_attention(tokens):
@@ -89,10 +107,14 @@ def test_a_muted_head_of_fused_attention(tokens):
         x[..., 12:18] = 0
         return (x,)
 
-    assert reading.attention(tokens, ReadAttention(None)).attentions[0].path == ""  # the call is the model's own
+    assert (
+        reading.attention(tokens, ReadAttention(None)).attentions[0].path == ""
+    )  # the call is the model's own
     found = effect(tokens, Intervention("", 1, head=2))
     assert found.before == loss_with(tokens, [])
-    assert found.after == loss_with(tokens, [("proj", "pre_hook", hook)]) != found.before
+    assert (
+        found.after == loss_with(tokens, [("proj", "pre_hook", hook)]) != found.before
+    )
 
 
 def test_a_muted_head_of_multihead_attention(tokens):
@@ -111,20 +133,26 @@ def test_an_activation_of_another_sample(pictures):
     held = []
     with torch.no_grad():
         other, _ = pictures.read("validation", (20, 20, 20, 20))
-        handle = pictures.stepper.model.conv1.register_forward_hook(lambda _m, _a, output: held.append(output))
+        handle = pictures.stepper.model.conv1.register_forward_hook(
+            lambda _m, _a, output: held.append(output)
+        )
         pictures.stepper.model.eval()(other)
         handle.remove()
     found = effect(pictures, Intervention("conv1", source=20))
-    assert found.after == loss_with(pictures, [("conv1", "hook", lambda *_: held[0])]) != found.before
+    assert (
+        found.after
+        == loss_with(pictures, [("conv1", "hook", lambda *_: held[0])])
+        != found.before
+    )
 
     def one_channel(_module, _args, output):
         output = output.clone()
         output[:, 7] = held[0][:, 7]
         return output
 
-    assert effect(pictures, Intervention("conv1", channel=7, source=20)).after == loss_with(
-        pictures, [("conv1", "hook", one_channel)]
-    )
+    assert effect(
+        pictures, Intervention("conv1", channel=7, source=20)
+    ).after == loss_with(pictures, [("conv1", "hook", one_channel)])
 
 
 def test_a_head_of_another_sample(tokens):
@@ -144,7 +172,9 @@ def test_a_head_of_another_sample(tokens):
         tokens.stepper.model.eval()(inputs)
     handle.remove()
     found = effect(tokens, Intervention("", 1, head=0, source=9))
-    assert found.after == loss_with(tokens, [("proj", "pre_hook", patch)]) != found.before
+    assert (
+        found.after == loss_with(tokens, [("proj", "pre_hook", patch)]) != found.before
+    )
 
 
 @pytest.mark.parametrize(

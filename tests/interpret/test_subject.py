@@ -50,9 +50,13 @@ class Adjacency(nn.Module):
 
 
 def test_rows_are_samples_where_each_gives_alone_what_it_gives_among_others() -> None:
-    rows = subject.in_samples(subject.of_model(nn.Linear(6, 3), (torch.randn(4, 6),), {}))
+    rows = subject.in_samples(
+        subject.of_model(nn.Linear(6, 3), (torch.randn(4, 6),), {})
+    )
     assert rows.batch == 4 and not rows.remarks
-    graph = subject.in_samples(subject.of_model(Adjacency(), (torch.randn(4, 6), torch.randn(4, 4)), {}))
+    graph = subject.in_samples(
+        subject.of_model(Adjacency(), (torch.randn(4, 6), torch.randn(4, 4)), {})
+    )
     assert graph.batch == 1 and graph.remarks == (subject.WHOLE,)
     assert graph.run(*graph.tensors).shape == (1, 4, 3)
 
@@ -64,14 +68,18 @@ def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [["attention"], ["patch", "--mute", "first"], ["attribute"]])
+@pytest.mark.parametrize(
+    "command", [["attention"], ["patch", "--mute", "first"], ["attribute"]]
+)
 def test_a_graph_stays_whole_in_every_command(
     command: list[str], graphs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if command == ["attribute"]:
         pytest.importorskip("captum", reason="attributions are an extra")
     inputs = ["--input", "20x6", "--input", "2x40:int64"]
-    assert run([command[0], "graphs.py:Graph", *command[1:], *inputs, "--trust"]) == (command == ["attention"])
+    assert run([command[0], "graphs.py:Graph", *command[1:], *inputs, "--trust"]) == (
+        command == ["attention"]
+    )
     assert subject.WHOLE in capsys.readouterr().out
 
 
@@ -82,6 +90,7 @@ def test_an_attribution_names_what_overwrites_what_backward_needs(
     assert run(["attribute", "graphs.py:Broken", "--trust"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert (
-        lines[-1].startswith("tapedeck: backward of graphs.py:Broken fails: ") and "line 24 of graphs.py" in lines[-1]
+        lines[-1].startswith("tapedeck: backward of graphs.py:Broken fails: ")
+        and "line 24 of graphs.py" in lines[-1]
     )
     assert not any("app/" in line for line in lines)

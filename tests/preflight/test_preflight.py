@@ -26,7 +26,9 @@ from app.util.resources import path as resource
 from tests.support.builder_nets import net
 
 
-def project(*layers: Any, shape: tuple[int, ...] = (1, 8, 8), **training: Any) -> Project:
+def project(
+    *layers: Any, shape: tuple[int, ...] = (1, 8, 8), **training: Any
+) -> Project:
     graph = net([("input", "x", {"shape": shape}), *layers, ("output", "y", {})])
     return Project(graph=graph, training=TrainingConfig(**training))
 
@@ -44,23 +46,43 @@ def test_a_net_that_fits_hears_nothing() -> None:
 
 
 def test_wrong_number_of_classes_is_said_and_cured() -> None:
-    wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7}))
+    wrong = project(
+        ("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7})
+    )
     (problem,) = said(wrong)
     assert problem.severity == "error" and "10 classes" in problem.message
-    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0]))) == ()
+    assert (
+        said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0])))
+        == ()
+    )
 
 
-@pytest.mark.parametrize("params", [{"key": "out"}, {"when": "training"}, {"key": "out", "when": "eval"}])
-def test_an_output_under_a_key_or_in_one_mode_is_said_and_cured(params: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "params", [{"key": "out"}, {"when": "training"}, {"key": "out", "when": "eval"}]
+)
+def test_an_output_under_a_key_or_in_one_mode_is_said_and_cured(
+    params: dict[str, str],
+) -> None:
     right = project(*MLP)
-    wrong = replace(right, graph=right.graph.with_node(replace(right.graph.nodes["y"], params=FrozenMap(params))))
+    wrong = replace(
+        right,
+        graph=right.graph.with_node(
+            replace(right.graph.nodes["y"], params=FrozenMap(params))
+        ),
+    )
     (problem,) = said(wrong)
     assert problem.severity == "error" and problem.node == "y"
-    cure = next(cure for cure in problem.cures if cure.label == "Return it always, without a key")
+    cure = next(
+        cure
+        for cure in problem.cures
+        if cure.label == "Return it always, without a key"
+    )
     assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), cure))) == ()
     if params == {"key": "out"}:
         losses = problem.cures[0].settings["losses"]
-        assert said(replace(wrong, training=replace(wrong.training, losses=losses))) == (), "the key stays"
+        assert (
+            said(replace(wrong, training=replace(wrong.training, losses=losses))) == ()
+        ), "the key stays"
 
 
 SEVEN = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 7}))
@@ -68,13 +90,20 @@ WRONG_ENDS: dict[str, tuple[Any, ...]] = {
     "Linear, log_softmax": (*SEVEN, ("nn.LogSoftmax", "soft", {})),
     "Linear, Dropout": (*SEVEN, ("nn.Dropout", "drop", {})),
     "a picture": (("nn.Conv2d", "conv", {"out_channels": 4}),),
-    "ten values in a picture": (("nn.Conv2d", "conv", {"out_channels": 10, "kernel_size": 8}),),
-    "a row of a flattened picture": (("nn.Conv2d", "conv", {"out_channels": 4}), ("nn.Flatten", "flatten", {})),
+    "ten values in a picture": (
+        ("nn.Conv2d", "conv", {"out_channels": 10, "kernel_size": 8}),
+    ),
+    "a row of a flattened picture": (
+        ("nn.Conv2d", "conv", {"out_channels": 4}),
+        ("nn.Flatten", "flatten", {}),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_ENDS)
-def test_whatever_the_net_ends_in_one_click_gives_a_value_for_each_class(name: str) -> None:
+def test_whatever_the_net_ends_in_one_click_gives_a_value_for_each_class(
+    name: str,
+) -> None:
     training = {"loss": Choice("NLLLoss")} if "softmax" in name else {}
     wrong = project(*WRONG_ENDS[name], **training)
     problem = next(each for each in said(wrong) if "classes" in each.message)
@@ -87,33 +116,60 @@ def test_an_input_of_another_shape_is_said_and_cured() -> None:
     wrong = project(*MLP, shape=(1, 9, 9))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "1×8×8" in problem.reason
-    assert problem.cures[-1].label == "Set shape to 1×8×8", "what changes the net is offered last"
-    assert said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[-1]))) == ()
+    assert problem.cures[-1].label == "Set shape to 1×8×8", (
+        "what changes the net is offered last"
+    )
+    assert (
+        said(
+            replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[-1]))
+        )
+        == ()
+    )
 
 
-def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_one_click() -> None:
-    wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"out_features": 1000}), shape=(3, 16, 16))
+def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_one_click() -> (
+    None
+):
+    wrong = project(
+        ("nn.Flatten", "flatten", {}),
+        ("nn.Linear", "fc", {"out_features": 1000}),
+        shape=(3, 16, 16),
+    )
     first, second = said(wrong)
     for problem in (first, second):
         synthetic, choose, *others = problem.cures
         assert choose.chooses_data and not choose.data and others
         assert synthetic.label == "Synthetic data 3×16×16, 1,000 classes"
         assert apply_cure(wrong.graph, catalog(), choose) == wrong.graph
-        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), "the network itself stays"
+        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), (
+            "the network itself stays"
+        )
 
 
 def test_a_net_is_fitted_first_to_files_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{row},{row % 3},{row / 7}\n" for row in range(20)))
-    wrong = replace(project(*MLP, shape=(1, 9, 9)), data=DataConfig("file.csv", path=str(tmp_path / "t.csv")))
+    (tmp_path / "t.csv").write_text(
+        "a,b,y\n" + "".join(f"{row},{row % 3},{row / 7}\n" for row in range(20))
+    )
+    wrong = replace(
+        project(*MLP, shape=(1, 9, 9)),
+        data=DataConfig("file.csv", path=str(tmp_path / "t.csv")),
+    )
     read_spec(wrong.data)
-    (problem,) = [each for each in said(wrong) if each.message == "x does not match the data"]
+    (problem,) = [
+        each for each in said(wrong) if each.message == "x does not match the data"
+    ]
     assert problem.cures[0].label == "Set shape to 2"
 
 
 @pytest.mark.parametrize(
-    "params", [{"shape": None}, {"shape": (4,), "dtype": DType("complex64")}, {"shape": (4,), "batch": 1},
-               {"shape": (10**9, 10**9)}],
-)  # fmt: skip
+    "params",
+    [
+        {"shape": None},
+        {"shape": (4,), "dtype": DType("complex64")},
+        {"shape": (4,), "batch": 1},
+        {"shape": (10**9, 10**9)},
+    ],
+)
 def test_synthetic_data_are_not_offered_where_none_fit(params: dict[str, Any]) -> None:
     graph = net([("input", "x", params), ("output", "y", {})])
     (cure,) = synthetic_data.cures(Project(graph=graph), analyse(graph))
@@ -131,13 +187,19 @@ def test_synthetic_data_fit_a_net_with_several_inputs(name: str) -> None:
 
 def test_synthetic_data_have_a_target_for_each_output() -> None:
     graph = net(
-        [("input", "ids", {"shape": (6,), "dtype": DType("int64")}),
-         ("nn.Embedding", "words", {"num_embeddings": 30, "embedding_dim": 8}),
-         ("nn.Linear", "next", {"out_features": 30}), ("output", "tokens", {})]
-    )  # fmt: skip
+        [
+            ("input", "ids", {"shape": (6,), "dtype": DType("int64")}),
+            ("nn.Embedding", "words", {"num_embeddings": 30, "embedding_dim": 8}),
+            ("nn.Linear", "next", {"out_features": 30}),
+            ("output", "tokens", {}),
+        ]
+    )
     wired = Project(graph=graph)
     made, other = synthetic_data.cures(wired, analyse(graph))
-    assert other.chooses_data and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
+    assert (
+        other.chooses_data
+        and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
+    )
     fitted = replace(wired, data=replace(wired.data, **made.data))
     assert said(fitted) == ()
 
@@ -152,7 +214,10 @@ def test_the_loss_of_the_project_decides_what_the_net_should_end_in() -> None:
 def test_the_last_batch_is_counted_from_the_data() -> None:
     """1,438 samples stay for training, so batches of 3 leave one over."""
     (problem,) = said(project(*NORMED, batch_size=3))
-    assert problem.severity == "error" and "1,438 samples in batches of 3 leave 1" in problem.reason
+    assert (
+        problem.severity == "error"
+        and "1,438 samples in batches of 3 leave 1" in problem.reason
+    )
     assert said(project(*NORMED, batch_size=4)) == ()
 
 
@@ -173,7 +238,9 @@ def test_training_count_is_that_of_the_data(fraction: float) -> None:
 
 
 def test_a_net_with_errors_of_its_own_is_asked_nothing_more() -> None:
-    broken = project(("nn.Conv2d", "conv", {"kernel_size": 20}), ("nn.Softmax", "soft", {}))
+    broken = project(
+        ("nn.Conv2d", "conv", {"kernel_size": 20}), ("nn.Softmax", "soft", {})
+    )
     assert not any(problem.node == "soft" for problem in said(broken))
 
 
@@ -183,16 +250,36 @@ def test_a_net_that_cannot_learn_is_said_and_cured() -> None:
     frozen = replace(whole, graph=whole.graph.with_node(replace(linear, frozen=True)))
     (problem,) = said(frozen)
     assert problem.severity == "error" and "fc" in problem.reason
-    assert said(replace(frozen, graph=apply_cure(frozen.graph, catalog(), problem.cures[0]))) == ()
+    assert (
+        said(
+            replace(frozen, graph=apply_cure(frozen.graph, catalog(), problem.cures[0]))
+        )
+        == ()
+    )
 
 
 def test_a_net_without_parameters_is_told_what_it_lacks() -> None:
-    found = project(("nn.Flatten", "flatten", {}), ("nn.AdaptiveAvgPool1d", "pool", {"output_size": 10}))
+    found = project(
+        ("nn.Flatten", "flatten", {}),
+        ("nn.AdaptiveAvgPool1d", "pool", {"output_size": 10}),
+    )
     assert "nothing to train" in said(found)[0].message
 
 
-def on_data(data: DataConfig, *layers: Any, shape: tuple[int, ...], dtype: str = "float32", **training: Any) -> Project:
-    graph = net([("input", "x", {"shape": shape, "dtype": DType(dtype)}), *layers, ("output", "y", {})])
+def on_data(
+    data: DataConfig,
+    *layers: Any,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+    **training: Any,
+) -> Project:
+    graph = net(
+        [
+            ("input", "x", {"shape": shape, "dtype": DType(dtype)}),
+            *layers,
+            ("output", "y", {}),
+        ]
+    )
     return Project(graph=graph, data=data, training=TrainingConfig(**training))
 
 
@@ -208,12 +295,16 @@ def mended(wrong: Project) -> tuple[Problem, ...]:
 
 
 def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,b,price\n" + "".join(f"{i},{i * i},{i / 3}\n" for i in range(40)))
+    (tmp_path / "t.csv").write_text(
+        "a,b,price\n" + "".join(f"{i},{i * i},{i / 3}\n" for i in range(40))
+    )
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 7}), shape=(9,))
     assert [problem.message for problem in said(wrong)] == [preflight.UNREAD]
     read_spec(data)
-    loss = next(problem for problem in said(wrong) if "CrossEntropyLoss" in problem.message)
+    loss = next(
+        problem for problem in said(wrong) if "CrossEntropyLoss" in problem.message
+    )
     assert "MSELoss" in loss.reason
     right = replace(wrong, training=replace(wrong.training, loss=Choice("MSELoss")))
     assert any("1 value to predict" in problem.message for problem in said(right))
@@ -221,7 +312,9 @@ def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) 
 
 
 def test_one_output_for_two_classes_is_offered_its_loss(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(40)))
+    (tmp_path / "t.csv").write_text(
+        "a,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(40))
+    )
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
     read_spec(data)
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,))
@@ -230,18 +323,28 @@ def test_one_output_for_two_classes_is_offered_its_loss(tmp_path: Path) -> None:
     right = replace(wrong, training=replace(wrong.training, **cure.settings))
     assert "takes one value of two classes" in problem.reason and said(right) == ()
     fit = preflight.fit(right, analyse(right.graph))
-    assert fit is not None and "N×1: one value for two classes" in fit.data and not fit.problems
+    assert (
+        fit is not None
+        and "N×1: one value for two classes" in fit.data
+        and not fit.problems
+    )
 
 
 def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,y\n1,0\n2\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    (tmp_path / "t.csv").write_text(
+        "a,y\n1,0\n2\n" + "".join(f"{i},{i % 2}\n" for i in range(40))
+    )
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
     read_spec(data)
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 2}), shape=(1,))
     (problem,) = said(wrong)
-    assert problem.severity == "error" and "row 3: 1 fields instead of 2" in problem.reason
+    assert (
+        problem.severity == "error" and "row 3: 1 fields instead of 2" in problem.reason
+    )
     (cure,) = problem.cures
-    assert cure.label == "Skip them" and cure.data == {"bad": "skip"} and not cure.settings
+    assert (
+        cure.label == "Skip them" and cure.data == {"bad": "skip"} and not cure.settings
+    )
     skipping = replace(wrong, data=replace(data, **cure.data))
     read_spec(skipping.data)
     assert said(skipping) == ()
@@ -249,24 +352,43 @@ def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> No
 
 def test_one_class_alone_is_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i},cat\n" for i in range(40)))
-    data = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="y"))
+    data = DataConfig(
+        "file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="y")
+    )
     read_spec(data)
-    (problem,) = said(on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,)))
-    assert problem.severity == "warning" and problem.message == "t.csv has only one class"
+    (problem,) = said(
+        on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,))
+    )
+    assert (
+        problem.severity == "warning" and problem.message == "t.csv has only one class"
+    )
 
 
 def test_a_text_wants_numbers_in_and_a_value_for_each_character(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("abcab " * 50)
-    data = DataConfig("file.text", path=str(tmp_path / "t.txt"), options=FrozenMap(context=4))
+    data = DataConfig(
+        "file.text", path=str(tmp_path / "t.txt"), options=FrozenMap(context=4)
+    )
     read_spec(data)
     embedding = ("nn.Embedding", "emb", {"num_embeddings": 4, "embedding_dim": 8})
-    assert mended(on_data(data, embedding, ("nn.Linear", "fc", {"out_features": 3}), shape=(9,))) == ()
+    assert (
+        mended(
+            on_data(
+                data, embedding, ("nn.Linear", "fc", {"out_features": 3}), shape=(9,)
+            )
+        )
+        == ()
+    )
 
 
 def test_data_that_cannot_be_are_told_before_a_run() -> None:
     (problem,) = said(replace(project(*MLP), data=DataConfig("file.csv")))
     assert "no file is chosen" in problem.reason
-    (problem,) = said(replace(project(*MLP, loss=Choice("MSELoss")), data=DataConfig(class_weights=True)))
+    (problem,) = said(
+        replace(
+            project(*MLP, loss=Choice("MSELoss")), data=DataConfig(class_weights=True)
+        )
+    )
     assert "MSELoss does not support class weights" in problem.message
 
 
@@ -276,24 +398,63 @@ def test_data_that_cannot_be_are_told_before_a_run() -> None:
         (MLP, {}, 1),
         (MLP, {"threads": 2}, 2),
         (MLP, {"batch_size": 1024}, 0),  # 65,536 numbers come in
-        ((MLP[0], ("nn.Linear", "wide", {"out_features": 300}), MLP[1]), {}, 0),  # 1.2 million multiply-adds a batch
-        ((("nn.Conv2d", "conv", {"out_channels": 16, "kernel_size": 3, "padding": 1}), *MLP), {}, 0),
-        ((("nn.Conv2d", "conv", {"out_channels": 2, "kernel_size": 3, "padding": 1}), *MLP), {}, 1),
-        ((MLP[0], ("nn.Linear", "long", {"out_features": 600}), MLP[1]), {"batch_size": 2}, 0),  # its weights are many
+        (
+            (MLP[0], ("nn.Linear", "wide", {"out_features": 300}), MLP[1]),
+            {},
+            0,
+        ),  # 1.2 million multiply-adds a batch
+        (
+            (
+                (
+                    "nn.Conv2d",
+                    "conv",
+                    {"out_channels": 16, "kernel_size": 3, "padding": 1},
+                ),
+                *MLP,
+            ),
+            {},
+            0,
+        ),
+        (
+            (
+                (
+                    "nn.Conv2d",
+                    "conv",
+                    {"out_channels": 2, "kernel_size": 3, "padding": 1},
+                ),
+                *MLP,
+            ),
+            {},
+            1,
+        ),
+        (
+            (MLP[0], ("nn.Linear", "long", {"out_features": 600}), MLP[1]),
+            {"batch_size": 2},
+            0,
+        ),  # its weights are many
     ],
 )
-def test_a_run_of_a_small_net_takes_one_thread_unless_it_is_told_how_many(layers, training, threads) -> None:
+def test_a_run_of_a_small_net_takes_one_thread_unless_it_is_told_how_many(
+    layers, training, threads
+) -> None:
     from app.export.script.script import training_script
 
     found = project(*layers, **training)
     job = preflight.job(found, with_cost(analyse(found.graph), catalog()))
     assert job.training.threads == threads
     written = f"torch.set_num_threads({threads or processors.usual_threads()})"
-    assert written in training_script(job), "the script takes as many, or what a run would begin with"
+    assert written in training_script(job), (
+        "the script takes as many, or what a run would begin with"
+    )
 
 
 def test_of_a_net_that_is_large_or_not_known_the_threads_are_torchs() -> None:
     many = project(*(("nn.ReLU", f"relu{turn}", {}) for turn in range(80)), *MLP)
     unknown = project(("nn.Linear", "fc", {"in_features": 3, "out_features": 10}))
     for found in (many, unknown):
-        assert preflight.job(found, with_cost(analyse(found.graph), catalog())).training.threads == 0
+        assert (
+            preflight.job(
+                found, with_cost(analyse(found.graph), catalog())
+            ).training.threads
+            == 0
+        )

@@ -25,9 +25,17 @@ class Heard:
 
     def __init__(self, document: Document) -> None:
         self.all: list[tuple[str, object]] = []
-        document.changed.connect(lambda before, after: self.all.append(("changed", (before.name, after.name))))
-        document.replaced.connect(lambda project: self.all.append(("replaced", project.name)))
-        document.path_changed.connect(lambda path: self.all.append(("path", path and path.name)))
+        document.changed.connect(
+            lambda before, after: self.all.append(
+                ("changed", (before.name, after.name))
+            )
+        )
+        document.replaced.connect(
+            lambda project: self.all.append(("replaced", project.name))
+        )
+        document.path_changed.connect(
+            lambda path: self.all.append(("path", path and path.name))
+        )
         document.dirty_changed.connect(lambda dirty: self.all.append(("dirty", dirty)))
 
     def take(self) -> list[tuple[str, object]]:
@@ -46,14 +54,19 @@ def test_an_edit_is_a_step_and_comes_back_exactly(document: Document) -> None:
     document.undo_stack.redo()
     assert document.project is B
     assert [said for said in heard.take() if said[0] == "changed"] == [
-        ("changed", pair) for pair in (("a", "b"), ("b", "c"), ("c", "b"), ("b", "a"), ("a", "b"))
+        ("changed", pair)
+        for pair in (("a", "b"), ("b", "c"), ("c", "b"), ("b", "a"), ("a", "b"))
     ]
 
 
 def test_an_edit_that_changes_nothing_is_no_step(document: Document) -> None:
     heard = Heard(document)
     document.apply("Nothing", Project(name="a"))
-    assert document.undo_stack.count() == 0 and heard.take() == [] and document.project is A
+    assert (
+        document.undo_stack.count() == 0
+        and heard.take() == []
+        and document.project is A
+    )
 
 
 def test_a_burst_is_one_step(document: Document) -> None:
@@ -78,8 +91,15 @@ def test_a_burst_that_ends_where_it_began_leaves_no_step(document: Document) -> 
     heard = Heard(document)
     document.apply("Type", B, merge="name")
     document.apply("Type", A, merge="name")
-    assert document.undo_stack.count() == 0 and document.project == A and not document.dirty
-    assert [said for said in heard.take() if said[0] == "dirty"] == [("dirty", True), ("dirty", False)]
+    assert (
+        document.undo_stack.count() == 0
+        and document.project == A
+        and not document.dirty
+    )
+    assert [said for said in heard.take() if said[0] == "dirty"] == [
+        ("dirty", True),
+        ("dirty", False),
+    ]
     document.apply("Type", C, merge="name")
     document.undo_stack.undo()
     assert document.project == A
@@ -108,7 +128,9 @@ def test_steps_outlive_the_garbage_collector(document: Document) -> None:
     assert document.project.name == "p49"
 
 
-def test_dirty_follows_the_file_through_undo_and_redo(document: Document, tmp_path: Path) -> None:
+def test_dirty_follows_the_file_through_undo_and_redo(
+    document: Document, tmp_path: Path
+) -> None:
     heard = Heard(document)
     path = tmp_path / "net.tape"
     document.apply("1", B)
@@ -123,9 +145,15 @@ def test_dirty_follows_the_file_through_undo_and_redo(document: Document, tmp_pa
     assert file.read(path) == C
     said = [said for said in heard.take() if said[0] in ("dirty", "path")]
     assert said == [
-        ("dirty", True), ("dirty", False), ("path", "net.tape"), ("dirty", True), ("dirty", False), ("dirty", True),
-        ("dirty", False), ("path", "net.tape"),
-    ]  # fmt: skip
+        ("dirty", True),
+        ("dirty", False),
+        ("path", "net.tape"),
+        ("dirty", True),
+        ("dirty", False),
+        ("dirty", True),
+        ("dirty", False),
+        ("path", "net.tape"),
+    ]
 
 
 def test_a_burst_is_not_merged_over_a_save(document: Document, tmp_path: Path) -> None:
@@ -145,10 +173,17 @@ def test_opening_replaces_everything(document: Document, tmp_path: Path) -> None
     document.open(path)
     assert document.project == D and document.path == path
     assert not document.dirty and document.undo_stack.count() == 0
-    assert heard.take() == [("dirty", False), ("replaced", "d"), ("changed", ("b", "d")), ("path", "net.tape")]
+    assert heard.take() == [
+        ("dirty", False),
+        ("replaced", "d"),
+        ("changed", ("b", "d")),
+        ("path", "net.tape"),
+    ]
 
 
-def test_a_bad_file_leaves_the_open_project_with_its_steps_and_its_path(document: Document, tmp_path: Path) -> None:
+def test_a_bad_file_leaves_the_open_project_with_its_steps_and_its_path(
+    document: Document, tmp_path: Path
+) -> None:
     document.save(tmp_path / "good.tape")
     document.apply("1", B)
     heard = Heard(document)
@@ -168,7 +203,9 @@ def test_a_save_that_fails_changes_nothing(document: Document, tmp_path: Path) -
     heard = Heard(document)
     with pytest.raises(OSError):
         document.save(tmp_path / "no such folder" / "net.tape")
-    assert document.dirty and document.path == tmp_path / "net.tape" and heard.take() == []
+    assert (
+        document.dirty and document.path == tmp_path / "net.tape" and heard.take() == []
+    )
     assert file.read(tmp_path / "net.tape") == A
 
 
@@ -189,7 +226,9 @@ def test_undo_all_is_the_first_project_itself(document: Document) -> None:
     assert document.project is A
 
 
-def test_a_project_opened_after_an_import_that_was_not_saved_is_not_modified(document: Document) -> None:
+def test_a_project_opened_after_an_import_that_was_not_saved_is_not_modified(
+    document: Document,
+) -> None:
     document.new(Project(name="imported"))
     document.mark_unsaved()
     assert document.dirty

@@ -25,13 +25,22 @@ from app.util.resources import path as resource_path
 from scripts.make_examples import EXAMPLES
 
 FILES = sorted(resource_path("examples").glob("*.tape"))
-OFFLINE = ["MLP on digits", "Residual net on digits", "Transformer on digits", "U-Net", "digits"]
+OFFLINE = [
+    "MLP on digits",
+    "Residual net on digits",
+    "Transformer on digits",
+    "U-Net",
+    "digits",
+]
 
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 
 def test_there_are_eight_beside_the_one_that_opens_first() -> None:
-    assert {path.stem for path in FILES} == {"digits", *(make().name for make in EXAMPLES)} and len(FILES) == 9
+    assert {path.stem for path in FILES} == {
+        "digits",
+        *(make().name for make in EXAMPLES),
+    } and len(FILES) == 9
 
 
 @each
@@ -63,7 +72,10 @@ def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
     kind = analysis.output_type()
     assert kind is not None and tuple(answer.shape) == kind.with_batch(3)
     answer.square().sum().backward()
-    assert sum(parameter.numel() for parameter in model.parameters()) == analysis.total_parameters
+    assert (
+        sum(parameter.numel() for parameter in model.parameters())
+        == analysis.total_parameters
+    )
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
@@ -75,32 +87,49 @@ def test_every_node_has_a_place_of_its_own(path: Path) -> None:
         places = sorted(sheet.positions.values())
         for i, (x, y) in enumerate(places):
             for other_x, other_y in places[i + 1 :]:
-                assert abs(x - other_x) >= DEFAULT.width or abs(y - other_y) >= DEFAULT.height
+                assert (
+                    abs(x - other_x) >= DEFAULT.width
+                    or abs(y - other_y) >= DEFAULT.height
+                )
 
 
 def without_places(project: Project) -> FrozenMap:
-    return FrozenMap({name: replace(block, positions=FrozenMap()) for name, block in project.blocks.items()})
+    return FrozenMap(
+        {
+            name: replace(block, positions=FrozenMap())
+            for name, block in project.blocks.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("make", EXAMPLES, ids=lambda make: make.__name__)
 def test_the_file_is_what_the_script_makes(make: Callable[[], Project]) -> None:
     made = make()
     kept = read(resource_path("examples", f"{made.name}.tape"))
-    assert replace(kept, positions=made.positions, blocks=without_places(kept)) == replace(
-        made, blocks=without_places(made)
-    )
+    assert replace(
+        kept, positions=made.positions, blocks=without_places(kept)
+    ) == replace(made, blocks=without_places(made))
 
 
 @pytest.mark.parametrize("name", ["MNIST net", "CIFAR-10 net"])
-def test_what_is_not_downloaded_trains_on_a_stand_in_that_says_so(name: str, tmp_path: Path) -> None:
+def test_what_is_not_downloaded_trains_on_a_stand_in_that_says_so(
+    name: str, tmp_path: Path
+) -> None:
     project = read(resource_path("examples", f"{name}.tape"))
-    project = replace(project, training=replace(project.training, epochs=1, max_steps=25, device="cpu"))
+    project = replace(
+        project,
+        training=replace(project.training, epochs=1, max_steps=25, device="cpu"),
+    )
     job = preflight.job(project, analyse(project.graph, ops_of(project)), str(tmp_path))
     events = list(train(job))
     started = events[0]
-    assert isinstance(started, Started) and started.stand_in.startswith("This is a stand-in for ")
+    assert isinstance(started, Started) and started.stand_in.startswith(
+        "This is a stand-in for "
+    )
     assert any(isinstance(event, EpochDone) for event in events)
-    recorder = Recorder(store.begin(tmp_path / "runs", project), project, job.source.text)
+    recorder = Recorder(
+        store.begin(tmp_path / "runs", project), project, job.source.text
+    )
     recorder.begin()
     for event in events:
         recorder.take(event)
@@ -113,9 +142,17 @@ def test_what_is_not_downloaded_trains_on_a_stand_in_that_says_so(name: str, tmp
 @pytest.mark.parametrize("name", OFFLINE)
 def test_one_epoch_brings_the_loss_down(name: str) -> None:
     project = read(resource_path("examples", f"{name}.tape"))
-    project = replace(project, training=replace(project.training, epochs=1, device="cpu"))
-    events = list(train(preflight.job(project, analyse(project.graph, ops_of(project)))))
+    project = replace(
+        project, training=replace(project.training, epochs=1, device="cpu")
+    )
+    events = list(
+        train(preflight.job(project, analyse(project.graph, ops_of(project))))
+    )
     assert not [event for event in events if isinstance(event, Failed)]
     first = next(event.loss for event in events if isinstance(event, StepDone))
     (epoch,) = (event for event in events if isinstance(event, EpochDone))
-    assert epoch.train_loss < first and epoch.val_loss is not None and epoch.val_loss < first
+    assert (
+        epoch.train_loss < first
+        and epoch.val_loss is not None
+        and epoch.val_loss < first
+    )

@@ -47,7 +47,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def entry(project: Project = DIGITS, file: Path | None = None, on_disk: str | None = None) -> JournalEntry:
+def entry(
+    project: Project = DIGITS, file: Path | None = None, on_disk: str | None = None
+) -> JournalEntry:
     return JournalEntry(project, file, on_disk, NOW)
 
 
@@ -61,20 +63,35 @@ def crashed(folder: Path, one: JournalEntry) -> Path:
 
 def test_what_is_kept_comes_back_whole(tmp_path: Path) -> None:
     start = StartWeights("/data/w.safetensors", "a" * 64, (), "w.pt")
-    project = project_file.with_start(replace(DIGITS, notes="n\nm", layer_files=("/home/me/l.py",)), start)
-    one = JournalEntry(project, tmp_path / "a b.tape", "f" * 64, NOW, (tmp_path / "0001", tmp_path / "0002"), 7)
+    project = project_file.with_start(
+        replace(DIGITS, notes="n\nm", layer_files=("/home/me/l.py",)), start
+    )
+    one = JournalEntry(
+        project,
+        tmp_path / "a b.tape",
+        "f" * 64,
+        NOW,
+        (tmp_path / "0001", tmp_path / "0002"),
+        7,
+    )
     assert journal.decode(journal.encode(one)) == one
     assert journal.decode(journal.encode(entry())) == entry()
 
 
-def test_a_window_that_was_killed_leaves_an_offer_and_nothing_else(tmp_path: Path) -> None:
+def test_a_window_that_was_killed_leaves_an_offer_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     folder, file = tmp_path / "journal", tmp_path / "net.tape"
     project_file.write(Project("saved"), file)
     with subprocess.Popen([sys.executable, "-c", LIFE, str(folder), str(file)]) as life:
         assert life.wait() == -signal.SIGKILL
     assert file_lock.lock_beside(file).exists()
     (found,) = journal.find(folder).found
-    assert found.entry is not None and found.entry.project.name == "edited" and found.entry.file == file
+    assert (
+        found.entry is not None
+        and found.entry.project.name == "edited"
+        and found.entry.file == file
+    )
     assert not file_lock.lock_beside(file).exists()
     assert sorted(path.suffix for path in folder.iterdir()) == [".journal", ".lock"]
     assert sorted(os.listdir(tmp_path)) == ["journal", "net.tape"]
@@ -82,7 +99,9 @@ def test_a_window_that_was_killed_leaves_an_offer_and_nothing_else(tmp_path: Pat
     assert not list(folder.iterdir()) and journal.find(folder).found == ()
 
 
-def test_what_one_window_offers_or_has_open_is_offered_by_no_other(tmp_path: Path) -> None:
+def test_what_one_window_offers_or_has_open_is_offered_by_no_other(
+    tmp_path: Path,
+) -> None:
     living = Journal(tmp_path)
     living.write(entry())
     crashed(tmp_path, entry(Project("lost")))
@@ -103,7 +122,11 @@ def test_a_restored_journal_goes_on_under_its_new_owner(tmp_path: Path) -> None:
     mine = Journal(tmp_path)
     mine.write(entry())
     mine.adopt(found)
-    assert mine.path == found.path and found.path.exists() and len(list(tmp_path.glob("*.journal"))) == 1
+    assert (
+        mine.path == found.path
+        and found.path.exists()
+        and len(list(tmp_path.glob("*.journal"))) == 1
+    )
     mine.write(entry(Project("later")))
     assert journal.decode(found.path.read_bytes()).project.name == "later"
     assert journal.find(tmp_path).found == ()
@@ -118,28 +141,38 @@ def test_what_the_file_has_is_not_offered(tmp_path: Path) -> None:
     assert journal.find(folder).found == () and not list(folder.iterdir())
 
 
-def test_a_journal_older_than_the_last_save_of_its_window_is_not_offered(tmp_path: Path) -> None:
+def test_a_journal_older_than_the_last_save_of_its_window_is_not_offered(
+    tmp_path: Path,
+) -> None:
     """Killed after a save and before its journal was removed: the journal is a few edits behind the file."""
     folder, file = tmp_path / "journal", tmp_path / "net.tape"
     project_file.write(Project("first"), file)
     kept = Journal(folder)
     kept.write(entry(Project("second"), file, project_file.digest(file)))
-    project_file.write(Project("third"), file, before=lambda digest: kept.note_saving(file, digest, 0))
+    project_file.write(
+        Project("third"), file, before=lambda digest: kept.note_saving(file, digest, 0)
+    )
     _die(kept)
     assert journal.find(folder).found == () and not list(folder.iterdir())
 
 
-def test_what_is_kept_after_a_save_is_offered_whatever_is_open_then(tmp_path: Path) -> None:
+def test_what_is_kept_after_a_save_is_offered_whatever_is_open_then(
+    tmp_path: Path,
+) -> None:
     folder, file = tmp_path / "journal", tmp_path / "net.tape"
     kept = Journal(folder)
     kept.note_open(None)
-    project_file.write(Project("saved"), file, before=lambda digest: kept.note_saving(file, digest, 3))
+    project_file.write(
+        Project("saved"), file, before=lambda digest: kept.note_saving(file, digest, 3)
+    )
     kept.write(replace(entry(Project("new and without a file")), era=4))
     _die(kept)
     (found,) = journal.find(folder).found
     assert found.entry is not None and found.entry.era == 4
     mine = Journal(folder)
-    mine.note_saving(file, project_file.digest(file), 9)  # of this window, which has counted further
+    mine.note_saving(
+        file, project_file.digest(file), 9
+    )  # of this window, which has counted further
     mine.adopt(found)
     _die(mine)
     (again,) = journal.find(folder).found
@@ -176,8 +209,21 @@ def test_a_damaged_journal_is_told_once_and_kept_aside(tmp_path: Path) -> None:
     flipped = bytearray(data)
     flipped[len(data) // 2] ^= 4
     cuts = [data[: choose.randrange(len(data))] for _ in range(40)]
-    versions = [data.replace(b'_journal":1', b'_journal":' + word) for word in (b"null", b"true", b"{}")]
-    hostile = [b"", b"[]", b"\n", b"{}\n{}", b"\xff" * 20, b"[" * 5000, bytes(flipped), *cuts, *versions]
+    versions = [
+        data.replace(b'_journal":1', b'_journal":' + word)
+        for word in (b"null", b"true", b"{}")
+    ]
+    hostile = [
+        b"",
+        b"[]",
+        b"\n",
+        b"{}\n{}",
+        b"\xff" * 20,
+        b"[" * 5000,
+        bytes(flipped),
+        *cuts,
+        *versions,
+    ]
     for number, bad in enumerate(hostile):
         with pytest.raises(JournalError):
             journal.decode(bad)
@@ -198,7 +244,9 @@ def test_damaged_journals_are_thrown_away_after_a_month(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["tapedeck_journal", "format"])
-def test_a_journal_of_a_newer_version_is_left_for_it(tmp_path: Path, field: str) -> None:
+def test_a_journal_of_a_newer_version_is_left_for_it(
+    tmp_path: Path, field: str
+) -> None:
     line, _, rest = journal.encode(entry()).partition(b"\n")
     header = {**json.loads(line), field: 99, "new": [1]}
     data = json.dumps(header).encode() + b"\n" + rest
@@ -212,7 +260,9 @@ def test_a_journal_of_a_newer_version_is_left_for_it(tmp_path: Path, field: str)
     assert (tmp_path / "1.journal").read_bytes() == data
 
 
-def test_a_net_whose_picture_ended_the_program_is_not_painted_again(tmp_path: Path) -> None:
+def test_a_net_whose_picture_ended_the_program_is_not_painted_again(
+    tmp_path: Path,
+) -> None:
     crashed(tmp_path, entry())
     (found,) = journal.find(tmp_path).found
     assert found.begin_painting()
@@ -243,7 +293,9 @@ def test_the_writer_keeps_the_newest_and_leaves_nothing(tmp_path: Path) -> None:
     for number in range(50):
         writer.put(entry(Project(f"p{number}")))
     assert writer.flush()
-    assert journal.decode(writer.journal.path.read_bytes()).project.name == "p49" and told[-1] == JournalWritten(NOW)
+    assert journal.decode(
+        writer.journal.path.read_bytes()
+    ).project.name == "p49" and told[-1] == JournalWritten(NOW)
     writer.put(None)
     assert writer.flush() and not writer.journal.path.exists()
     writer.put(entry())
@@ -263,7 +315,9 @@ def test_the_writer_says_what_the_disk_refuses_and_goes_on(tmp_path: Path) -> No
     writer.close()
 
 
-def test_of_two_states_that_wait_only_the_newer_is_written(tmp_path: Path, monkeypatch) -> None:
+def test_of_two_states_that_wait_only_the_newer_is_written(
+    tmp_path: Path, monkeypatch
+) -> None:
     written, go_on, begun = [], threading.Event(), threading.Event()
 
     def slowly(_self: Journal, one: JournalEntry) -> None:
@@ -284,7 +338,9 @@ def test_of_two_states_that_wait_only_the_newer_is_written(tmp_path: Path, monke
 
 
 def test_a_project_of_thousands_of_nodes_is_kept(tmp_path: Path) -> None:
-    nodes = FrozenMap({f"n{i}": Node(f"n{i}", "nn.ReLU", f"relu{i}") for i in range(5000)})
+    nodes = FrozenMap(
+        {f"n{i}": Node(f"n{i}", "nn.ReLU", f"relu{i}") for i in range(5000)}
+    )
     one = entry(replace(DIGITS, graph=replace(DIGITS.graph, nodes=nodes, edges=())))
     kept = Journal(tmp_path)
     kept.write(one)

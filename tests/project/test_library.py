@@ -19,7 +19,9 @@ from tests.builder.test_block_edits import made, ops
 def nested() -> Project:
     """A project whose block Unit contains the block Half."""
     project, _ = made()
-    project, _ = make_block.make_block(project, "Unit", ops(project), ("conv1", "relu"), "Half")
+    project, _ = make_block.make_block(
+        project, "Unit", ops(project), ("conv1", "relu"), "Half"
+    )
     return project
 
 
@@ -27,7 +29,10 @@ def test_a_block_is_saved_with_what_it_contains(tmp_path: Path) -> None:
     path = library.save(nested(), "Unit", tmp_path / "blocks")
     found = library.read(tmp_path / "blocks")
     assert [entry.name for entry in found.entries] == ["Unit"]
-    assert found.entries[0].path == path and set(found.entries[0].blocks) == {"Half", "Unit"}
+    assert found.entries[0].path == path and set(found.entries[0].blocks) == {
+        "Half",
+        "Unit",
+    }
     assert not found.unread
 
 
@@ -43,7 +48,9 @@ def test_files_that_are_no_blocks_are_told_of(tmp_path: Path) -> None:
     assert sorted(path.name for path, _ in found.unread) == ["bad.tape", "empty.tape"]
 
 
-def test_a_block_of_an_older_format_is_backed_up_and_the_backup_is_no_block(tmp_path: Path) -> None:
+def test_a_block_of_an_older_format_is_backed_up_and_the_backup_is_no_block(
+    tmp_path: Path,
+) -> None:
     path = library.save(nested(), "Unit", tmp_path)
     path.write_bytes(path.read_bytes().replace(b'"tapedeck": 2', b'"tapedeck": 1'))
     library.save(nested(), "Unit", tmp_path)
@@ -57,10 +64,14 @@ def test_a_taken_block_brings_what_it_contains(tmp_path: Path) -> None:
     entry = library.read(tmp_path).entries[0]
     project, name = library.take(Project(), entry)
     assert name == "Unit" and project.blocks == nested().blocks
-    assert library.take(project, entry) == (project, "Unit"), "what is there already is not taken twice"
+    assert library.take(project, entry) == (project, "Unit"), (
+        "what is there already is not taken twice"
+    )
 
 
-def test_another_block_of_the_name_stays_and_the_new_one_gets_a_fresh_name(tmp_path: Path) -> None:
+def test_another_block_of_the_name_stays_and_the_new_one_gets_a_fresh_name(
+    tmp_path: Path,
+) -> None:
     library.save(nested(), "Unit", tmp_path)
     entry = library.read(tmp_path).entries[0]
     project, _ = make_block.make_block(nested(), "", ops(nested()), ("stem",), "Other")
@@ -70,7 +81,9 @@ def test_another_block_of_the_name_stays_and_the_new_one_gets_a_fresh_name(tmp_p
     after, name = library.take(project, entry)
     assert name == "Unit2"
     assert after.blocks["Half"] == other and after.blocks["Half2"].graph == half.graph
-    assert "block.Half2" in {node.op for node in after.blocks["Unit2"].graph.nodes.values()}
+    assert "block.Half2" in {
+        node.op for node in after.blocks["Unit2"].graph.nodes.values()
+    }
     again, same = library.take(after, entry)
     assert again == after and same == "Unit2"
 
@@ -84,10 +97,14 @@ def test_a_node_of_the_library_becomes_an_instance(tmp_path: Path) -> None:
     project, sheet = library.with_library_blocks(Project(), sheet, found)
     assert sheet.graph.nodes[new] == Node(new, "block.Unit", "unit1")
     assert set(project.blocks) == {"Half", "Unit"}
-    assert not list(library.offered(found, project.blocks)), "what the project has is not offered twice"
+    assert not list(library.offered(found, project.blocks)), (
+        "what the project has is not offered twice"
+    )
     with pytest.raises(BlockError, match="no longer in the library"):
         library.with_library_blocks(
-            Project(), edits.add(Project(), offers, "library.Unit", (0.0, 0.0))[0], library.Library()
+            Project(),
+            edits.add(Project(), offers, "library.Unit", (0.0, 0.0))[0],
+            library.Library(),
         )
 
 

@@ -60,7 +60,9 @@ def imported(tmp_path: Path, **options: bool) -> file.Project:
     (tmp_path / "nets.py").write_text(TEXT)
     trust(f"{tmp_path / 'nets.py'}:Net")
     source = ModelSource(str(tmp_path / "nets.py"), "Net")
-    return task.answer(ImportModel(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
+    return task.answer(
+        ImportModel(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path
+    )
 
 
 def source_of(project: file.Project):
@@ -72,44 +74,78 @@ def initialised(project: file.Project) -> dict[str, Init | None]:
         return notes.inits_of(make_module(source_of(project)))
 
 
-def test_what_is_lost_is_said_taken_over_and_the_net_is_the_same(tmp_path: Path) -> None:
+def test_what_is_lost_is_said_taken_over_and_the_net_is_the_same(
+    tmp_path: Path,
+) -> None:
     project = imported(tmp_path)
     wanted = {
         "places": Init("trunc_normal_", FrozenMap(std=0.02)),
         "scale": Init("constant_", FrozenMap(val=1e-6)),
-        "units.0.conv.weight": Init("kaiming_normal_", FrozenMap(mode="fan_out", nonlinearity="relu")),
+        "units.0.conv.weight": Init(
+            "kaiming_normal_", FrozenMap(mode="fan_out", nonlinearity="relu")
+        ),
         "units.1.norm.weight": Init("zeros_"),
         "used.weight": Init("kaiming_uniform_", FrozenMap(a=math.sqrt(5))),
     }
     before = initialised(project)
     assert all(before[key] != init for key, init in wanted.items())
     words = project.notes.splitlines()[-1]
-    assert "loses the model's own initialisation of" in words and "kaiming_normal_" in words
-    assert "of head.weight, which no setting of a node can express" in words and "plain" not in words
+    assert (
+        "loses the model's own initialisation of" in words
+        and "kaiming_normal_" in words
+    )
+    assert (
+        "of head.weight, which no setting of a node can express" in words
+        and "plain" not in words
+    )
     file.write(project, tmp_path / "p.tape")
     project = file.read(tmp_path / "p.tape")  # the offer is kept
     after = model_inits.taken_over(project, project.origin.inits)
     assert {key: initialised(after)[key] for key in wanted} == wanted
     assert model_inits.taken_over(after, project.origin.inits) is after
-    assert not drawing_digest.imported(after, source_of(after)).edited  # outputs of given weights are the same
+    assert not drawing_digest.imported(
+        after, source_of(after)
+    ).edited  # outputs of given weights are the same
     file.write(after, tmp_path / "q.tape")
     assert file.read(tmp_path / "q.tape").graph == after.graph
 
 
-def test_one_option_takes_them_over_at_the_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_option_takes_them_over_at_the_import(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "nets.py").write_text(TEXT)
-    asked = ["import", f"{tmp_path / 'nets.py'}:Net", "--input", "2x4x6x6", "--trust", "--take-inits", "--no-weights"]
+    asked = [
+        "import",
+        f"{tmp_path / 'nets.py'}:Net",
+        "--input",
+        "2x4x6x6",
+        "--trust",
+        "--take-inits",
+        "--no-weights",
+    ]
     assert cli.run([*asked, "-o", str(tmp_path / "p.tape")]) == 0
     told = capsys.readouterr().out
-    assert "equal in eval and train mode" in told and "kaiming" not in told and "head.weight" in told
-    assert initialised(file.read(tmp_path / "p.tape"))["units.1.norm.weight"] == Init("zeros_")
+    assert (
+        "equal in eval and train mode" in told
+        and "kaiming" not in told
+        and "head.weight" in told
+    )
+    assert initialised(file.read(tmp_path / "p.tape"))["units.1.norm.weight"] == Init(
+        "zeros_"
+    )
 
 
 CASES: list[tuple[Callable[[], torch.Tensor], Init | None]] = [
     (lambda: torch.randn(80, 4) * 0.02, Init("normal_", FrozenMap(std=0.02))),
     (lambda: torch.rand(80, 4), Init("uniform_")),
-    (lambda: torch.empty(80, 4).uniform_(-0.5, 0.5), Init("uniform_", FrozenMap(a=-0.5, b=0.5))),
-    (lambda: torch.empty(80, 4).normal_(mean=1.0, std=0.1), Init("normal_", FrozenMap(mean=1.0, std=0.1))),
+    (
+        lambda: torch.empty(80, 4).uniform_(-0.5, 0.5),
+        Init("uniform_", FrozenMap(a=-0.5, b=0.5)),
+    ),
+    (
+        lambda: torch.empty(80, 4).normal_(mean=1.0, std=0.1),
+        Init("normal_", FrozenMap(mean=1.0, std=0.1)),
+    ),
     (lambda: torch.full((80, 4), 0.25), Init("constant_", FrozenMap(val=0.25))),
     (lambda: nn.init.orthogonal_(torch.empty(80, 4)), Init("orthogonal_")),
     (lambda: torch.randn(80, 4).clamp_(-1, 1), None),
@@ -130,4 +166,7 @@ def test_what_is_written_into_a_parameter_is_noted_and_nothing_is_guessed(
         model.part = nn.Parameter(torch.randn(80, 4))
         with torch.no_grad():
             nn.init.zeros_(model.part[:3])
-    assert notes.inits_of(model) == {"weight": init, "part": None} and nn.init.orthogonal_ is plain
+    assert (
+        notes.inits_of(model) == {"weight": init, "part": None}
+        and nn.init.orthogonal_ is plain
+    )

@@ -27,7 +27,14 @@ from app.project import limits
 from app.project.file import ProjectFileError, dumps, loads, read, write
 from app.project.project import Project
 from app.source.generated import Source
-from app.training.config import MOST, Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
+from app.training.config import (
+    MOST,
+    Choice,
+    OutputLoss,
+    ParameterGroup,
+    Schedule,
+    TrainingConfig,
+)
 from app.training.job import Job, JobError, check_numbers
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
@@ -36,15 +43,25 @@ from tests.support.builder_nets import net
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 literals = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(-(2**63), 2**64), st.floats(allow_nan=False), texts, st.just(AUTO),
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**64),
+        st.floats(allow_nan=False),
+        texts,
+        st.just(AUTO),
         st.sampled_from(DTYPES).map(DType),
     ),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
     max_leaves=6,
-)  # fmt: skip
+)
 
 settings_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.floats(-MOST["parameter"], MOST["parameter"]), texts),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.floats(-MOST["parameter"], MOST["parameter"]),
+        texts,
+    ),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
     max_leaves=6,
 )
@@ -60,9 +77,14 @@ def projects(draw: st.DrawFn) -> Project:
         known = draw(st.booleans())
         op = draw(st.sampled_from(ops)) if known else "my." + draw(texts)
         params = (
-            draw(st.dictionaries(texts, literals, max_size=3)) if not known else dict(catalog()[op].starting_params())
+            draw(st.dictionaries(texts, literals, max_size=3))
+            if not known
+            else dict(catalog()[op].starting_params())
         )
-        inits = {"weight": Init("normal_", FrozenMap(std=draw(st.floats(0, 9)))), "bias": Init("zeros_")}
+        inits = {
+            "weight": Init("normal_", FrozenMap(std=draw(st.floats(0, 9)))),
+            "bias": Init("zeros_"),
+        }
         nodes[name] = Node(
             name,
             op,
@@ -76,30 +98,67 @@ def projects(draw: st.DrawFn) -> Project:
     edges = []
     for target in nodes.values():
         for port in catalog()[target.op].inputs if target.op in catalog() else ():
-            sources = [n for n in nodes.values() if n.op not in catalog() or catalog()[n.op].outputs]
+            sources = [
+                n
+                for n in nodes.values()
+                if n.op not in catalog() or catalog()[n.op].outputs
+            ]
             if sources and draw(st.booleans()):
-                edges.append(Edge(draw(st.sampled_from(sources)).id, 0, target.id, port.name))
+                edges.append(
+                    Edge(draw(st.sampled_from(sources)).id, 0, target.id, port.name)
+                )
     floats = st.floats(-1e9, 1e9)
     return Project(
         name=draw(texts),
         graph=Graph(FrozenMap(nodes), tuple(edges)),
-        positions=FrozenMap({node: (draw(floats), draw(floats)) for node in nodes if draw(st.booleans())}),
-        comments=FrozenMap({key: Comment(draw(texts), draw(floats), draw(floats), draw(floats), draw(floats),
-                                         draw(st.sampled_from(KINDS)), draw(texts))
-                            for key in draw(st.lists(texts, unique=True, max_size=2))}),
-        bends=FrozenMap({edge: ((draw(floats), draw(floats)),) for edge in edges if draw(st.booleans())}),
+        positions=FrozenMap(
+            {
+                node: (draw(floats), draw(floats))
+                for node in nodes
+                if draw(st.booleans())
+            }
+        ),
+        comments=FrozenMap(
+            {
+                key: Comment(
+                    draw(texts),
+                    draw(floats),
+                    draw(floats),
+                    draw(floats),
+                    draw(floats),
+                    draw(st.sampled_from(KINDS)),
+                    draw(texts),
+                )
+                for key in draw(st.lists(texts, unique=True, max_size=2))
+            }
+        ),
+        bends=FrozenMap(
+            {
+                edge: ((draw(floats), draw(floats)),)
+                for edge in edges
+                if draw(st.booleans())
+            }
+        ),
         layer_files=tuple(draw(st.lists(texts, max_size=2))),
-        data=DataConfig(draw(texts), draw(st.floats(0.01, 0.99)), draw(st.integers(0, 2**63 - 1))),
+        data=DataConfig(
+            draw(texts), draw(st.floats(0.01, 0.99)), draw(st.integers(0, 2**63 - 1))
+        ),
         training=TrainingConfig(
             epochs=draw(st.integers(1, 10_000_000)),
             batch_size=draw(st.integers(1, 10_000_000)),
             seed=draw(st.integers(0, 2**63 - 1)),
             device=draw(texts),
-            optimizer=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3)))),
-            loss=Choice(draw(texts), FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3)))),
+            optimizer=Choice(
+                draw(texts),
+                FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3))),
+            ),
+            loss=Choice(
+                draw(texts),
+                FrozenMap(draw(st.dictionaries(texts, settings_values, max_size=3))),
+            ),
         ),
         notes=draw(texts),
-    )  # fmt: skip
+    )
 
 
 @given(projects())
@@ -143,23 +202,37 @@ OTHER_RUN = TrainingConfig(
     threads=2,
     metrics=("f1", "auroc"),
     loss_by="model",
-    losses=(OutputLoss("fc", Choice("MSELoss"), 0.5, "(input)"), OutputLoss("aux", Choice("L1Loss"))),
+    losses=(
+        OutputLoss("fc", Choice("MSELoss"), 0.5, "(input)"),
+        OutputLoss("aux", Choice("L1Loss")),
+    ),
     inputs=FrozenMap(x="a"),
 )
 
 
 OTHER_DATA = DataConfig(
-    "made.moons", 0.3, 5, shuffle=False, drop_last=True, test_fraction=0.1, class_weights=True, path="a/b.csv",
-    options=FrozenMap(noise=0.3), bad="skip",
-    train_transforms=(Transform("RandomCrop", FrozenMap(size=(8, 8))),), eval_transforms=(Transform("Grayscale"),),
-)  # fmt: skip
+    "made.moons",
+    0.3,
+    5,
+    shuffle=False,
+    drop_last=True,
+    test_fraction=0.1,
+    class_weights=True,
+    path="a/b.csv",
+    options=FrozenMap(noise=0.3),
+    bad="skip",
+    train_transforms=(Transform("RandomCrop", FrozenMap(size=(8, 8))),),
+    eval_transforms=(Transform("Grayscale"),),
+)
 
 
 def test_every_knob_of_a_run_comes_back() -> None:
     # What needs a file of its own, or is set in the project above.
     elsewhere = {"epochs", "batch_size", "seed", "device", "optimizer", "loss", "start"}
     names, plain = TrainingConfig.__struct_fields__, TrainingConfig()
-    changed = {name for name in names if getattr(OTHER_RUN, name) != getattr(plain, name)}
+    changed = {
+        name for name in names if getattr(OTHER_RUN, name) != getattr(plain, name)
+    }
     assert changed | elsewhere == set(names)
     names, plain = set(DataConfig.__struct_fields__), DataConfig()
     told = {name for name in names if getattr(OTHER_DATA, name) != getattr(plain, name)}
@@ -167,25 +240,42 @@ def test_every_knob_of_a_run_comes_back() -> None:
     project = Project(training=OTHER_RUN, data=OTHER_DATA)
     assert loads(dumps(project)) == project
     plain = json.loads(dumps(Project()))
-    assert plain["training"].keys() == {*elsewhere} - {"start"}, "what is the default stays out of the file"
+    assert plain["training"].keys() == {*elsewhere} - {"start"}, (
+        "what is the default stays out of the file"
+    )
 
 
-NO_FIELDS = {"leave_out", "warmup", "weight", "parameter"}  # of a list, a schedule, a loss or a choice
-SETTINGS: list[tuple[str, Any, Any]] = [  # the last value that a run takes, and one beyond it
+NO_FIELDS = {
+    "leave_out",
+    "warmup",
+    "weight",
+    "parameter",
+}  # of a list, a schedule, a loss or a choice
+SETTINGS: list[
+    tuple[str, Any, Any]
+] = [  # the last value that a run takes, and one beyond it
     *((name, MOST[name], MOST[name] * 2) for name in sorted(MOST.keys() - NO_FIELDS)),
     ("leave_out", (MOST["leave_out"],), (MOST["leave_out"] + 1,)),
-    ("losses", (OutputLoss("out", Choice("MSELoss"), MOST["weight"]),),
-     (OutputLoss("out", Choice("MSELoss"), MOST["weight"] * 2),)),
+    (
+        "losses",
+        (OutputLoss("out", Choice("MSELoss"), MOST["weight"]),),
+        (OutputLoss("out", Choice("MSELoss"), MOST["weight"] * 2),),
+    ),
     ("validation_fraction", 0.0, 1.0),
     ("test_fraction", 0.0, 1.0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "last", "beyond"), SETTINGS)
-def test_a_setting_that_a_run_takes_comes_back_and_one_beyond_is_refused(name: str, last: Any, beyond: Any) -> None:
+def test_a_setting_that_a_run_takes_comes_back_and_one_beyond_is_refused(
+    name: str, last: Any, beyond: Any
+) -> None:
     def with_value(value: Any) -> Project:
         part = "training" if hasattr(TrainingConfig(), name) else "data"
-        return replace(Project("net"), **{part: replace(getattr(Project("net"), part), **{name: value})})
+        return replace(
+            Project("net"),
+            **{part: replace(getattr(Project("net"), part), **{name: value})},
+        )
 
     good, bad = with_value(last), with_value(beyond)
     check_numbers(Job(Source(""), good.data, good.training))
@@ -207,12 +297,29 @@ def test_what_is_not_in_the_list_cannot_be_kept(value: Any) -> None:
         encode(value)
 
 
-@given(st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), texts, st.sampled_from(["$auto", "$tuple", "$float", "nan"])),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(texts, st.sampled_from(
-        ["$auto", "$tuple", "$dtype", "$float", "$code"])), inner, max_size=2)),
-    max_leaves=8,
-))  # fmt: skip
+@given(
+    st.recursive(
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            texts,
+            st.sampled_from(["$auto", "$tuple", "$float", "nan"]),
+        ),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(
+                st.one_of(
+                    texts,
+                    st.sampled_from(["$auto", "$tuple", "$dtype", "$float", "$code"]),
+                ),
+                inner,
+                max_size=2,
+            ),
+        ),
+        max_leaves=8,
+    )
+)
 def test_any_json_in_a_parameter_is_read_or_refused(raw: Any) -> None:
     try:
         value = decode(raw)
@@ -226,9 +333,15 @@ def test_any_json_in_a_parameter_is_read_or_refused(raw: Any) -> None:
 
 def plain() -> dict[str, Any]:
     """The file of a small net, as plain data."""
-    graph = net([("input", "x", {"shape": (8,)}), ("nn.Linear", "fc", {}), ("operator.add", "add", {}),
-                 ("output", "y", {})],
-                [("x", "fc"), ("fc", "add"), ("fc", "add", "other"), ("add", "y")])  # fmt: skip
+    graph = net(
+        [
+            ("input", "x", {"shape": (8,)}),
+            ("nn.Linear", "fc", {}),
+            ("operator.add", "add", {}),
+            ("output", "y", {}),
+        ],
+        [("x", "fc"), ("fc", "add"), ("fc", "add", "other"), ("add", "y")],
+    )
     project = Project(graph=graph, positions=FrozenMap(x=(1.0, 2.0)))
     return json.loads(dumps(project))
 
@@ -259,20 +372,38 @@ BAD = {
     "not JSON": (b"hello", "its JSON cannot be read"),
     "cut off": (json.dumps(plain()).encode()[:-20], "its JSON cannot be read"),
     "binary": (bytes(range(256)), "its JSON cannot be read"),
-    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07builtins\x94.", "its JSON cannot be read"),
+    "a pickle": (
+        b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07builtins\x94.",
+        "its JSON cannot be read",
+    ),
     "nested beyond reason": (b"[" * 200_000, "its JSON cannot be read"),
-    "half a character": (b'{"tapedeck": 1, "name": "\\ud800"}', "its JSON cannot be read"),
+    "half a character": (
+        b'{"tapedeck": 1, "name": "\\ud800"}',
+        "its JSON cannot be read",
+    ),
     "other JSON": (b'{"nbformat": 4}', "not a Tapedeck project"),
     "a list": (b"[1, 2]", "not a Tapedeck project"),
-    "a version that is no number": (changed("tapedeck", to="1"), "not a Tapedeck project"),
+    "a version that is no number": (
+        changed("tapedeck", to="1"),
+        "not a Tapedeck project",
+    ),
     "a version that is true": (changed("tapedeck", to=True), "not a Tapedeck project"),
-    "a later version": (changed("tapedeck", to=99), "version 99, this program reads up to 2; update Tapedeck"),
+    "a later version": (
+        changed("tapedeck", to=99),
+        "version 99, this program reads up to 2; update Tapedeck",
+    ),
     "a version that never was": (changed("tapedeck", to=0), "there is no version 0"),
     "an unknown field": (changed("surprise", to=1), "unknown field `surprise`"),
-    "an unknown field of a node": (changed("graph", "nodes", 1, "colour", to=1), r"`colour` - at `$.graph.nodes[1]`"),
+    "an unknown field of a node": (
+        changed("graph", "nodes", 1, "colour", to=1),
+        r"`colour` - at `$.graph.nodes[1]`",
+    ),
     "no name": (without("name"), "missing required field `name`"),
     "a name that is no text": (changed("name", to=5), "- at `$.name`"),
-    "a name without end": (changed("graph", "nodes", 0, "name", to="a" * 10_001), "- at `$.graph.nodes[0].name`"),
+    "a name without end": (
+        changed("graph", "nodes", 0, "name", to="a" * 10_001),
+        "- at `$.graph.nodes[0].name`",
+    ),
     "two nodes of one id": (
         changed("graph", "nodes", 1, to=NODE),
         "two nodes have the id 'x' - at `$.graph.nodes[1].id`",
@@ -281,7 +412,10 @@ BAD = {
         changed("graph", "edges", 0, "source", to="gone"),
         "node 'gone', which does not exist - at `$.graph.edges[0].source`",
     ),
-    "a wire to nowhere": (changed("graph", "edges", 0, "target", to="gone"), "at `$.graph.edges[0].target`"),
+    "a wire to nowhere": (
+        changed("graph", "edges", 0, "target", to="gone"),
+        "at `$.graph.edges[0].target`",
+    ),
     "a wire into no port": (
         changed("graph", "edges", 0, "port", to="inptu"),
         "fc has no input 'inptu', it has input - at `$.graph.edges[0].port`",
@@ -294,8 +428,14 @@ BAD = {
         changed("graph", "edges", 0, "output", to=3),
         "x has 1 outputs, not number 3 - at `$.graph.edges[0].output`",
     ),
-    "a wire from an output": (changed("graph", "edges", 0, "source", to="y"), "y has 0 outputs"),
-    "an output below zero": (changed("graph", "edges", 0, "output", to=-1), "- at `$.graph.edges[0].output`"),
+    "a wire from an output": (
+        changed("graph", "edges", 0, "source", to="y"),
+        "y has 0 outputs",
+    ),
+    "an output below zero": (
+        changed("graph", "edges", 0, "output", to=-1),
+        "- at `$.graph.edges[0].output`",
+    ),
     "two wires in one port": (
         changed("graph", "edges", 1, to=WIRE),
         "two wires end at input of fc - at `$.graph.edges[1]`",
@@ -308,9 +448,18 @@ BAD = {
         changed("graph", "nodes", 1, "params", "out_features", to="many"),
         "fc: out_features expects an int, not 'many' - at `$.graph.nodes[1].params`",
     ),
-    "a float for a whole number": (changed("graph", "nodes", 1, "params", "out_features", to=3.0), "not 3.0"),
-    "true for a number": (changed("graph", "nodes", 1, "params", "out_features", to=True), "not True"),
-    "a number out of bounds": (changed("graph", "nodes", 1, "params", "out_features", to=0), "at least 1"),
+    "a float for a whole number": (
+        changed("graph", "nodes", 1, "params", "out_features", to=3.0),
+        "not 3.0",
+    ),
+    "true for a number": (
+        changed("graph", "nodes", 1, "params", "out_features", to=True),
+        "not True",
+    ),
+    "a number out of bounds": (
+        changed("graph", "nodes", 1, "params", "out_features", to=0),
+        "at least 1",
+    ),
     "a number without end": (
         changed("graph", "nodes", 1, "params", "out_features", to=10**300),
         "out_features expects an int",
@@ -331,19 +480,31 @@ BAD = {
         changed("graph", "nodes", 0, "params", "dtype", to={"$dtype": "float7"}),
         "at `$.graph.nodes[0].params.dtype`",
     ),
-    "parameters that are no map": (changed("graph", "nodes", 0, "params", to=[]), "- at `$.graph.nodes[0].params`"),
+    "parameters that are no map": (
+        changed("graph", "nodes", 0, "params", to=[]),
+        "- at `$.graph.nodes[0].params`",
+    ),
     "a place that is no number": (
         b'{"tapedeck": 1, "name": "", "positions": {"x": [NaN, 0]}}',
         "its JSON cannot be read",
     ),
-    "a place of null": (changed("positions", "x", to=[None, 0]), "- at `$.positions[...][0]`"),
-    "a place beyond the canvas": (changed("positions", "x", to=[1e10, 0]), "- at `$.positions[...][0]`"),
+    "a place of null": (
+        changed("positions", "x", to=[None, 0]),
+        "- at `$.positions[...][0]`",
+    ),
+    "a place beyond the canvas": (
+        changed("positions", "x", to=[1e10, 0]),
+        "- at `$.positions[...][0]`",
+    ),
     "a number beyond floats": (
         b'{"tapedeck": 1, "name": "", "positions": {"x": [1e999, 0]}}',
         "its JSON cannot be read",
     ),
     "no epochs": (changed("training", "epochs", to=0), "- at `$.training.epochs`"),
-    "a fraction beyond one": (changed("data", "validation_fraction", to=1), "- at `$.data.validation_fraction`"),
+    "a fraction beyond one": (
+        changed("data", "validation_fraction", to=1),
+        "- at `$.data.validation_fraction`",
+    ),
     "a wrong choice": (
         changed("training", "optimizer", "params", "lr", to={"$call": "f"}),
         "- at `$.training.optimizer.params.lr`",
@@ -359,7 +520,10 @@ def nested(depth: int) -> bytes:
 
 
 BAD["tuples nested beyond reason"] = (nested(400), "at `$.graph.nodes[0].params.shape`")
-BAD["tuples nested a little too deep"] = (nested(9), "is not a value that a project can store")
+BAD["tuples nested a little too deep"] = (
+    nested(9),
+    "is not a value that a project can store",
+)
 
 
 @pytest.mark.parametrize(("data", "says"), BAD.values(), ids=BAD.keys())
@@ -369,7 +533,9 @@ class TestBadFiles:
             loads(data)
         assert says in str(told.value) and len(str(told.value)) < 500
 
-    def test_is_told_with_the_file(self, data: bytes, says: str, tmp_path: Path) -> None:
+    def test_is_told_with_the_file(
+        self, data: bytes, says: str, tmp_path: Path
+    ) -> None:
         path = tmp_path / "net.tape"
         path.write_bytes(data)
         with pytest.raises(ProjectFileError, match="^net.tape: "):
@@ -385,13 +551,28 @@ def test_any_damage_is_read_or_told(data: st.DataObject) -> None:
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         key = data.draw(st.sampled_from(keys))
-        if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
+        if (
+            not isinstance(place[key], dict | list)
+            or not place[key]
+            or data.draw(st.booleans())
+        ):
             break
         place = place[key]
-    place[key] = data.draw(st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), texts, st.just([]), st.just({}), st.just({"$tuple": [1]}),
-        st.sampled_from(["x", "fc", "add", "nn.Conv2d", "output", "input", "other"]),
-    ))  # fmt: skip
+    place[key] = data.draw(
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(),
+            texts,
+            st.just([]),
+            st.just({}),
+            st.just({"$tuple": [1]}),
+            st.sampled_from(
+                ["x", "fc", "add", "nn.Conv2d", "output", "input", "other"]
+            ),
+        )
+    )
     try:
         project = loads(json.dumps(raw).encode())
     except ProjectFileError as error:
@@ -407,11 +588,16 @@ def test_any_bytes_are_told(data: bytes) -> None:
         loads(data)
 
 
-def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "LARGEST_FILE", 2**20)
     path = tmp_path / "net.tape"
     path.write_bytes(b" " * (2**20 + 1))
-    with pytest.raises(ProjectFileError, match="net.tape: it is larger than 1 MiB, the limit for a project"):
+    with pytest.raises(
+        ProjectFileError,
+        match="net.tape: it is larger than 1 MiB, the limit for a project",
+    ):
         read(path)
 
 
@@ -431,29 +617,53 @@ def test_what_is_no_file_is_an_os_error(tmp_path: Path) -> None:
 def test_an_unknown_op_keeps_all_its_data() -> None:
     raw = plain()
     raw["graph"]["nodes"].append(
-        {"id": "z", "op": "nn.Later", "name": "later", "params": {"a": {"$tuple": [1, {"$auto": True}]}}}
+        {
+            "id": "z",
+            "op": "nn.Later",
+            "name": "later",
+            "params": {"a": {"$tuple": [1, {"$auto": True}]}},
+        }
     )
     raw["graph"]["edges"] += [
         {"source": "x", "output": 0, "target": "z", "port": "query", "index": 3},
         {"source": "z", "output": 7, "target": "y2", "port": "input", "index": 0},
     ]
-    raw["graph"]["nodes"].append({"id": "y2", "op": "output", "name": "y2", "params": {}})
+    raw["graph"]["nodes"].append(
+        {"id": "y2", "op": "output", "name": "y2", "params": {}}
+    )
     project = loads(json.dumps(raw).encode())
-    assert project.graph.nodes["z"] == Node("z", "nn.Later", "later", FrozenMap(a=(1, AUTO)))
+    assert project.graph.nodes["z"] == Node(
+        "z", "nn.Later", "later", FrozenMap(a=(1, AUTO))
+    )
     assert json.loads(dumps(project))["graph"] == raw["graph"]
     spec = catalog().spec_of(project.graph, project.graph.nodes["z"])
     assert [port.name for port in spec.inputs] == ["query"] and len(spec.outputs) == 8
-    errors = [problem for problem in analyse(project.graph).errors if problem.node == "z"]
+    errors = [
+        problem for problem in analyse(project.graph).errors if problem.node == "z"
+    ]
     assert "'nn.Later' is an unknown op" in errors[0].message
 
 
 def test_a_loop_in_a_file_is_opened_and_shown() -> None:
-    graph = net([("input", "x", {"shape": (4,)}), ("operator.add", "a", {}), ("nn.ReLU", "r", {}), ("output", "y", {})],
-                [("x", "a"), ("a", "r"), ("r", "y")]).with_edge(Edge("r", 0, "a", "other"))  # fmt: skip
-    assert loads(dumps(Project(graph=graph))).graph == graph and not analyse(graph).runnable
+    graph = net(
+        [
+            ("input", "x", {"shape": (4,)}),
+            ("operator.add", "a", {}),
+            ("nn.ReLU", "r", {}),
+            ("output", "y", {}),
+        ],
+        [("x", "a"), ("a", "r"), ("r", "y")],
+    ).with_edge(Edge("r", 0, "a", "other"))
+    assert (
+        loads(dumps(Project(graph=graph))).graph == graph
+        and not analyse(graph).runnable
+    )
 
 
-@pytest.mark.parametrize("name", ["\x00", "\x1b[31m", "a\nb", "\u202egnp.exe", "\u2028", "𝒳", "\x7f", "a" * 5000])
+@pytest.mark.parametrize(
+    "name",
+    ["\x00", "\x1b[31m", "a\nb", "\u202egnp.exe", "\u2028", "𝒳", "\x7f", "a" * 5000],
+)
 def test_names_of_any_characters_are_kept(name: str, tmp_path: Path) -> None:
     graph = net([("input", "x", {"shape": (4,)})]).with_name("x", name)
     project = Project(name=name, graph=graph, notes=name)
@@ -465,24 +675,36 @@ def test_names_of_any_characters_are_kept(name: str, tmp_path: Path) -> None:
 def test_half_a_character_is_written_as_a_replacement(tmp_path: Path) -> None:
     """Qt hands over halves of surrogate pairs; a file cannot hold them, and the work must not be lost for it."""
     project = Project(
-        name="a\ud83d", notes="\ude00", graph=net([("input", "x", {})]).with_name("x", "\ud83d\ude00\ud800")
+        name="a\ud83d",
+        notes="\ude00",
+        graph=net([("input", "x", {})]).with_name("x", "\ud83d\ude00\ud800"),
     )
     write(project, tmp_path / "a.tape")
     again = read(tmp_path / "a.tape")
-    assert (again.name, again.notes, again.graph.nodes["x"].name) == ("a\ufffd", "\ufffd", "😀\ufffd")
+    assert (again.name, again.notes, again.graph.nodes["x"].name) == (
+        "a\ufffd",
+        "\ufffd",
+        "😀\ufffd",
+    )
 
 
 def test_places_that_no_canvas_reaches_are_brought_back() -> None:
     graph = net([("input", "x", {}), ("output", "y", {})])
     project = Project(
-        graph=graph, positions=FrozenMap(x=(float("nan"), float("inf")), y=(-1e300, 5.0), gone=(1.0, 1.0))
+        graph=graph,
+        positions=FrozenMap(
+            x=(float("nan"), float("inf")), y=(-1e300, 5.0), gone=(1.0, 1.0)
+        ),
     )
     assert loads(dumps(project)).positions == FrozenMap(x=(0.0, 1e9), y=(-1e9, 5.0))
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
-OLD, NEW = Project(name="old"), Project(name="new", graph=net([("input", "x", {"shape": (4,)})]))
+OLD, NEW = (
+    Project(name="old"),
+    Project(name="new", graph=net([("input", "x", {"shape": (4,)})])),
+)
 
 
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "chmod", "replace"])
@@ -516,7 +738,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 def test_what_could_not_be_opened_again_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "net.tape"
     write(OLD, path)
-    broken = net([("input", "x", {"shape": (4,)})]).with_edge(Edge("x", 0, "x", "nonsense"))
+    broken = net([("input", "x", {"shape": (4,)})]).with_edge(
+        Edge("x", 0, "x", "nonsense")
+    )
     with pytest.raises(ProjectFileError):
         write(Project(graph=broken), path)
     assert read(path) == OLD and os.listdir(tmp_path) == ["net.tape"]
@@ -527,7 +751,9 @@ def first_version(project: Project) -> bytes:
     return dumps(project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
 
 
-def test_a_file_of_an_older_version_is_backed_up_before_it_is_saved_over(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_is_backed_up_before_it_is_saved_over(
+    tmp_path: Path,
+) -> None:
     path, copy = tmp_path / "net.tape", tmp_path / "net.v1.tape"
     old = first_version(OLD)
     path.write_bytes(old)
@@ -535,7 +761,9 @@ def test_a_file_of_an_older_version_is_backed_up_before_it_is_saved_over(tmp_pat
     assert copy.read_bytes() == old and read(copy) == OLD and read(path) == NEW
     assert write(OLD, path) is None, "a file of this version needs no backup"
     path.write_bytes(old)
-    assert write(NEW, path) == copy and len(os.listdir(tmp_path)) == 2, "the same bytes are kept once"
+    assert write(NEW, path) == copy and len(os.listdir(tmp_path)) == 2, (
+        "the same bytes are kept once"
+    )
     path.write_bytes(first_version(NEW))
     assert write(NEW, path) == tmp_path / "net.v1-2.tape"
     assert copy.read_bytes() == old, "a backup is never overwritten"
@@ -553,7 +781,9 @@ def test_a_file_is_not_saved_over_when_its_backup_cannot_be_written(
     monkeypatch.setattr(project_file.atomic, "write", full)
     with pytest.raises(OSError, match="No space left"):
         write(NEW, path)
-    assert path.read_bytes() == first_version(OLD) and os.listdir(tmp_path) == ["net.tape"]
+    assert path.read_bytes() == first_version(OLD) and os.listdir(tmp_path) == [
+        "net.tape"
+    ]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links and modes are POSIX")
@@ -563,7 +793,11 @@ def test_a_link_stays_one_and_the_mode_stays_as_it_was(tmp_path: Path) -> None:
     target.chmod(0o640)
     link.symlink_to(target)
     write(NEW, link)
-    assert link.is_symlink() and read(target) == NEW and target.stat().st_mode & 0o777 == 0o640
+    assert (
+        link.is_symlink()
+        and read(target) == NEW
+        and target.stat().st_mode & 0o777 == 0o640
+    )
 
 
 def test_the_longest_name_a_folder_takes(tmp_path: Path) -> None:
@@ -574,13 +808,20 @@ def test_the_longest_name_a_folder_takes(tmp_path: Path) -> None:
 
 def test_the_file_is_fit_for_version_control() -> None:
     text = dumps(NEW).decode()
-    assert text.startswith('{\n "tapedeck": 2,\n "name": "new"') and max(map(len, text.splitlines())) < 200
+    assert (
+        text.startswith('{\n "tapedeck": 2,\n "name": "new"')
+        and max(map(len, text.splitlines())) < 200
+    )
     assert dumps(NEW) == dumps(loads(dumps(NEW)))
 
 
 def test_migrations_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def lift(version: int):
-        return lambda raw: {**raw, "tapedeck": version + 1, "notes": raw.get("notes", "") + str(version)}
+        return lambda raw: {
+            **raw,
+            "tapedeck": version + 1,
+            "notes": raw.get("notes", "") + str(version),
+        }
 
     old = json.dumps({**plain(), "tapedeck": 1}).encode()
     monkeypatch.setattr(project_file, "VERSION", 3)
@@ -623,10 +864,18 @@ for thread in threads: thread.join()
 """
 
 
-def test_threads_that_read_their_first_project_at_once_do_not_end_the_process(tmp_path: Path) -> None:
+def test_threads_that_read_their_first_project_at_once_do_not_end_the_process(
+    tmp_path: Path,
+) -> None:
     """A window opens a file while a worker reads journals; msgspec's tables of a type are made by one of them alone."""
     path = tmp_path / "p.tape"
-    project_file.write(project_file.read(resource_path("examples", "digits.tape")), path)
+    project_file.write(
+        project_file.read(resource_path("examples", "digits.tape")), path
+    )
     for _ in range(4):
-        done = subprocess.run([sys.executable, "-c", READ_AT_ONCE, str(path)], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_AT_ONCE, str(path)],
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr

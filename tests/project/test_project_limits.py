@@ -43,13 +43,17 @@ def test_a_monster_is_refused_with_its_place_and_the_bound(name: str) -> None:
     assert all(words in str(refused.value) for words in REFUSED[name]), refused.value
 
 
-@pytest.mark.parametrize("data", [b" " * (LARGEST_FILE + 1), b"[" + b"1," * (MOST_VALUES + 1) + b"1]"])
+@pytest.mark.parametrize(
+    "data", [b" " * (LARGEST_FILE + 1), b"[" + b"1," * (MOST_VALUES + 1) + b"1]"]
+)
 def test_a_file_with_too_much_in_it_is_refused_before_it_is_parsed(data: bytes) -> None:
     with pytest.raises(file.ProjectFileError, match="the limit for a project"):
         file.loads(data)
 
 
-def test_the_command_says_which_bound_a_file_is_beyond(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_which_bound_a_file_is_beyond(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "deep.tape"
     path.write_bytes(MONSTERS["blocks nested 200 deep"]())
     assert cli.run(["check", str(path)]) == 2
@@ -69,7 +73,11 @@ def test_the_layers_of_a_net_of_many_instances_are_found_without_listing_them() 
     opened = file.loads(json.dumps(nested(15, 2)).encode())
     found = Layers(opened, analyse(opened.graph, with_blocks(catalog(), opened.blocks)))
     first = next(iter(found)).path
-    assert found.has(first) and found.has(f"{first}.anything.in.it") and not found.has("nothing")
+    assert (
+        found.has(first)
+        and found.has(f"{first}.anything.in.it")
+        and not found.has("nothing")
+    )
     assert list(found.frozen()) == []
 
 
@@ -85,8 +93,13 @@ def test_nodes_without_places_get_some_below_those_that_have_one() -> None:
     raw = project(ends(*layers(400)))
     raw["positions"] = {"n0": [0, 0], "n1": [200, 50]}
     placed = with_places(file.loads(json.dumps(raw).encode()))
-    assert placed.positions.keys() == placed.graph.nodes.keys() and placed.positions["n1"] == (200.0, 50.0)
-    assert min(y for node, (_, y) in placed.positions.items() if node not in ("n0", "n1")) > 50
+    assert placed.positions.keys() == placed.graph.nodes.keys() and placed.positions[
+        "n1"
+    ] == (200.0, 50.0)
+    assert (
+        min(y for node, (_, y) in placed.positions.items() if node not in ("n0", "n1"))
+        > 50
+    )
 
 
 # --- In the window
@@ -109,7 +122,9 @@ def test_a_refused_file_leaves_the_project_its_steps_and_the_window(
         path.write_bytes(MONSTERS[name]())
         assert not window.files.open(path)
         assert REFUSED[name][0] in window.banner.reason()
-        assert window.document.project is before and window.document.undo_stack.canUndo()
+        assert (
+            window.document.project is before and window.document.undo_stack.canUndo()
+        )
     window.document.undo_stack.undo()
     assert len(window.document.project.graph.nodes) == len(before.graph.nodes) - 1
     window.document.new()
@@ -123,27 +138,44 @@ def test_an_edit_beyond_the_bounds_is_refused_since_no_file_could_hold_it(
     path.write_bytes(json.dumps(nested(12, 2)).encode())
     assert window.files.open(path)
     before = window.document.project
-    (instance,) = (key for key, node in before.graph.nodes.items() if node.op == "block.B11")
+    (instance,) = (
+        key for key, node in before.graph.nodes.items() if node.op == "block.B11"
+    )
     often = before.graph.with_node(replace(before.graph.nodes[instance], repeat=100))
     with qtbot.waitSignal(window.sheet.refused) as refused:
         window.sheet.apply("Repeat", replace(before, graph=often))
-    assert window.document.project is before and "200,000 are allowed" in refused.args[0]
+    assert (
+        window.document.project is before and "200,000 are allowed" in refused.args[0]
+    )
 
 
-def test_a_large_sheet_comes_in_turns_and_is_whole(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_large_sheet_comes_in_turns_and_is_whole(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     path = tmp_path / "chain.tape"
     path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
     assert path.stat().st_size > reading.SMALL, "it is read beside the window"
     assert window.files.open(path)
     scene, growth = window.canvas.scene, window.canvas.growth
-    assert growth.growing and len(scene.nodes) < 1_002, "the rest comes in later turns of the event loop"
+    assert growth.growing and len(scene.nodes) < 1_002, (
+        "the rest comes in later turns of the event loop"
+    )
     added = window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: not growth.active and window.live.up_to_date)
     graph = window.document.project.graph
-    assert scene.nodes.keys() == graph.nodes.keys() and scene.wires.keys() == set(graph.edges)
+    assert scene.nodes.keys() == graph.nodes.keys() and scene.wires.keys() == set(
+        graph.edges
+    )
     assert added in scene.nodes and scene.positions == window.document.project.positions
-    assert all((item.x(), item.y()) == scene.positions[node] for node, item in scene.nodes.items())
+    assert all(
+        (item.x(), item.y()) == scene.positions[node]
+        for node, item in scene.nodes.items()
+    )
     window.document.undo_stack.undo()
     assert added not in scene.nodes
     window.document.new()
-    assert not scene.nodes and not scene.wires and not scene.index.inside(scene.sceneRect())
+    assert (
+        not scene.nodes
+        and not scene.wires
+        and not scene.index.inside(scene.sceneRect())
+    )

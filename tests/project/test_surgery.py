@@ -27,7 +27,12 @@ from app.training.surgery.values import SurgeryError
 from app.util import resources
 from app.util.frozen import FrozenMap
 
-DIGITS, UNET, RESIDUAL, ENCODER = "MNIST net", "U-Net", "Residual net on digits", "Transformer on digits"
+DIGITS, UNET, RESIDUAL, ENCODER = (
+    "MNIST net",
+    "U-Net",
+    "Residual net on digits",
+    "Transformer on digits",
+)
 Edit = Callable[[Project], Project]
 
 
@@ -46,7 +51,9 @@ def node(project: Project, name: str) -> str:
 
 
 def with_param(name: str, param: str, value: object) -> Edit:
-    return lambda project: replace(project, graph=project.graph.with_param(node(project, name), param, value))
+    return lambda project: replace(
+        project, graph=project.graph.with_param(node(project, name), param, value)
+    )
 
 
 def inserted(op: str, behind: str, **params: object) -> Edit:
@@ -64,7 +71,9 @@ def inserted(op: str, behind: str, **params: object) -> Edit:
 def repeated(name: str, count: int) -> Edit:
     def edit(project: Project) -> Project:
         one = project.graph.nodes[node(project, name)]
-        return replace(project, graph=project.graph.with_node(replace(one, repeat=count)))
+        return replace(
+            project, graph=project.graph.with_node(replace(one, repeat=count))
+        )
 
     return edit
 
@@ -74,13 +83,17 @@ def in_block(block: str, name: str, param: str, value: object) -> Edit:
         inner = project.blocks[block]
         key = next(key for key, one in inner.graph.nodes.items() if one.name == name)
         graph = inner.graph.with_param(key, param, value)
-        return replace(project, blocks=project.blocks.set(block, replace(inner, graph=graph)))
+        return replace(
+            project, blocks=project.blocks.set(block, replace(inner, graph=graph))
+        )
 
     return edit
 
 
 def wrapped(*names: str) -> Edit:
-    return lambda project: make_block(project, "", ops_of(project), [node(project, name) for name in names], "Part")[0]
+    return lambda project: make_block(
+        project, "", ops_of(project), [node(project, name) for name in names], "Part"
+    )[0]
 
 
 def expanded(name: str) -> Edit:
@@ -88,7 +101,9 @@ def expanded(name: str) -> Edit:
 
 
 def renamed(name: str, new: str) -> Edit:
-    return lambda project: replace(project, graph=project.graph.with_name(node(project, name), new))
+    return lambda project: replace(
+        project, graph=project.graph.with_name(node(project, name), new)
+    )
 
 
 def then(*several: Edit) -> Edit:
@@ -101,24 +116,65 @@ def then(*several: Edit) -> Edit:
 
 
 CASES: dict[str, tuple[str, Edit, dict[str, str]]] = {
-    "channels widened": (DIGITS, with_param("conv1", "out_channels", 14), {"conv1": "widened", "conv2": "widened"}),
+    "channels widened": (
+        DIGITS,
+        with_param("conv1", "out_channels", 14),
+        {"conv1": "widened", "conv2": "widened"},
+    ),
     "two parts of two concatenations": (
-        UNET, then(with_param("conv1", "out_channels", 19), with_param("up3", "out_channels", 18)),
-        {"conv1": "widened", "conv2": "widened", "up3": "widened", "conv7": "widened", "conv6": "kept"}),
-    "convolution inserted": (UNET, inserted("nn.Conv2d", "conv2", out_channels=32, kernel_size=3, padding=1),
-                             {"conv8": "identity", "conv2": "kept"}),
-    "wrapped into a block": (DIGITS, wrapped("conv1", "pool1", "relu1"), {"part1.conv1": "kept", "conv2": "kept"}),
-    "wrapped and widened": (DIGITS, then(wrapped("conv1", "pool1", "relu1"), in_block("Part", "conv1", "out_channels",
-                            12)), {"part1.conv1": "widened", "conv2": "widened"}),
-    "block expanded": (RESIDUAL, expanded("down"), {"shortcut": "kept", "stage1.0.conv1": "kept"}),
+        UNET,
+        then(
+            with_param("conv1", "out_channels", 19),
+            with_param("up3", "out_channels", 18),
+        ),
+        {
+            "conv1": "widened",
+            "conv2": "widened",
+            "up3": "widened",
+            "conv7": "widened",
+            "conv6": "kept",
+        },
+    ),
+    "convolution inserted": (
+        UNET,
+        inserted("nn.Conv2d", "conv2", out_channels=32, kernel_size=3, padding=1),
+        {"conv8": "identity", "conv2": "kept"},
+    ),
+    "wrapped into a block": (
+        DIGITS,
+        wrapped("conv1", "pool1", "relu1"),
+        {"part1.conv1": "kept", "conv2": "kept"},
+    ),
+    "wrapped and widened": (
+        DIGITS,
+        then(
+            wrapped("conv1", "pool1", "relu1"),
+            in_block("Part", "conv1", "out_channels", 12),
+        ),
+        {"part1.conv1": "widened", "conv2": "widened"},
+    ),
+    "block expanded": (
+        RESIDUAL,
+        expanded("down"),
+        {"shortcut": "kept", "stage1.0.conv1": "kept"},
+    ),
     "renamed": (DIGITS, renamed("fc1", "hidden"), {"hidden": "kept", "fc2": "kept"}),
-    "a further repetition of a block": (RESIDUAL, repeated("stage2", 3),
-                                        {"stage2.1.conv1": "kept", "stage2.2.bn2": "zero"}),
-    "widened inside a block that is repeated": (ENCODER, in_block("EncoderLayer", "fc1", "out_features", 150),
-                                                {"encoder.1.fc1": "widened", "encoder.1.fc2": "widened"}),
-    "residual block inserted": (RESIDUAL, inserted("block.Residual", "stage2", channels=64),
-                                {"residual1.bn2": "zero", "residual1.conv1": "initialised"}),
-}  # fmt: skip
+    "a further repetition of a block": (
+        RESIDUAL,
+        repeated("stage2", 3),
+        {"stage2.1.conv1": "kept", "stage2.2.bn2": "zero"},
+    ),
+    "widened inside a block that is repeated": (
+        ENCODER,
+        in_block("EncoderLayer", "fc1", "out_features", 150),
+        {"encoder.1.fc1": "widened", "encoder.1.fc2": "widened"},
+    ),
+    "residual block inserted": (
+        RESIDUAL,
+        inserted("block.Residual", "stage2", channels=64),
+        {"residual1.bn2": "zero", "residual1.conv1": "initialised"},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -132,20 +188,43 @@ def test_edit_keeps_layers_and_function(name: str) -> None:
 
 def chain(*rows: tuple[str, dict[str, object]]) -> Project:
     """A net of ops one behind the other, named by their places, from an input of (8, 8) unless the first is one."""
-    nodes = {str(at): Node(str(at), op, f"layer{at}", FrozenMap(params)) for at, (op, params) in enumerate(rows)}
+    nodes = {
+        str(at): Node(str(at), op, f"layer{at}", FrozenMap(params))
+        for at, (op, params) in enumerate(rows)
+    }
     edges = [Edge(str(at), 0, str(at + 1), "input") for at in range(len(rows) - 1)]
     return Project("chain", Graph(FrozenMap(nodes), tuple(edges)))
 
 
-INPUT, END = ("input", {"shape": (8, 8)}), (("nn.Flatten", {}), ("nn.Linear", {"out_features": 5}), ("output", {}))
+INPUT, END = (
+    ("input", {"shape": (8, 8)}),
+    (("nn.Flatten", {}), ("nn.Linear", {"out_features": 5}), ("output", {})),
+)
 CHAINS: dict[str, Callable[[int], Project]] = {
-    "features are the last axis": lambda width: chain(INPUT, ("nn.Linear", {"out_features": width}), *END),
+    "features are the last axis": lambda width: chain(
+        INPUT, ("nn.Linear", {"out_features": width}), *END
+    ),
     "two directions": lambda width: chain(
-        INPUT, ("nn.LSTM", {"hidden_size": width, "bidirectional": True, "batch_first": True, "num_layers": 2}), *END),
+        INPUT,
+        (
+            "nn.LSTM",
+            {
+                "hidden_size": width,
+                "bidirectional": True,
+                "batch_first": True,
+                "num_layers": 2,
+            },
+        ),
+        *END,
+    ),
     "depthwise convolution and norm between": lambda width: chain(
-        ("input", {"shape": (3, 8, 8)}), ("nn.Conv2d", {"out_channels": width, "kernel_size": 3}),
-        ("nn.Conv2d", {"out_channels": width, "kernel_size": 3, "groups": width}), ("nn.BatchNorm2d", {}), *END),
-}  # fmt: skip
+        ("input", {"shape": (3, 8, 8)}),
+        ("nn.Conv2d", {"out_channels": width, "kernel_size": 3}),
+        ("nn.Conv2d", {"out_channels": width, "kernel_size": 3, "groups": width}),
+        ("nn.BatchNorm2d", {}),
+        *END,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -156,22 +235,37 @@ def test_widened_layer_before_a_flatten_keeps_the_function(name: str) -> None:
 
 def test_undone_edit_and_unchanged_project_keep_everything() -> None:
     project = example(RESIDUAL)
-    surgery = surgery_between(project, project, analysis_of(project), analysis_of(project))
-    assert all(old == new for old, new in surgery.layers) and not surgery.starts and not surgery.segments
+    surgery = surgery_between(
+        project, project, analysis_of(project), analysis_of(project)
+    )
+    assert (
+        all(old == new for old, new in surgery.layers)
+        and not surgery.starts
+        and not surgery.segments
+    )
 
 
-def test_layer_of_another_kind_takes_the_place_of_one_and_begins_as_torch_does() -> None:
+def test_layer_of_another_kind_takes_the_place_of_one_and_begins_as_torch_does() -> (
+    None
+):
     project = example(UNET)
-    other = edits.replace_op(project, ops_of(project), node(project, "conv2"), "nn.ConvTranspose2d")
+    other = edits.replace_op(
+        project, ops_of(project), node(project, "conv2"), "nn.ConvTranspose2d"
+    )
     rows, _ = operated(project, other)
     (new,) = [row for row in rows if row[0] == ""]
     assert new[2] == "initialised" and "place of conv2" in new[3]
     assert ("conv2", "", "removed", "") in rows
 
 
-def test_layer_behind_a_removed_convolution_is_initialised_as_its_input_is_another() -> None:
+def test_layer_behind_a_removed_convolution_is_initialised_as_its_input_is_another() -> (
+    None
+):
     project = example(UNET)
-    rows, _ = operated(project, edits.delete_and_reconnect(project, ops_of(project), [node(project, "conv4")]))
+    rows, _ = operated(
+        project,
+        edits.delete_and_reconnect(project, ops_of(project), [node(project, "conv4")]),
+    )
     told = {new: (what, why) for _, new, what, why in rows}
     assert told["up1"][0] == "initialised" and "other layers" in told["up1"][1]
 
@@ -181,7 +275,9 @@ def test_surgery_says_what_was_edited() -> None:
     after = inserted("nn.Dropout", "fc1")(project)
     after = with_param("fc1", "out_features", 64)(after)
     frozen = edits.flagged(after, [node(project, "conv1")], "frozen", True)
-    surgery = surgery_between(project, frozen, analysis_of(project), analysis_of(frozen))
+    surgery = surgery_between(
+        project, frozen, analysis_of(project), analysis_of(frozen)
+    )
     assert surgery.description == "drop1 inserted, conv1 frozen, fc1 widened 50 → 64"
 
 
@@ -194,7 +290,9 @@ def test_net_with_errors_and_net_of_nothing_known_are_refused() -> None:
         surgery_between(project, other, analysis_of(project), analysis_of(other))
 
 
-def operated(before: Project, after: Project) -> tuple[list[tuple[str, str, str, str]], float]:
+def operated(
+    before: Project, after: Project
+) -> tuple[list[tuple[str, str, str, str]], float]:
     """Perform the surgery on nets with random weights; return its rows and the relative difference of the outputs."""
     run, edited = analysis_of(before), analysis_of(after)
     surgery = surgery_between(before, after, run, edited)
@@ -209,7 +307,9 @@ def operated(before: Project, after: Project) -> tuple[list[tuple[str, str, str,
         told = nets[0].eval()(*inputs)
         rows, _ = transfer(*nets, surgery.layers, surgery.starts, surgery.segments)
         answer = nets[1].eval()(*inputs)
-    return rows, float((answer - told).abs().max() / told.abs().max()) if answer.shape == told.shape else 1.0
+    return rows, float(
+        (answer - told).abs().max() / told.abs().max()
+    ) if answer.shape == told.shape else 1.0
 
 
 def made(source: Source) -> torch.nn.Module:

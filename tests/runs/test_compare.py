@@ -24,10 +24,20 @@ def differing(folder: Path, *starts: StartWeights | None) -> dict[str, tuple[str
     return {line.name: line.values for line in compare.settings(made) if line.differs}
 
 
-def test_start_weights_differ_by_content_and_not_by_the_path_of_a_copy(tmp_path: Path) -> None:
+def test_start_weights_differ_by_content_and_not_by_the_path_of_a_copy(
+    tmp_path: Path,
+) -> None:
     first = StartWeights("/a/1.safetensors", "1" * 64, (), "resnet18.pth")
     assert differing(tmp_path, first, replace(first, path="/b/1.safetensors")) == {}
-    other, few = replace(first, sha256="2" * 64), replace(first, keys=("conv1.weight", "conv1.bias"))
+    other, few = (
+        replace(first, sha256="2" * 64),
+        replace(first, keys=("conv1.weight", "conv1.bias")),
+    )
     assert differing(tmp_path, first, other, few, None) == {
-        "start weights": ("resnet18.pth, 11111111", "resnet18.pth, 22222222", "resnet18.pth, 2 tensors, 11111111", "–")
+        "start weights": (
+            "resnet18.pth, 11111111",
+            "resnet18.pth, 22222222",
+            "resnet18.pth, 2 tensors, 11111111",
+            "–",
+        )
     }

@@ -30,9 +30,12 @@ def failing(error: str, at: int = 8) -> Source:
     """A net whose forward raises `error` the `at`-th time."""
     return net(
         ["self.calls = iter(range(1, 10**9))", "self.linear1 = nn.Linear(64, 10)"],
-        [f"if self.training and next(self.calls) == {at}:", f"    raise {error}",
-         "return self.linear1(x.flatten(1))"],
-    )  # fmt: skip
+        [
+            f"if self.training and next(self.calls) == {at}:",
+            f"    raise {error}",
+            "return self.linear1(x.flatten(1))",
+        ],
+    )
 
 
 def failed(source: Source, folder: Path, **training: Any) -> tuple[store.Kept, Failed]:
@@ -40,19 +43,30 @@ def failed(source: Source, folder: Path, **training: Any) -> tuple[store.Kept, F
     last = events[-1]
     assert isinstance(last, Failed) and recorder.kept.state == "failed"
     ending = recorder.kept.record.ending
-    assert ending is not None and (ending.message, ending.cure, ending.step) == (last.message, last.cure, last.step)
+    assert ending is not None and (ending.message, ending.cure, ending.step) == (
+        last.message,
+        last.cure,
+        last.step,
+    )
     return recorder.kept, last
 
 
-def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(
+    tmp_path: Path,
+) -> None:
     source = failing("ValueError('seven is enough')")
     kept, told = failed(source, tmp_path, save_every=5)
-    assert told.message == "Step 8 failed with ValueError: seven is enough" and "seven is enough" in told.traceback
+    assert (
+        told.message == "Step 8 failed with ValueError: seven is enough"
+        and "seven is enough" in told.traceback
+    )
     assert told.cure == "The weights of the last completed step are kept."
     assert [each.step for each in checkpoint_files.checkpoints(kept)] == [5]
     # From there on the 8th forward is that of step 13.
     again, events = kept_run(tmp_path, job(source, epochs=2, save_every=5), go_on=kept)
-    assert [event.step for event in events if isinstance(event, StepDone)] == list(range(6, 13))
+    assert [event.step for event in events if isinstance(event, StepDone)] == list(
+        range(6, 13)
+    )
     told_losses = store.history_of(again.kept).steps["loss"].tolist()
     assert told_losses == losses(run(job(failing("ValueError", at=13), epochs=2)))[:12]
 
@@ -60,16 +74,30 @@ def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(
 def test_out_of_memory_says_how_to_do_with_less(tmp_path: Path) -> None:
     error = "torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 20.00 GiB')"
     kept, told = failed(failing(error), tmp_path, save_every=3)
-    assert told.kind == "memory" and "Step 8 ran out of memory: CUDA out of memory" in told.message
+    assert (
+        told.kind == "memory"
+        and "Step 8 ran out of memory: CUDA out of memory" in told.message
+    )
     assert told.cure == "Reduce batch_size: it is 64, try 32."
     assert [each.step for each in checkpoint_files.checkpoints(kept)] == [6, 3]
 
 
-def test_data_that_are_removed_do_not_disturb_a_run_and_are_asked_for_by_the_next(tmp_path: Path) -> None:
+def test_data_that_are_removed_do_not_disturb_a_run_and_are_asked_for_by_the_next(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "points.npz"
     rng = np.random.default_rng(0)
-    np.savez(file, inputs=rng.normal(size=(200, 1, 8, 8)).astype(np.float32), labels=rng.integers(0, 10, 200))
-    a_job = job(SMALL_NET, data=DataConfig(source="file.tensors", path=str(file)), epochs=4, save_every=2)
+    np.savez(
+        file,
+        inputs=rng.normal(size=(200, 1, 8, 8)).astype(np.float32),
+        labels=rng.integers(0, 10, 200),
+    )
+    a_job = job(
+        SMALL_NET,
+        data=DataConfig(source="file.tensors", path=str(file)),
+        epochs=4,
+        save_every=2,
+    )
     events: list[Event] = []
     control = Control()
     for event in train(a_job, control, folder=tmp_path / "checkpoints"):
@@ -79,18 +107,29 @@ def test_data_that_are_removed_do_not_disturb_a_run_and_are_asked_for_by_the_nex
     assert isinstance(events[-1], Finished) and events[-1].reason == "done", events[-1]
     longer = Job(a_job.source, a_job.data, job(epochs=5).training)
     told = list(train(longer, resume=tmp_path / "checkpoints" / checkpoint.LAST))[-1]
-    assert isinstance(told, Failed) and told.kind == "data" and "points.npz" in told.message
+    assert (
+        isinstance(told, Failed)
+        and told.kind == "data"
+        and "points.npz" in told.message
+    )
 
 
-def test_a_folder_that_becomes_unwritable_is_told_once_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_folder_that_becomes_unwritable_is_told_once_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
     a_job = job(epochs=2, save_every=10)
     kept = store.begin(tmp_path, project(a_job))
     kept.checkpoints.write_text("a file where the folder of the checkpoints would be")
     recorder, events = kept_run_into(kept, a_job)
     problems = [event.problem for event in events if isinstance(event, Saved)]
-    assert problems and all("checkpoints" in text and "The run continues without it." in text for text in problems)
+    assert problems and all(
+        "checkpoints" in text and "The run continues without it." in text
+        for text in problems
+    )
     assert recorder.kept.state == "done" and losses(events) == losses(run(a_job))
-    with pytest.raises(ValueError, match="has no readable checkpoint, so it cannot be resumed"):
+    with pytest.raises(
+        ValueError, match="has no readable checkpoint, so it cannot be resumed"
+    ):
         resume.newest(recorder.kept)
 
 
@@ -135,27 +174,41 @@ def test_a_disk_that_is_full_is_told_and_the_run_goes_on(tmp_path: Path) -> None
     first, no_checkpoint, second, nothing = done.stdout.splitlines()
     plain = losses(run(job(epochs=2, threads=1)))
     assert first == second == f"Finished {plain}"
-    assert "The run continues without it." in no_checkpoint and "The run continues without being saved." in nothing
+    assert (
+        "The run continues without it." in no_checkpoint
+        and "The run continues without being saved." in nothing
+    )
     assert len(runs := store.listed(tmp_path / "runs")) == 2
     for kept in runs:
-        assert not kept.checkpoints.exists() or not list(kept.checkpoints.iterdir()), "no half file is left"
+        assert not kept.checkpoints.exists() or not list(kept.checkpoints.iterdir()), (
+            "no half file is left"
+        )
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nobody keeps root from writing")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() == 0, reason="nobody keeps root from writing"
+)
 def test_a_read_only_folder_is_said_before_the_run(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="Permission denied"):
         store.begin(tmp_path / "net.runs", Project())
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device that is always full is Linux's")
-def test_no_space_left_is_the_word_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="the device that is always full is Linux's"
+)
+def test_no_space_left_is_the_word_of_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The system says it at a write of the table of steps, and when a checkpoint is to be safe on the disk."""
     a_job = job(epochs=1, save_every=10)
     kept = store.begin(tmp_path, project(a_job))
     (kept.folder / store.STEPS).symlink_to("/dev/full")
     recorder, events = kept_run_into(kept, a_job)
-    assert "No space left on device. The run continues without being saved." in recorder.problem
+    assert (
+        "No space left on device. The run continues without being saved."
+        in recorder.problem
+    )
     assert isinstance(events[-1], Finished) and losses(events) == losses(run(a_job))
 
     def full(_file: int) -> None:
@@ -165,9 +218,13 @@ def test_no_space_left_is_the_word_of_a_full_disk(tmp_path: Path, monkeypatch: p
     events = list(train(a_job, folder=tmp_path / "checkpoints"))
     told = [event.problem for event in events if isinstance(event, Saved)]
     assert told and all(
-        "could not be written: No space left on device. The run continues without it." in t for t in told
+        "could not be written: No space left on device. The run continues without it."
+        in t
+        for t in told
     )
-    assert losses(events) == losses(run(a_job)) and not list((tmp_path / "checkpoints").iterdir())
+    assert losses(events) == losses(run(a_job)) and not list(
+        (tmp_path / "checkpoints").iterdir()
+    )
 
 
 def test_a_read_only_file_system_is_said_by_its_name_even_to_root(
@@ -183,13 +240,20 @@ def test_a_read_only_file_system_is_said_by_its_name_even_to_root(
         store.begin(tmp_path / "net.runs", Project())
     events = list(train(job(epochs=1), folder=tmp_path / "checkpoints"))
     told = [event.problem for event in events if isinstance(event, Saved)]
-    assert told and all("could not be written: Read-only file system" in text for text in told)
+    assert told and all(
+        "could not be written: Read-only file system" in text for text in told
+    )
     example = str(Path(__file__).parents[2] / "resources" / "examples" / "digits.tape")
-    assert cli.run(["train", example, "--out", str(tmp_path / "out"), "--epochs", "1"]) == 2
+    assert (
+        cli.run(["train", example, "--out", str(tmp_path / "out"), "--epochs", "1"])
+        == 2
+    )
     assert "cannot be written: Read-only file system" in capsys.readouterr().err
 
 
-def test_data_on_the_disk_that_go_while_a_run_goes_on_are_named_and_what_was_learnt_is_kept(tmp_path: Path) -> None:
+def test_data_on_the_disk_that_go_while_a_run_goes_on_are_named_and_what_was_learnt_is_kept(
+    tmp_path: Path,
+) -> None:
     from PIL import Image
 
     from app.util.frozen import FrozenMap
@@ -197,16 +261,25 @@ def test_data_on_the_disk_that_go_while_a_run_goes_on_are_named_and_what_was_lea
     for name in ("a", "b"):
         (tmp_path / "pictures" / name).mkdir(parents=True)
         for number in range(12):
-            Image.new("L", (8, 8), number).save(tmp_path / "pictures" / name / f"{number}.png")
+            Image.new("L", (8, 8), number).save(
+                tmp_path / "pictures" / name / f"{number}.png"
+            )
     options: Any = FrozenMap(size=(8, 8), colour=False, keep="disk", workers=1)
     data = DataConfig("file.pictures", path=str(tmp_path / "pictures"), options=options)
     source = net(["self.fc = nn.Linear(64, 2)"], ["return self.fc(x.flatten(1))"])
     events = []
-    for event in train(job(source, data=data, epochs=50, batch_size=4, save_every=2), folder=tmp_path / "checkpoints"):
+    for event in train(
+        job(source, data=data, epochs=50, batch_size=4, save_every=2),
+        folder=tmp_path / "checkpoints",
+    ):
         events.append(event)
         if isinstance(event, StepDone) and event.step == 4:
             shutil.rmtree(tmp_path / "pictures")
     last = events[-1]
-    assert isinstance(last, Failed) and last.kind == "data" and "can no longer be read" in last.message
+    assert (
+        isinstance(last, Failed)
+        and last.kind == "data"
+        and "can no longer be read" in last.message
+    )
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None and checkpoint.load(found)["position"]["step"] >= 4

@@ -32,11 +32,26 @@ def of(number: int, best: float | None = None, **training: object) -> ListedRun:
 
 SGD = Choice("SGD", FrozenMap(lr=0.05))
 RUNS = [
-    of(2, 0.3, optimizer=SGD, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=1)), "epoch", 5), seed=7),
-    ListedRun(msgspec.structs.replace(of(10, 0.1, batch_size=16).record, name="wide", tags=("baseline", "night run"),
-                                      note="warm-up helped", rates_set=2), Summary(best_accuracy=0.96), "stopped"),
+    of(
+        2,
+        0.3,
+        optimizer=SGD,
+        schedule=Schedule(Choice("StepLR", FrozenMap(step_size=1)), "epoch", 5),
+        seed=7,
+    ),
+    ListedRun(
+        msgspec.structs.replace(
+            of(10, 0.1, batch_size=16).record,
+            name="wide",
+            tags=("baseline", "night run"),
+            note="warm-up helped",
+            rates_set=2,
+        ),
+        Summary(best_accuracy=0.96),
+        "stopped",
+    ),
     of(1, optimizer=Choice("AdamW")),
-]  # fmt: skip
+]
 
 
 def shown(run: ListedRun, key: str) -> str:
@@ -45,10 +60,19 @@ def shown(run: ListedRun, key: str) -> str:
 
 def test_columns_have_the_hyperparameters_of_a_run() -> None:
     first, second, third = RUNS
-    assert [shown(first, key) for key in ("optimizer", "lr", "schedule", "seed", "epochs")] == [
-        "SGD", "0.05", "StepLR, warmup 5", "7", "3/20",
-    ]  # fmt: skip
-    assert shown(second, "lr") == "0.001, set by hand 2×" and shown(second, "batch") == "16"
+    assert [
+        shown(first, key) for key in ("optimizer", "lr", "schedule", "seed", "epochs")
+    ] == [
+        "SGD",
+        "0.05",
+        "StepLR, warmup 5",
+        "7",
+        "3/20",
+    ]
+    assert (
+        shown(second, "lr") == "0.001, set by hand 2×"
+        and shown(second, "batch") == "16"
+    )
     assert shown(second, "tags") == "baseline, night run" and shown(third, "lr") == "–"
     old = msgspec.structs.replace(first.record, settings=None)  # of an earlier version
     assert shown(ListedRun(old, first.summary, "done"), "lr") == "0.05"
@@ -76,7 +100,12 @@ def test_a_filter_takes_words_and_comparisons(words: str, numbers: list[int]) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [("rate>1", "no column “rate”"), ("lr>fast", "“fast” is none"), ("run<3", "is a text")]
+    ("words", "said"),
+    [
+        ("rate>1", "no column “rate”"),
+        ("lr>fast", "“fast” is none"),
+        ("run<3", "is a text"),
+    ],
 )
 def test_a_filter_that_cannot_be_read_says_why(words: str, said: str) -> None:
     with pytest.raises(RunError, match=said):
@@ -86,27 +115,58 @@ def test_a_filter_that_cannot_be_read_says_why(words: str, said: str) -> None:
 def test_runs_without_a_value_come_last_and_names_count() -> None:
     def numbers(key: str, descending: bool = False) -> list[int]:
         column = list_columns.named(key)
-        return [run.record.number for run in list_columns.ordered(RUNS, column, descending, lambda run: run)]
+        return [
+            run.record.number
+            for run in list_columns.ordered(RUNS, column, descending, lambda run: run)
+        ]
 
     assert numbers("best_loss") == numbers("best_loss", descending=True) == [2, 10, 1]
     assert numbers("lr") == [10, 2, 1] and numbers("run") == [1, 2, 10]
 
 
-def test_a_command_annotates_filters_and_sorts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_annotates_filters_and_sorts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "net.tape"
     project_file.write(EXAMPLE, path)
     folder = store.runs_beside(path)
     for project in (settled(optimizer=SGD), settled(seed=3)):
         store.begin(folder, project)
-    assert main(["runs", str(path), "--run", "1", "--name", "base", "--note", "plain SGD", "--tags", "a, b,a"]) == 0
+    assert (
+        main(
+            [
+                "runs",
+                str(path),
+                "--run",
+                "1",
+                "--name",
+                "base",
+                "--note",
+                "plain SGD",
+                "--tags",
+                "a, b,a",
+            ]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
-    assert "learning rate" in text and "base" in text and "a, b" in text and "\n    plain SGD\n" in text
+    assert (
+        "learning rate" in text
+        and "base" in text
+        and "a, b" in text
+        and "\n    plain SGD\n" in text
+    )
     assert store.find(folder, "base").record.tags == ("a", "b")
     assert main(["runs", str(path), "--filter", "optimizer=sgd"]) == 0
     assert "base" in (text := capsys.readouterr().out) and "Run 2" not in text
     assert main(["runs", str(path), "--sort", "lr", "--json"]) == 0
     lines = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["columns"]["lr"] for line in lines] == [0.001, 0.05] and lines[1]["tags"] == ["a", "b"]
+    assert [line["columns"]["lr"] for line in lines] == [0.001, 0.05] and lines[1][
+        "tags"
+    ] == ["a", "b"]
     assert main(["runs", str(path), "--filter", "rate>1"]) == 2
     assert "no column “rate”" in capsys.readouterr().err
-    assert main(["runs", str(path), "--tags", "x" * 51]) == 2 and "at most 50" in capsys.readouterr().err
+    assert (
+        main(["runs", str(path), "--tags", "x" * 51]) == 2
+        and "at most 50" in capsys.readouterr().err
+    )

@@ -29,13 +29,20 @@ def project(a_job: Job) -> Project:
 
 
 def kept_run(
-    folder: Path, a_job: Job, stop_at: int | None = None, go_on: store.Kept | None = None
+    folder: Path,
+    a_job: Job,
+    stop_at: int | None = None,
+    go_on: store.Kept | None = None,
 ) -> tuple[Recorder, list[Event]]:
     """Take a run to its end, or to a step, and keep it as the window does."""
     resume = checkpoint.newest(go_on.checkpoints) if go_on else None
     kept = go_on or store.begin(folder, project(a_job))
     there = (lambda: going_on(kept, resume)) if resume else None
-    recorder, control, events = Recorder(kept, project(a_job), a_job.source.text, there), Control(), []
+    recorder, control, events = (
+        Recorder(kept, project(a_job), a_job.source.text, there),
+        Control(),
+        [],
+    )
     assert recorder.begin() == ""
     for event in train(a_job, control, folder=recorder.checkpoints, resume=resume):
         recorder.take(event)
@@ -48,7 +55,14 @@ def kept_run(
 
 def same(a: History, b: History) -> bool:
     wanted = [(a.steps["step"], b.steps["step"]), (a.steps["loss"], b.steps["loss"])]
-    names = ("epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+    names = (
+        "epoch",
+        "step",
+        "train_loss",
+        "train_accuracy",
+        "val_loss",
+        "val_accuracy",
+    )
     wanted += [(a.epochs[name], b.epochs[name]) for name in names]
     return all(np.array_equal(one, other) for one, other in wanted)
 
@@ -60,22 +74,46 @@ def test_a_run_is_there_again_with_all_that_it_told(tmp_path: Path) -> None:
     history.extend(events)
     (kept,) = store.listed(tmp_path)
     there = store.history_of(kept)
-    assert same(there, history) and there.layers == history.layers and there.started == history.started
-    assert np.array_equal(there.gradients.matrix(), history.gradients.matrix(), equal_nan=True)
-    assert np.array_equal(there.memory["resident"], history.memory["resident"], equal_nan=True)
+    assert (
+        same(there, history)
+        and there.layers == history.layers
+        and there.started == history.started
+    )
+    assert np.array_equal(
+        there.gradients.matrix(), history.gradients.matrix(), equal_nan=True
+    )
+    assert np.array_equal(
+        there.memory["resident"], history.memory["resident"], equal_nan=True
+    )
     assert np.array_equal(there.steps["rate"], history.steps["rate"])
     for name, table in history.seen.tables.items():
         assert len(table) and there.seen.tables[name].layers == table.layers
-        assert np.array_equal(there.seen.tables[name].columns.matrix(), table.columns.matrix(), equal_nan=True)
+        assert np.array_equal(
+            there.seen.tables[name].columns.matrix(),
+            table.columns.matrix(),
+            equal_nan=True,
+        )
     kinds = {kind: series.samples for kind, series in history.seen.histograms.items()}
-    assert kinds and {kind: series.samples for kind, series in there.seen.histograms.items()} == kinds
+    assert (
+        kinds
+        and {kind: series.samples for kind, series in there.seen.histograms.items()}
+        == kinds
+    )
     found = store.project_of(kept)
     assert (found.data, found.training) == (a_job.data, a_job.training)
     assert (kept.folder / store.SOURCE).read_text() == SMALL_NET.text
     record = kept.record
-    assert (kept.state, record.summary.epochs, record.summary.steps) == ("done", 2, len(losses(events)))
+    assert (kept.state, record.summary.epochs, record.summary.steps) == (
+        "done",
+        2,
+        len(losses(events)),
+    )
     assert record.summary.best_loss == min(history.epochs["val_loss"])
-    assert record.environment is not None and record.environment.device == "cpu" and record.environment.threads >= 1
+    assert (
+        record.environment is not None
+        and record.environment.device == "cpu"
+        and record.environment.threads >= 1
+    )
     assert record.saved["last.pt"] == record.summary.steps
 
 
@@ -84,17 +122,35 @@ def test_a_run_is_there_again_with_all_that_it_told(tmp_path: Path) -> None:
     [
         ({"epochs": 2}, {"epochs": 2}, "more epochs under Training than its 2"),
         ({"epochs": 2}, {"epochs": 3}, ""),
-        ({"epochs": 2, "max_steps": 30}, {"epochs": 9, "max_steps": 30}, "more steps under Training than its 30, or"),
+        (
+            {"epochs": 2, "max_steps": 30},
+            {"epochs": 9, "max_steps": 30},
+            "more steps under Training than its 30, or",
+        ),
         ({"epochs": 2, "max_steps": 30}, {"epochs": 2, "max_steps": 31}, ""),
-        ({"epochs": 2, "max_steps": 30}, {"epochs": 1}, "more epochs under Training than its 2"),
+        (
+            {"epochs": 2, "max_steps": 30},
+            {"epochs": 1},
+            "more epochs under Training than its 2",
+        ),
         ({"epochs": 2, "max_steps": 30}, {"epochs": 2}, ""),
-        ({"epochs": 9, "max_minutes": 1e-9}, {"epochs": 9, "max_minutes": 1e-9}, "more minutes under Training"),
+        (
+            {"epochs": 9, "max_minutes": 1e-9},
+            {"epochs": 9, "max_minutes": 1e-9},
+            "more minutes under Training",
+        ),
         ({"epochs": 9, "max_minutes": 1e-9}, {"epochs": 9, "max_minutes": 60.0}, ""),
-        ({"epochs": 9, "patience": 1, "optimizer": adam(lr=0.0)}, {"epochs": 9, "patience": 1}, "patience under"),
+        (
+            {"epochs": 9, "patience": 1, "optimizer": adam(lr=0.0)},
+            {"epochs": 9, "patience": 1},
+            "patience under",
+        ),
         ({"epochs": 9, "patience": 1, "optimizer": adam(lr=0.0)}, {"epochs": 9}, ""),
     ],
 )
-def test_a_run_that_is_done_says_which_limit_stands_in_its_way(settings, now, words, tmp_path: Path) -> None:
+def test_a_run_that_is_done_says_which_limit_stands_in_its_way(
+    settings, now, words, tmp_path: Path
+) -> None:
     recorder, events = kept_run(tmp_path, job(**settings))
     (kept,) = store.listed(tmp_path)
     assert kept.state == "done" and recorder.problem == "" and losses(events)
@@ -103,10 +159,14 @@ def test_a_run_that_is_done_says_which_limit_stands_in_its_way(settings, now, wo
             further(kept, TrainingConfig(**now))
     else:
         limits = further(kept, TrainingConfig(seed=5, **now))
-        assert limits.epochs == now["epochs"] and limits.seed == job().training.seed, "the rest is the run's own"
+        assert limits.epochs == now["epochs"] and limits.seed == job().training.seed, (
+            "the rest is the run's own"
+        )
 
 
-def test_a_run_goes_on_with_the_threads_that_it_had_unless_somebody_chose_them(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_threads_that_it_had_unless_somebody_chose_them(
+    tmp_path: Path,
+) -> None:
     """How many a run takes that nobody chose a number for is another question with each version."""
     kept_run(tmp_path, job(epochs=1, threads=2))
     (kept,) = store.listed(tmp_path)
@@ -115,11 +175,15 @@ def test_a_run_goes_on_with_the_threads_that_it_had_unless_somebody_chose_them(t
     assert as_before(small, project(small), last).training.threads == 1
 
 
-def test_the_record_names_the_threads_of_the_run_and_not_those_of_who_writes_it(tmp_path: Path) -> None:
+def test_the_record_names_the_threads_of_the_run_and_not_those_of_who_writes_it(
+    tmp_path: Path,
+) -> None:
     import torch
 
     a_job, wanted = job(max_steps=2), torch.get_num_threads() + 3
-    recorder = Recorder(store.begin(tmp_path, project(a_job)), project(a_job), a_job.source.text)
+    recorder = Recorder(
+        store.begin(tmp_path, project(a_job)), project(a_job), a_job.source.text
+    )
     recorder.threads = wanted
     recorder.begin()
     for event in train(a_job):
@@ -128,7 +192,9 @@ def test_the_record_names_the_threads_of_the_run_and_not_those_of_who_writes_it(
     assert recorder.kept.record.environment.threads == wanted
 
 
-def test_a_run_that_goes_on_tells_the_rest_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_tells_the_rest_as_if_it_had_never_stopped(
+    tmp_path: Path,
+) -> None:
     a_job = job(epochs=3, save_every=23)
     whole, _ = kept_run(tmp_path / "whole", a_job)
     first, _ = kept_run(tmp_path, a_job, stop_at=30)
@@ -188,7 +254,9 @@ def test_names_numbers_and_deletion(tmp_path: Path) -> None:
     store.delete(second)
     assert store.begin(tmp_path, Project()).record.number == 2
     moved = store.move(store.find(tmp_path, "wide net"), tmp_path / "other")
-    assert moved.folder == tmp_path / "other" / "0001" and [k.record.number for k in store.listed(tmp_path)] == [2]
+    assert moved.folder == tmp_path / "other" / "0001" and [
+        k.record.number for k in store.listed(tmp_path)
+    ] == [2]
 
 
 def test_what_cannot_be_read_is_left_out_of_the_list(tmp_path: Path) -> None:
@@ -209,7 +277,11 @@ def test_a_table_keeps_every_bit_and_forgets_half_rows(tmp_path: Path) -> None:
     tables.append(path, ("step", "loss"), rows[2:])
     names, columns = tables.read(path)
     assert names == ["step", "loss"] and columns[0].tolist() == [1, 2, 3]
-    assert columns[1][0] == 0.1 + 0.2 and np.isnan(columns[1][1]) and columns[1][2] == np.inf
+    assert (
+        columns[1][0] == 0.1 + 0.2
+        and np.isnan(columns[1][1])
+        and columns[1][2] == np.inf
+    )
     tables.keep(path, lambda table: table["step"] <= 1)
     assert tables.read(path)[1].tolist() == [[1.0], [0.1 + 0.2]]
     with pytest.raises(tables.TableError, match="other columns"):

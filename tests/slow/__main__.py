@@ -23,13 +23,20 @@ CALLS = {
 def checks() -> list[str]:
     """Return the names of the modules here that have a `main`; the others are what they work with."""
     files = sorted(FOLDER.glob("[!_]*.py"))
-    return [file.stem for file in files if re.search(r"^def main\(", file.read_text("utf-8"), re.MULTILINE)]
+    return [
+        file.stem
+        for file in files
+        if re.search(r"^def main\(", file.read_text("utf-8"), re.MULTILINE)
+    ]
 
 
 def main(names: list[str]) -> int:
     """Run the checks; return 1 if one found a fault, 2 if one is unknown."""
     if unknown := set(names) - set(checks()):
-        print(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(checks())}", file=sys.stderr)
+        print(
+            f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(checks())}",
+            file=sys.stderr,
+        )
         return 2
     environment = {"QT_QPA_PLATFORM": "offscreen", **os.environ}
     rows = []
@@ -43,7 +50,9 @@ def main(names: list[str]) -> int:
             rows.append((call, status, monotonic() - start))
     print("\n| check | result | seconds |\n| --- | --- | ---: |")
     for call, status, seconds in rows:
-        print(f"| {call} | {'as promised' if not status else f'exit {status}'} | {seconds:,.0f} |")
+        print(
+            f"| {call} | {'as promised' if not status else f'exit {status}'} | {seconds:,.0f} |"
+        )
     return int(any(status for _, status, _ in rows))
 
 

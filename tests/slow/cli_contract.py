@@ -104,7 +104,9 @@ ON_PROJECTS = {
 }
 WITH_WEIGHTS = {"evaluate": [], "attention": [], "patch": ["--mute", "conv1"]}
 UNREADABLE = ("missing", "folder", "damaged", "unreadable")
-NO_SOURCES = {*COMMANDS} - {*ON_MODELS} - {*ON_PROJECTS}  # the commands that read no project and no model
+NO_SOURCES = (
+    {*COMMANDS} - {*ON_MODELS} - {*ON_PROJECTS}
+)  # the commands that read no project and no model
 
 
 class Case(NamedTuple):
@@ -122,7 +124,10 @@ def prepare(folder: Path) -> None:
     (folder / "folder.pt").mkdir()
     for name in ("damaged.tape", "damaged.pt"):
         (folder / name).write_bytes(b'{"format": 1, \xff')
-    for name in ("unreadable.tape", "unreadable.pt"):  # as a file that one may not read, for every user
+    for name in (
+        "unreadable.tape",
+        "unreadable.pt",
+    ):  # as a file that one may not read, for every user
         (folder / name).symlink_to(name)
     file.write(file.read(resource_path("examples", "digits.tape")), folder / "p.tape")
 
@@ -130,12 +135,18 @@ def prepare(folder: Path) -> None:
 def raising(command: str, model: str, *says: str) -> Case:
     """Return a command about one of `MODELS`."""
     code = 2 if command == "diff" else 1
-    return Case((command, f"models.py:{model}", *ON_MODELS[command], "--trust"), code, says)
+    return Case(
+        (command, f"models.py:{model}", *ON_MODELS[command], "--trust"), code, says
+    )
 
 
 def in_forward(command: str) -> Case:
     """Return a command about a model whose forward raises."""
-    return raising(command, "InForward", "line 18" if command == "import" else "line 18 of models.py")
+    return raising(
+        command,
+        "InForward",
+        "line 18" if command == "import" else "line 18 of models.py",
+    )
 
 
 def in_backward(command: str) -> Case:
@@ -155,15 +166,25 @@ def unread(command: str, name: str) -> Case:
 
 def unread_weights(command: str, name: str) -> Case:
     """Return a command with weights that cannot be read."""
-    return Case((command, "p.tape", "--weights", f"{name}.pt", *WITH_WEIGHTS[command]), 2, (f"{name}.pt",))
+    return Case(
+        (command, "p.tape", "--weights", f"{name}.pt", *WITH_WEIGHTS[command]),
+        2,
+        (f"{name}.pt",),
+    )
 
 
 def cases() -> Iterator[Case]:
     """Yield every command with everything that fails in it."""
     for command in ON_MODELS:
-        yield raising(command, "InInit", "KeyError: 'in the constructor' (line 9 of models.py)")
+        yield raising(
+            command, "InInit", "KeyError: 'in the constructor' (line 9 of models.py)"
+        )
         yield in_forward(command)
-        yield raising(command, "Exits", "ended the process" if command in ("import", "diff") else "SystemExit")
+        yield raising(
+            command,
+            "Exits",
+            "ended the process" if command in ("import", "diff") else "SystemExit",
+        )
         yield absent(command)
         yield absent(command, "no_such_package:Net")
     yield from map(in_backward, IN_BACKWARD)
@@ -192,7 +213,9 @@ def main() -> int:
     headless_pictures.run_pictures = lambda *_: None  # type: ignore[assignment]  # those of a run take longer than it
     faults = total = 0
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        own = {f"XDG_{name}_HOME": folder for name in ("CONFIG", "DATA", "CACHE", "STATE")}
+        own = {
+            f"XDG_{name}_HOME": folder for name in ("CONFIG", "DATA", "CACHE", "STATE")
+        }
         os.environ.update(own, QT_QPA_PLATFORM="offscreen")
         prepare(Path(folder))
         for case in cases():
@@ -201,7 +224,10 @@ def main() -> int:
             wrong = fault(case)
             total += 1
             faults += bool(wrong)
-            print(f"{'FAULT' if wrong else 'right'}  tapedeck {' '.join(case.arguments)}  {wrong}".rstrip(), flush=True)
+            print(
+                f"{'FAULT' if wrong else 'right'}  tapedeck {' '.join(case.arguments)}  {wrong}".rstrip(),
+                flush=True,
+            )
     print(f"{total - faults} of {total} are one sentence with the right exit code")
     return int(faults > 0)
 

@@ -65,10 +65,19 @@ def outcome(case: Case, folder: Path) -> Outcome:
     from app.project.project import Project
     from app.util.frozen import FrozenMap
 
-    write(Project(data=DataConfig(case.source, path=str(path), options=FrozenMap(case.options), bad="skip")), project)
+    write(
+        Project(
+            data=DataConfig(
+                case.source, path=str(path), options=FrozenMap(case.options), bad="skip"
+            )
+        ),
+        project,
+    )
     command = [sys.executable, "-c", _READ, str(project), str(MEMORY)]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, text=True)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, timeout=SECONDS, text=True
+        )
     except subprocess.TimeoutExpired:
         return Outcome(case, "failed", f"not back after {SECONDS} s")
     said = done.stderr.strip()
@@ -79,8 +88,12 @@ def outcome(case: Case, folder: Path) -> Outcome:
     told = json.loads(done.stdout)
     count = told["train_count"] + told["validation_count"]
     if count != case.keeps:
-        return Outcome(case, "failed", f"{count} samples were read, {case.keeps} are whole")
-    return Outcome(case, "read", "; ".join(told["bad"][:1]) or "; ".join(told["notes"][:1]))
+        return Outcome(
+            case, "failed", f"{count} samples were read, {case.keeps} are whole"
+        )
+    return Outcome(
+        case, "read", "; ".join(told["bad"][:1]) or "; ".join(told["notes"][:1])
+    )
 
 
 # --- tables
@@ -109,23 +122,39 @@ def _tables() -> Iterator[Case]:
         ("one column", "a\n1\n2\n", 0),
         ("two columns of one name", "a,a\n1,2\n", 0),
         ("rows of other lengths", _HEAD + _ROWS + "1\n1,2,3,4\n", 40),
-        ("nan, inf and empty fields", _HEAD + _ROWS + "nan,1,cat\ninf,1,dog\n,1,cat\n", 40),
+        (
+            "nan, inf and empty fields",
+            _HEAD + _ROWS + "nan,1,cat\ninf,1,dog\n,1,cat\n",
+            40,
+        ),
         ("words among numbers", _HEAD + _ROWS + "x,1,cat\n", 40),
         ("a NUL byte", (_HEAD + _ROWS).encode() + b"1,\0,cat\n", 40),
         ("no UTF-8", (_HEAD + _ROWS).encode() + b"\xff\xfe,1,cat\n", 40),
-        ("a field of 200,000 characters", _HEAD + _ROWS + '"' + "x" * 200_000 + '",1,cat\n', 0),
+        (
+            "a field of 200,000 characters",
+            _HEAD + _ROWS + '"' + "x" * 200_000 + '",1,cat\n',
+            0,
+        ),
         ("a quote that never ends", _HEAD + _ROWS + '1,2,"cat\n' + _ROWS, 0),
         ("numbers beyond float32", _HEAD + _ROWS + "1e300,1,cat\n", 41),
         ("random bytes", np.random.default_rng(0).bytes(20_000), 0),
-        ("300,000 different targets", "a,b,y\n" + "".join(f"{i},{i},t{i}\n" for i in range(300_000)), 0),
+        (
+            "300,000 different targets",
+            "a,b,y\n" + "".join(f"{i},{i},t{i}\n" for i in range(300_000)),
+            0,
+        ),
         ("cut in the middle of a row", (_HEAD + _ROWS)[:-6], 39),
     ):
         yield Case(f"table: {name}", "file.csv", _table(text), keeps)
     yield Case("table: a folder", "file.csv", lambda folder: folder)
     yield Case("table: a pipe", "file.csv", _pipe("t.csv"))
     yield Case("table: gone", "file.csv", lambda folder: folder / "gone.csv")
-    yield Case("table: a name with a NUL", "file.csv", lambda folder: Path(f"{folder}/a\0.csv"))
-    yield Case("table: no such target", "file.csv", _table(_HEAD + _ROWS), 0, {"target": "c"})
+    yield Case(
+        "table: a name with a NUL", "file.csv", lambda folder: Path(f"{folder}/a\0.csv")
+    )
+    yield Case(
+        "table: no such target", "file.csv", _table(_HEAD + _ROWS), 0, {"target": "c"}
+    )
 
 
 def _pipe(name: str) -> Callable[[Path], Path]:
@@ -150,14 +179,18 @@ def _npz(**arrays: Any) -> Callable[[Path], Path]:
     return write
 
 
-def _changed(change: Callable[[bytes], bytes], name: str = "d.npz") -> Callable[[Path], Path]:
+def _changed(
+    change: Callable[[bytes], bytes], name: str = "d.npz"
+) -> Callable[[Path], Path]:
     """A whole file of arrays, or of tensors, with its bytes changed."""
 
     def write(folder: Path) -> Path:
         import torch
 
         if name.endswith(".pt"):
-            torch.save({"x": torch.from_numpy(_X), "y": torch.from_numpy(_Y)}, folder / name)
+            torch.save(
+                {"x": torch.from_numpy(_X), "y": torch.from_numpy(_Y)}, folder / name
+            )
         else:
             np.savez(folder / name, x=_X, y=_Y)
         (folder / name).write_bytes(change((folder / name).read_bytes()))
@@ -176,7 +209,9 @@ def _huge_header(folder: Path) -> Path:
     """An array that says that it has 4 TB."""
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
     header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
-    (folder / "d.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\0" * 64)
+    (folder / "d.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\0" * 64
+    )
     np.save(folder / "y.npy", _Y)
     return folder / "d.npy"
 
@@ -232,10 +267,22 @@ def _arrays() -> Iterator[Case]:
         ("dates", _npz(x=np.zeros(60, "M8[s]"), y=_Y), 0),
         ("objects", _npz(x=np.array([{}] * 60, object), y=_Y), 0),
         ("class ids with gaps", _npz(x=_X, y=gaps), 60),
-        ("a label of ten million", _npz(x=_X, y=np.where(np.arange(60) == 5, 10**7, _Y)), 60),
+        (
+            "a label of ten million",
+            _npz(x=_X, y=np.where(np.arange(60) == 5, 10**7, _Y)),
+            60,
+        ),
         ("labels of 2^40", _npz(x=_X, y=_Y + 2**40), 60),
-        ("300,000 different labels", _npz(x=np.zeros((300_000, 2), "f4"), y=np.arange(300_000)), 0),
-        ("tokens of 10^9", _npz(x=np.ones((60, 5), "i8"), y=np.full((60, 5), 10**9)), 0),
+        (
+            "300,000 different labels",
+            _npz(x=np.zeros((300_000, 2), "f4"), y=np.arange(300_000)),
+            0,
+        ),
+        (
+            "tokens of 10^9",
+            _npz(x=np.ones((60, 5), "i8"), y=np.full((60, 5), 10**9)),
+            0,
+        ),
         ("classes below 0", _npz(x=_X, y=_Y - 1), 40),
         ("a value that is not finite", _npz(x=nan, y=_Y), 59),
         ("other counts of inputs and labels", _npz(x=_X, y=_Y[:50]), 0),
@@ -251,8 +298,17 @@ def _arrays() -> Iterator[Case]:
         ("4 GB of zeros in 4 MB", _bomb, 0),
     ):
         yield Case(f"arrays: {name}", "file.tensors", write, keeps)
-    yield Case("arrays: 4 TB in the header", "file.tensors", _huge_header, 0, {"labels_file": "y.npy"})
-    for name, change in (("of 0 bytes", lambda data: b""), ("cut", lambda data: data[:500])):
+    yield Case(
+        "arrays: 4 TB in the header",
+        "file.tensors",
+        _huge_header,
+        0,
+        {"labels_file": "y.npy"},
+    )
+    for name, change in (
+        ("of 0 bytes", lambda data: b""),
+        ("cut", lambda data: data[:500]),
+    ):
         yield Case(f"tensors: {name}", "file.tensors", _changed(change, "d.pt"))
     yield Case("tensors: a pickle that calls", "file.tensors", _pickled)
     yield Case("tensors: a pipe", "file.tensors", _pipe("d.pt"))
@@ -270,7 +326,9 @@ def _pictures(spoil: Callable[[Path], None], count: int = 10) -> Callable[[Path]
         for kind in ("cats", "dogs"):
             (folder / "pictures" / kind).mkdir(parents=True)
             for number in range(count):
-                Image.new("RGB", (9, 8), (number, 0, 9)).save(folder / "pictures" / kind / f"{number}.png")
+                Image.new("RGB", (9, 8), (number, 0, 9)).save(
+                    folder / "pictures" / kind / f"{number}.png"
+                )
         spoil(folder / "pictures" / "cats")
         return folder / "pictures"
 
@@ -286,24 +344,56 @@ def _cut_jpeg(folder: Path) -> None:
 
 def _png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body))
+            + kind
+            + body
+            + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(data))
+        + chunk(b"IEND", b"")
+    )
 
 
 def _picture_cases() -> Iterator[Case]:
     for name, spoil, keeps in (
         ("a cut JPEG", _cut_jpeg, 20),
         ("a PNG of 0 bytes", lambda folder: (folder / "z.png").write_bytes(b""), 20),
-        ("a text called .png", lambda folder: (folder / "z.png").write_text("no picture"), 20),
-        ("a picture of 2.5 billion pixels", lambda folder: (folder / "z.png").write_bytes(_png(50_000, 50_000)), 20),
-        ("a picture with too few rows", lambda folder: (folder / "z.png").write_bytes(_png(64, 64, b"\0" * 100)), 20),
+        (
+            "a text called .png",
+            lambda folder: (folder / "z.png").write_text("no picture"),
+            20,
+        ),
+        (
+            "a picture of 2.5 billion pixels",
+            lambda folder: (folder / "z.png").write_bytes(_png(50_000, 50_000)),
+            20,
+        ),
+        (
+            "a picture with too few rows",
+            lambda folder: (folder / "z.png").write_bytes(_png(64, 64, b"\0" * 100)),
+            20,
+        ),
         ("a pipe called .png", lambda folder: os.mkfifo(folder / "z.png"), 20),
         ("a folder called .png", lambda folder: (folder / "z.png").mkdir(), 20),
-        ("a link to nowhere", lambda folder: (folder / "z.png").symlink_to("/gone.png"), 20),
+        (
+            "a link to nowhere",
+            lambda folder: (folder / "z.png").symlink_to("/gone.png"),
+            20,
+        ),
     ):
-        yield Case(f"pictures: {name}", "file.pictures", _pictures(spoil), keeps, {"size": (8, 8)})
+        yield Case(
+            f"pictures: {name}",
+            "file.pictures",
+            _pictures(spoil),
+            keeps,
+            {"size": (8, 8)},
+        )
     yield Case("pictures: none", "file.pictures", _pictures(lambda folder: None, 0))
     yield Case("pictures: no folders", "file.pictures", lambda folder: folder)
 
@@ -312,9 +402,15 @@ def _text_cases() -> Iterator[Case]:
     for name, data, keeps in (
         ("of 0 bytes", b"", 0),
         ("no UTF-8 at all", b"\xff\xfe" * 500, 0),
-        ("a line of another encoding", b"to be, or not to be\n" * 20 + b"caf\xe9\n" + b"to be, or not to be\n", 41),
+        (
+            "a line of another encoding",
+            b"to be, or not to be\n" * 20 + b"caf\xe9\n" + b"to be, or not to be\n",
+            41,
+        ),
     ):
-        yield Case(f"text: {name}", "file.text", _file("t.txt", data), keeps, {"context": 10})
+        yield Case(
+            f"text: {name}", "file.text", _file("t.txt", data), keeps, {"context": 10}
+        )
 
 
 def cases() -> tuple[Case, ...]:
@@ -329,7 +425,10 @@ def main() -> int:
             one = outcome(case, Path(folder))
         found.append(one)
         print(f"{one.verdict:8} {case.name}: {one.words}", flush=True)
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in ("refused", "read", "failed")}
+    counts = {
+        verdict: sum(one.verdict == verdict for one in found)
+        for verdict in ("refused", "read", "failed")
+    }
     print(
         f"{len(found)} damaged data sets: {counts['refused']} refused in a sentence, {counts['read']} read with "
         f"the bad samples named, {counts['failed']} failed"

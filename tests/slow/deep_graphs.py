@@ -25,7 +25,9 @@ def node(number: int, stack: str) -> dict[str, Any]:
     """Describe a relu of the value before it, in the modules of `stack`."""
     return {
         "target": "torch.ops.aten.relu.default",
-        "inputs": [{"name": "self", "arg": {"as_tensor": {"name": f"v{number}"}}, "kind": 1}],
+        "inputs": [
+            {"name": "self", "arg": {"as_tensor": {"name": f"v{number}"}}, "kind": 1}
+        ],
         "outputs": [{"as_tensor": {"name": f"v{number + 1}"}}],
         "metadata": {"nn_module_stack": stack},
     }
@@ -33,9 +35,16 @@ def node(number: int, stack: str) -> dict[str, Any]:
 
 def write(path: Path, nodes: list[dict[str, Any]]) -> None:
     """Write a file with these nodes, each of which takes the value of the one before."""
-    values = {f"v{number}": {"dtype": 7, "sizes": SIZES, "requires_grad": False} for number in range(len(nodes) + 1)}
-    ends = {"input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "v0"}}}}],
-            "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": f"v{len(nodes)}"}}}}]}  # fmt: skip
+    values = {
+        f"v{number}": {"dtype": 7, "sizes": SIZES, "requires_grad": False}
+        for number in range(len(nodes) + 1)
+    }
+    ends = {
+        "input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "v0"}}}}],
+        "output_specs": [
+            {"user_output": {"arg": {"as_tensor": {"name": f"v{len(nodes)}"}}}}
+        ],
+    }
     module = {"graph": {"nodes": nodes, "tensor_values": values}, "signature": ends}
     program = {"graph_module": module, "schema_version": {"major": 8, "minor": 20}}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -68,7 +77,10 @@ def main() -> int:
     """Print a row for each file; return 1 if one takes longer than its bound."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in (("20 nodes, 300 levels of modules", write_deep), ("200,000 nodes in a chain", write_chain)):
+        for name, make in (
+            ("20 nodes, 300 levels of modules", write_deep),
+            ("200,000 nodes in a chain", write_chain),
+        ):
             path = Path(folder, "net.pt2")
             make(path)
             rows.append((name, seconds(path)))

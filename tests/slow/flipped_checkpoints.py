@@ -40,7 +40,15 @@ def a_run(folder: Path) -> None:
 
     schedule = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=200)), "step", 5)
     adamw = Choice("AdamW", FrozenMap(lr=0.01))
-    a_job = job(SMALL_NET, epochs=1, max_steps=10, save_every=4, schedule=schedule, optimizer=adamw, ema=0.9)
+    a_job = job(
+        SMALL_NET,
+        epochs=1,
+        max_steps=10,
+        save_every=4,
+        schedule=schedule,
+        optimizer=adamw,
+        ema=0.9,
+    )
     for _event in train(a_job, threads=1, folder=folder):
         pass
 
@@ -50,13 +58,20 @@ def same(one: Any, other: Any) -> bool:
     import torch
 
     if isinstance(one, torch.Tensor):
-        if not isinstance(other, torch.Tensor) or (one.dtype, one.shape) != (other.dtype, other.shape):
+        if not isinstance(other, torch.Tensor) or (one.dtype, one.shape) != (
+            other.dtype,
+            other.shape,
+        ):
             return False
-        return one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes()
+        return (
+            one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes()
+        )
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+        return list(one) == list(other) and all(
+            same(one[key], other[key]) for key in one
+        )
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(repr(one) == repr(other))
@@ -79,7 +94,10 @@ def damaged(folder: Path, flips: int, cuts: int, choose: random.Random) -> Outco
         taken = checkpoint.newest(folder, words.append)
         if taken == last:
             return False
-        assert taken == before and any(str(last) in one for one in words), (taken, words)
+        assert taken == before and any(str(last) in one for one in words), (
+            taken,
+            words,
+        )
         return True
 
     told = harmless = cuts_told = 0
@@ -100,23 +118,31 @@ def damaged(folder: Path, flips: int, cuts: int, choose: random.Random) -> Outco
         cuts_told += is_told()
     last.write_bytes(data)
     assert checkpoint.newest(folder) == last
-    return Outcome(told, harmless, tuple(silent), cuts_told, len(data), time.perf_counter() - began)
+    return Outcome(
+        told, harmless, tuple(silent), cuts_told, len(data), time.perf_counter() - began
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--flips", type=int, default=500)
     parser.add_argument("--cuts", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = damaged(Path(folder), options.flips, options.cuts, random.Random(options.seed))
+        found = damaged(
+            Path(folder), options.flips, options.cuts, random.Random(options.seed)
+        )
     for each in found.silent:
         print(f"read as other values without a word: {each}")
     fine = found.told + found.harmless
-    print(f"{fine} of {options.flips} flips told or harmless ({found.told} told, {found.harmless} harmless), "
-          f"{found.cuts_told} of {options.cuts} cuts told, checkpoint of {found.size:,} bytes, "
-          f"{found.seconds:.0f} s")  # fmt: skip
+    print(
+        f"{fine} of {options.flips} flips told or harmless ({found.told} told, {found.harmless} harmless), "
+        f"{found.cuts_told} of {options.cuts} cuts told, checkpoint of {found.size:,} bytes, "
+        f"{found.seconds:.0f} s"
+    )
     return 0 if not found.silent and found.cuts_told == options.cuts else 1
 
 

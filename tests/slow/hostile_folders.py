@@ -74,7 +74,9 @@ def changed(name: str) -> Callable[[Path, str], None]:
     return change
 
 
-def bytecode(name: str, mode: py_compile.PycInvalidationMode | None) -> Callable[[Path, str], None]:
+def bytecode(
+    name: str, mode: py_compile.PycInvalidationMode | None
+) -> Callable[[Path, str], None]:
     """Plant bytecode beside a reviewed text; of mode None with the time and size of the text."""
 
     def plant(folder: Path, evil: str) -> None:
@@ -91,7 +93,9 @@ def bytecode(name: str, mode: py_compile.PycInvalidationMode | None) -> Callable
             tail = (0).to_bytes(4, "little") + int(facts.st_mtime).to_bytes(4, "little")
             tail += facts.st_size.to_bytes(4, "little")
             if mode is not None:
-                tail = (3).to_bytes(4, "little") + importlib.util.source_hash(path.read_bytes())
+                tail = (3).to_bytes(4, "little") + importlib.util.source_hash(
+                    path.read_bytes()
+                )
             Path(target).write_bytes(head + tail + marshal.dumps(code))
 
     return plant
@@ -112,9 +116,15 @@ def extension(name: str) -> Callable[[Path, str], None]:
     def plant(folder: Path, evil: str) -> None:
         mark = evil.split("Path('")[1].split("'")[0]
         code = folder.parent / "evil.c"
-        code.write_text(f'#include <stdio.h>\n__attribute__((constructor)) void f(void){{fopen("{mark}","w");}}\n')
+        code.write_text(
+            f'#include <stdio.h>\n__attribute__((constructor)) void f(void){{fopen("{mark}","w");}}\n'
+        )
         target = folder / f"{name}{importlib.machinery.EXTENSION_SUFFIXES[0]}"
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(target), str(code)], check=True, capture_output=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-o", str(target), str(code)],
+            check=True,
+            capture_output=True,
+        )
 
     return plant
 
@@ -146,10 +156,16 @@ def setting_path(folder: Path, evil: str) -> None:
     write(folder / "evil.pth", f"import os; exec({evil!r})\n")
 
 
-UNCHECKED, CHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH, py_compile.PycInvalidationMode.CHECKED_HASH
+UNCHECKED, CHECKED = (
+    py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    py_compile.PycInvalidationMode.CHECKED_HASH,
+)
 ALONE = {"net.py": NET.format(imports="")}
 WITH_PARTS = {"net.py": NET.format(imports="import parts\n"), "parts.py": "WIDTH = 3\n"}
-PACKAGE = {"pk/net.py": NET.format(imports="from . import parts\n"), "pk/parts.py": "WIDTH = 3\n"}
+PACKAGE = {
+    "pk/net.py": NET.format(imports="from . import parts\n"),
+    "pk/parts.py": "WIDTH = 3\n",
+}
 INIT = {**PACKAGE, "pk/__init__.py": ""}
 
 
@@ -160,61 +176,143 @@ def importing(line: str) -> dict[str, str]:
 ATTACKS = (
     Attack("another neighbour", changed("parts.py"), WITH_PARTS),
     Attack("a reviewed file, edited", changed("net.py"), ALONE),
-    Attack("a neighbour of a function", changed("parts.py"), importing("def late():\n    import parts\nlate()")),
-    Attack("a neighbour's neighbour", planted("deep.py"),
-           {**WITH_PARTS, "parts.py": "try:\n    import deep\nexcept ImportError:\n    pass\n"}),
+    Attack(
+        "a neighbour of a function",
+        changed("parts.py"),
+        importing("def late():\n    import parts\nlate()"),
+    ),
+    Attack(
+        "a neighbour's neighbour",
+        planted("deep.py"),
+        {
+            **WITH_PARTS,
+            "parts.py": "try:\n    import deep\nexcept ImportError:\n    pass\n",
+        },
+    ),
     Attack("bytecode, unchecked hash", bytecode("net.py", UNCHECKED), ALONE),
     Attack("bytecode, checked hash", bytecode("net.py", CHECKED), ALONE),
     Attack("bytecode, time and size", bytecode("net.py", None), ALONE),
-    Attack("bytecode of a neighbour, unchecked", bytecode("parts.py", UNCHECKED), WITH_PARTS),
-    Attack("bytecode of a neighbour, time and size", bytecode("parts.py", None), WITH_PARTS),
-    Attack("bytecode of a package", bytecode("pk/__init__.py", UNCHECKED), INIT, "pk/net.py:Net"),
-    Attack("bytecode without source", sourceless("deep.pyc"),
-           importing("try:\n    import deep\nexcept ImportError:\n    0")),
+    Attack(
+        "bytecode of a neighbour, unchecked",
+        bytecode("parts.py", UNCHECKED),
+        WITH_PARTS,
+    ),
+    Attack(
+        "bytecode of a neighbour, time and size", bytecode("parts.py", None), WITH_PARTS
+    ),
+    Attack(
+        "bytecode of a package",
+        bytecode("pk/__init__.py", UNCHECKED),
+        INIT,
+        "pk/net.py:Net",
+    ),
+    Attack(
+        "bytecode without source",
+        sourceless("deep.pyc"),
+        importing("try:\n    import deep\nexcept ImportError:\n    0"),
+    ),
     Attack("a new __init__.py", planted("pk/__init__.py"), PACKAGE, "pk/net.py:Net"),
     Attack("an edited __init__.py", changed("pk/__init__.py"), INIT, "pk/net.py:Net"),
     Attack("an __init__.py above", planted("__init__.py"), INIT, "pk/net.py:Net"),
     Attack("a relative import", changed("pk/parts.py"), INIT, "pk/net.py:Net"),
-    Attack("a part of a namespace package", changed("pk/parts.py"),
-           {"net.py": NET.format(imports="import pk.parts\n"), "pk/parts.py": ""}),
-    Attack("a namespace package turned into a package", planted("pk/__init__.py"),
-           {"net.py": NET.format(imports="import pk.parts\n"), "pk/parts.py": ""}),
+    Attack(
+        "a part of a namespace package",
+        changed("pk/parts.py"),
+        {"net.py": NET.format(imports="import pk.parts\n"), "pk/parts.py": ""},
+    ),
+    Attack(
+        "a namespace package turned into a package",
+        planted("pk/__init__.py"),
+        {"net.py": NET.format(imports="import pk.parts\n"), "pk/parts.py": ""},
+    ),
     Attack("a package in place of a module", package_over_module, WITH_PARTS),
     Attack("a link in place of a file", linked, WITH_PARTS),
     Attack("a link in place of a folder", linked_folder, INIT, "pk/net.py:Net"),
     Attack("compiled code in place of a module", extension("parts"), WITH_PARTS),
-    Attack("compiled code of a new name", extension("deep"),
-           importing("try:\n    import deep\nexcept ImportError:\n    0")),
-    Attack("a zipped module", zipped,
-           importing("import sys\nsys.path.insert(0, __file__[:-6] + 'parts.zip')\n"
-                     "try:\n    import zipped_parts\nexcept ImportError:\n    0")),
+    Attack(
+        "compiled code of a new name",
+        extension("deep"),
+        importing("try:\n    import deep\nexcept ImportError:\n    0"),
+    ),
+    Attack(
+        "a zipped module",
+        zipped,
+        importing(
+            "import sys\nsys.path.insert(0, __file__[:-6] + 'parts.zip')\n"
+            "try:\n    import zipped_parts\nexcept ImportError:\n    0"
+        ),
+    ),
     Attack("torch", planted("torch.py"), ALONE),
     Attack("torch as a package", planted("torch/__init__.py"), ALONE),
     Attack("numpy", planted("numpy.py"), importing("import numpy")),
-    Attack("a module of the standard library", planted("random.py"), importing("import random")),
-    Attack("one that is loaded late", planted("colorsys.py"), importing("import colorsys")),
-    Attack("what an installed package imports", planted("lightning_utilities.py"), importing("import torchmetrics")),
-    Attack("an installed package", planted("torchmetrics/__init__.py"), importing("import torchmetrics")),
+    Attack(
+        "a module of the standard library",
+        planted("random.py"),
+        importing("import random"),
+    ),
+    Attack(
+        "one that is loaded late", planted("colorsys.py"), importing("import colorsys")
+    ),
+    Attack(
+        "what an installed package imports",
+        planted("lightning_utilities.py"),
+        importing("import torchmetrics"),
+    ),
+    Attack(
+        "an installed package",
+        planted("torchmetrics/__init__.py"),
+        importing("import torchmetrics"),
+    ),
     Attack("sitecustomize", planted("sitecustomize.py"), ALONE),
     Attack("usercustomize", planted("usercustomize.py"), ALONE),
     Attack("conftest", planted("conftest.py"), ALONE),
     Attack("a .pth file", setting_path, ALONE),
-    Attack("import_module of a computed name", planted("deep.py"),
-           importing("import importlib\ntry:\n    importlib.import_module('de' + 'ep')\nexcept ImportError:\n    0")),
-    Attack("__import__ of a computed name", planted("deep.py"),
-           importing("try:\n    __import__('de' + 'ep')\nexcept ImportError:\n    0")),
-    Attack("every module of a folder", planted("plugins/deep.py"),
-           {**importing("import importlib, pkgutil, plugins\nfor one in pkgutil.iter_modules(plugins.__path__):\n"
-                        "    importlib.import_module('plugins.' + one.name)"), "plugins/__init__.py": ""}),
-    Attack("a star import", changed("pk/parts.py"),
-           {"net.py": NET.format(imports="from pk import *\n"), "pk/__init__.py": "__all__ = ['parts']\n",
-            "pk/parts.py": ""}),
-    Attack("a folder that a neighbour puts on sys.path", planted("lib/deep.py"),
-           importing("import sys\nsys.path.insert(0, __file__[:-6] + 'lib')\n"
-                     "try:\n    import deep\nexcept ImportError:\n    0")),
-    Attack("an encoding that reads otherwise than it runs", changed("parts.py"),
-           {**WITH_PARTS, "parts.py": "# -*- coding: utf-7 -*-\nWIDTH = 3\n"}),
-)  # fmt: skip
+    Attack(
+        "import_module of a computed name",
+        planted("deep.py"),
+        importing(
+            "import importlib\ntry:\n    importlib.import_module('de' + 'ep')\nexcept ImportError:\n    0"
+        ),
+    ),
+    Attack(
+        "__import__ of a computed name",
+        planted("deep.py"),
+        importing("try:\n    __import__('de' + 'ep')\nexcept ImportError:\n    0"),
+    ),
+    Attack(
+        "every module of a folder",
+        planted("plugins/deep.py"),
+        {
+            **importing(
+                "import importlib, pkgutil, plugins\nfor one in pkgutil.iter_modules(plugins.__path__):\n"
+                "    importlib.import_module('plugins.' + one.name)"
+            ),
+            "plugins/__init__.py": "",
+        },
+    ),
+    Attack(
+        "a star import",
+        changed("pk/parts.py"),
+        {
+            "net.py": NET.format(imports="from pk import *\n"),
+            "pk/__init__.py": "__all__ = ['parts']\n",
+            "pk/parts.py": "",
+        },
+    ),
+    Attack(
+        "a folder that a neighbour puts on sys.path",
+        planted("lib/deep.py"),
+        importing(
+            "import sys\nsys.path.insert(0, __file__[:-6] + 'lib')\n"
+            "try:\n    import deep\nexcept ImportError:\n    0"
+        ),
+    ),
+    Attack(
+        "an encoding that reads otherwise than it runs",
+        changed("parts.py"),
+        {**WITH_PARTS, "parts.py": "# -*- coding: utf-7 -*-\nWIDTH = 3\n"},
+    ),
+)
 
 
 class Listener:
@@ -293,7 +391,17 @@ def drawn(folder: Path, source: str, *options: str) -> int:
     os.chdir(folder)
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            return main(["draw", source, "--input", "1x4", "--out", str(folder.parent / "picture.json"), *options])
+            return main(
+                [
+                    "draw",
+                    source,
+                    "--input",
+                    "1x4",
+                    "--out",
+                    str(folder.parent / "picture.json"),
+                    *options,
+                ]
+            )
     finally:
         os.chdir(here)
 
@@ -316,12 +424,17 @@ def main() -> int:
         for attack in ATTACKS:
             wrong = attacked(attack)
             faults += bool(wrong)
-            print(f"{attack.name:<52} {wrong or 'nothing ran, nothing was sent'}", flush=True)
+            print(
+                f"{attack.name:<52} {wrong or 'nothing ran, nothing was sent'}",
+                flush=True,
+            )
         listener = Listener()
         with tempfile.TemporaryDirectory() as home:
             wrong = raced(Path(home).resolve(), listener)
         faults += bool(wrong)
-        print(f"{'a change between check and import':<52} {wrong or 'nothing ran, nothing was sent'}")
+        print(
+            f"{'a change between check and import':<52} {wrong or 'nothing ran, nothing was sent'}"
+        )
     for name, outcome in strangers.tried():
         faults += not outcome.startswith("refused")
         print(f"{'a stranger at ' + name:<52} {outcome}")

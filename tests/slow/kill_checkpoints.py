@@ -81,7 +81,14 @@ def a_job(steps: int):  # type: ignore[no-untyped-def]
     from tests.support.training_jobs import SMALL_NET, job
 
     schedule = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=200)), "step", 5)
-    return job(SMALL_NET, epochs=10**6, max_steps=steps, save_every=1, schedule=schedule, batch_size=128)
+    return job(
+        SMALL_NET,
+        epochs=10**6,
+        max_steps=steps,
+        save_every=1,
+        schedule=schedule,
+        batch_size=128,
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,13 @@ def killed_and_resumed(folder: Path, kills: int, choose: random.Random) -> Outco
     began, steps = time.perf_counter(), kills * STEPS_A_LIFE // 4
     command = [sys.executable, "-c", CHILD, str(folder / "runs"), str(steps)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    parent = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     assert parent.stdin is not None and parent.stdout is not None
     done, torn, unreadable, ended = 0, 0, 0, ""
     while not ended:
@@ -150,22 +163,33 @@ def killed_and_resumed(folder: Path, kills: int, choose: random.Random) -> Outco
         torch.set_num_threads(before)
     assert control.result is not None and control.result.state_dict is not None
     weights = checkpoint.load(kept.checkpoints / checkpoint.LAST)["model"]
-    equal = told[[0, 2]].T.tolist() == [[float(step), loss] for step, loss in wanted] and all(
-        np.array_equal(weights[name].numpy(), value.numpy()) for name, value in control.result.state_dict.items()
+    equal = told[[0, 2]].T.tolist() == [
+        [float(step), loss] for step, loss in wanted
+    ] and all(
+        np.array_equal(weights[name].numpy(), value.numpy())
+        for name, value in control.result.state_dict.items()
     )
-    return Outcome(done, torn, unreadable, len(wanted), equal, time.perf_counter() - began)
+    return Outcome(
+        done, torn, unreadable, len(wanted), equal, time.perf_counter() - began
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        outcome = killed_and_resumed(Path(folder), options.kills, random.Random(options.seed))
-    print(f"{outcome.kills} kills, {outcome.while_writing} of them in the midst of a file, "
-          f"{outcome.unreadable} checkpoints that cannot be read, {outcome.steps} steps, "
-          f"equal to the undisturbed run: {outcome.equal}, {outcome.seconds:.0f} s")  # fmt: skip
+        outcome = killed_and_resumed(
+            Path(folder), options.kills, random.Random(options.seed)
+        )
+    print(
+        f"{outcome.kills} kills, {outcome.while_writing} of them in the midst of a file, "
+        f"{outcome.unreadable} checkpoints that cannot be read, {outcome.steps} steps, "
+        f"equal to the undisturbed run: {outcome.equal}, {outcome.seconds:.0f} s"
+    )
     return 0 if outcome.equal and not outcome.unreadable else 1
 
 

@@ -40,8 +40,12 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        how = ", ".join(f"{count} {moment}" for moment, count in sorted(self.moments.items()))
-        return f"{self.kills} kills ({how}): {self.said} said, {len(self.faults)} faults"
+        how = ", ".join(
+            f"{count} {moment}" for moment, count in sorted(self.moments.items())
+        )
+        return (
+            f"{self.kills} kills ({how}): {self.said} said, {len(self.faults)} faults"
+        )
 
 
 class Campaign:
@@ -52,7 +56,9 @@ class Campaign:
         self.outcome = Outcome()
         self.said: list[str] = []
         window.engine.ended.connect(self.said.append)
-        window.session.stateChanged.connect(lambda state: self.said.append("failed") if state == "failed" else None)
+        window.session.stateChanged.connect(
+            lambda state: self.said.append("failed") if state == "failed" else None
+        )
 
     def until(self, what: str, ready: Callable[[], Any]) -> bool:
         """Wait for something; a fault if it does not come."""
@@ -62,16 +68,25 @@ class Campaign:
         while not ready():
             QTest.qWait(5)
             if time.monotonic() > end:
-                self.outcome.faults.append(f"after {self.outcome.kills} kills: no {what}; said {self.said[-2:]}")
+                self.outcome.faults.append(
+                    f"after {self.outcome.kills} kills: no {what}; said {self.said[-2:]}"
+                )
                 return False
         return True
 
     def edit(self) -> None:
         window = self.window
         project = window.document.project
-        linear = next(node for node in project.graph.nodes.values() if node.op == "nn.Linear")
+        linear = next(
+            node for node in project.graph.nodes.values() if node.op == "nn.Linear"
+        )
         size = self.choose.randint(8, 96)
-        window.document.apply("Set", replace(project, graph=project.graph.with_param(linear.id, "out_features", size)))
+        window.document.apply(
+            "Set",
+            replace(
+                project, graph=project.graph.with_param(linear.id, "out_features", size)
+            ),
+        )
 
     def known(self) -> bool:
         return self.window.live.up_to_date
@@ -105,7 +120,12 @@ class Campaign:
     def _run_processes(self) -> list[int]:
         """What the run is carried out by: all that we started but the engine and the fork server."""
         ours = _children(os.getpid())
-        return [pid for server in ours for pid in _children(server) if pid != self.window.engine.pid]
+        return [
+            pid
+            for server in ours
+            for pid in _children(server)
+            if pid != self.window.engine.pid
+        ]
 
     def editing(self) -> None:
         self.edit()
@@ -117,7 +137,10 @@ class Campaign:
     def playing(self) -> None:
         self.capturing()
         player = self.window.tape_control.player
-        if self.until("captured graph", lambda: self.window.room.drawing() is not None and player.tape is not None):
+        if self.until(
+            "captured graph",
+            lambda: self.window.room.drawing() is not None and player.tape is not None,
+        ):
             player.set_speed(4.0)
             self.window.actions_by_key["play-backward"].trigger()
 
@@ -127,7 +150,9 @@ class Campaign:
         self.window.evaluation_control.evaluate()
 
     def training(self) -> None:
-        self.until("sound net", lambda: self.known() and not self.window.run_control.blocked)
+        self.until(
+            "sound net", lambda: self.known() and not self.window.run_control.blocked
+        )
         self.window.actions_by_key["run"].trigger()
         self.until("run", lambda: self.window.session.state in ("running", "done"))
 
@@ -136,7 +161,9 @@ def _children(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):
-            found += [int(each) for each in (task / "children").read_text("ascii").split()]
+            found += [
+                int(each) for each in (task / "children").read_text("ascii").split()
+            ]
     return found
 
 
@@ -161,7 +188,10 @@ def campaign(kills: int, seed: int, home: Path) -> Outcome:
     hits.until("window", lambda: hits.known() and window.furnished)
     for number in range(kills):
         hits.hit(MOMENTS[number % len(MOMENTS)])
-        print(f"{number + 1}: {MOMENTS[number % len(MOMENTS)]}, {hits.said[-1:]}", flush=True)
+        print(
+            f"{number + 1}: {MOMENTS[number % len(MOMENTS)]}, {hits.said[-1:]}",
+            flush=True,
+        )
     hits.capturing()
     hits.until("last capture", lambda: window.tape_control.player.tape is not None)
     window.session.close_and_wait()

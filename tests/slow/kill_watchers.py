@@ -59,7 +59,9 @@ def steps_of(frames: Path) -> int:
 
 def killed(frames: Path, number: int) -> bool:
     """Start a watcher and kill it; return whether the script went on within ten seconds."""
-    watcher = subprocess.Popen([sys.executable, "-c", WATCHER, str(frames)], cwd=ROOT, stdout=subprocess.PIPE)
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", WATCHER, str(frames)], cwd=ROOT, stdout=subprocess.PIPE
+    )
     assert watcher.stdout is not None
     watcher.stdout.readline()
     time.sleep(random.random() / 5)
@@ -81,7 +83,9 @@ def main(kills: int) -> int:
         script, end = folder / "train.py", folder / "end"
         script.write_text(SCRIPT)
         launcher = [sys.executable, str(ROOT / "tapedeck" / "script.py"), name]
-        running = subprocess.Popen([*launcher, str(script), str(end)], stdout=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            [*launcher, str(script), str(end)], stdout=subprocess.PIPE, text=True
+        )
         frames = folder / "frames.jsonl"
         while not frames.exists() or not steps_of(frames):
             time.sleep(0.05)
@@ -90,7 +94,9 @@ def main(kills: int) -> int:
         end.touch()
         said = running.communicate()[0].strip()
         count = said.partition(" ")[0]
-        alone = subprocess.check_output([sys.executable, str(script), str(end), count], text=True).strip()
+        alone = subprocess.check_output(
+            [sys.executable, str(script), str(end), count], text=True
+        ).strip()
     differed = said != alone
     print(
         f"{kills} watchers killed over {count} steps: {stalled} stalls, {int(died)} deaths, {int(differed)} differences"

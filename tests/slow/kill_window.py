@@ -33,7 +33,18 @@ from app.project.project import Project
 from app.util.resources import path as resource_path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOMENTS = ("editing", "editing", "editing", "saving", "saving", "journal", "untitled", "untitled", "journal", "run")
+MOMENTS = (
+    "editing",
+    "editing",
+    "editing",
+    "saving",
+    "saving",
+    "journal",
+    "untitled",
+    "untitled",
+    "journal",
+    "run",
+)
 LONGEST = 6.0  # seconds of editing
 PATIENCE = 120.0  # seconds that a start may take on a busy machine
 LEFT_BEHIND = 20.0  # seconds in which processes of a killed window have to end and its files to go
@@ -55,16 +66,24 @@ class Life:
     moment: str
     states: list[tuple[float, str]] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)  # states that the file may hold
-    journalled: list[str] = field(default_factory=list)  # since the journal was last empty
+    journalled: list[str] = field(
+        default_factory=list
+    )  # since the journal was last empty
     running: bool = False
     killed: float = 0.0
 
     def lost(self, state: str) -> float | None:
         """Seconds between the oldest edit that is not in a state and the kill; 0 if all are, None if it never was."""
-        places = [place for place, (_, known) in enumerate(self.states) if known == state]
+        places = [
+            place for place, (_, known) in enumerate(self.states) if known == state
+        ]
         if not places:
             return None
-        return self.killed - self.states[places[-1] + 1][0] if places[-1] + 1 < len(self.states) else 0.0
+        return (
+            self.killed - self.states[places[-1] + 1][0]
+            if places[-1] + 1 < len(self.states)
+            else 0.0
+        )
 
 
 @dataclass
@@ -81,7 +100,9 @@ class Outcome:
     troubles: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        how = ", ".join(f"{count} {moment}" for moment, count in sorted(self.moments.items()))
+        how = ", ".join(
+            f"{count} {moment}" for moment, count in sorted(self.moments.items())
+        )
         return (
             f"{self.kills} kills ({how}) amid {self.edits} edits: at most {self.longest:.1f} s lost, recovery offered "
             f"{self.offered} of {self.unsaved} times that work was unsaved ({self.young} more had nothing but edits of "
@@ -94,15 +115,31 @@ class Window:
     """A driven window in a process of its own."""
 
     def __init__(self, home: Path, mode: str, seed: int, file: Path) -> None:
-        environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            "HOME": str(home),
+            "TMPDIR": str(home / "tmp"),
+            "PYTHONPATH": str(ROOT),
+        }
         for name in ("CONFIG", "DATA", "CACHE", "STATE"):
             environment[f"XDG_{name}_HOME"] = str(home / name.lower())
         environment.setdefault("QT_QPA_PLATFORM", "offscreen")
-        command = [sys.executable, "-m", "tests.slow.material.driven_window", mode, str(seed), str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.slow.material.driven_window",
+            mode,
+            str(seed),
+            str(file),
+        ]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=home / "work",
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=home / "work",
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._looking = selectors.DefaultSelector()
@@ -168,8 +205,13 @@ def live(window: Window, life: Life, choose: random.Random) -> None:
         life.running = True
     wanted = life.moment if life.moment in ("saving", "journal") else ""
     count = choose.randint(1, 3)
-    until, latest = time.monotonic() + choose.uniform(0.3, LONGEST), time.monotonic() + PATIENCE
-    while count and time.monotonic() < (latest if wanted or len(life.states) == 1 else until):
+    until, latest = (
+        time.monotonic() + choose.uniform(0.3, LONGEST),
+        time.monotonic() + PATIENCE,
+    )
+    while count and time.monotonic() < (
+        latest if wanted or len(life.states) == 1 else until
+    ):
         for line in window.lines(0.01):
             _note(life, line)
             count -= wanted == line[0]
@@ -207,7 +249,9 @@ def safe_state(life: Life, file: Path) -> str:
     return in_file
 
 
-def judge(window: Window, before: Life, state: str, file: Path, home: Path, outcome: Outcome) -> None:
+def judge(
+    window: Window, before: Life, state: str, file: Path, home: Path, outcome: Outcome
+) -> None:
     """What the start after a kill offers, held against what the killed window had; `state` is safe anyway."""
     outcome.kills += 1
     outcome.moments[before.moment] += 1
@@ -227,7 +271,9 @@ def judge(window: Window, before: Life, state: str, file: Path, home: Path, outc
         outcome.unsaved += 1
         outcome.offered += bool(offers)
         if not offers:
-            outcome.troubles.append(f"{before.moment}: nothing was offered, {lost:.1f} s lost")
+            outcome.troubles.append(
+                f"{before.moment}: nothing was offered, {lost:.1f} s lost"
+            )
     outcome.longest = max(outcome.longest, lost)
     if (told := window.wait_for("settled", "banner", "refused"))[0] != "settled":
         raise Trouble(f"restoring ended with {' '.join(told)}")
@@ -238,9 +284,12 @@ def judge(window: Window, before: Life, state: str, file: Path, home: Path, outc
 def _strays(window: Window, file: Path, home: Path) -> list[str]:
     """Files and processes of the killed window that are still there after a while."""
     until = time.monotonic() + LEFT_BEHIND
-    while (found := [*_files_left(file, home, window.pid), *_processes_left(home, window.pid)]) and (
-        time.monotonic() < until
-    ):
+    while (
+        found := [
+            *_files_left(file, home, window.pid),
+            *_processes_left(home, window.pid),
+        ]
+    ) and (time.monotonic() < until):
         time.sleep(0.1)
     return found
 
@@ -248,11 +297,24 @@ def _strays(window: Window, file: Path, home: Path) -> list[str]:
 def _files_left(file: Path, home: Path, pid: int) -> list[str]:
     """Journals, locks and temporary files that are not of the process `pid`."""
     journals = sorted((home / "data" / "Tapedeck" / "journal").glob("*"))
-    hidden = [path for path in file.parent.rglob(".*") if path.name != ".lock"]  # which the folder of a run has
-    temporary = [*(home / "tmp").glob("*tapedeck-*"), *(home / "data").rglob(".tapedeck-*")]
-    locks = [path for path in (*journals, *hidden) if path.suffix == ".lock" and _says(path, pid)]
+    hidden = [
+        path for path in file.parent.rglob(".*") if path.name != ".lock"
+    ]  # which the folder of a run has
+    temporary = [
+        *(home / "tmp").glob("*tapedeck-*"),
+        *(home / "data").rglob(".tapedeck-*"),
+    ]
+    locks = [
+        path
+        for path in (*journals, *hidden)
+        if path.suffix == ".lock" and _says(path, pid)
+    ]
     mine = {*locks, *(path.with_suffix(".journal") for path in locks)}
-    left = [path for path in (*journals, *hidden, *temporary) if path not in mine and f"-{pid}-" not in path.name]
+    left = [
+        path
+        for path in (*journals, *hidden, *temporary)
+        if path not in mine and f"-{pid}-" not in path.name
+    ]
     return [str(path.relative_to(home)) for path in left]
 
 
@@ -266,27 +328,40 @@ def _processes_left(home: Path, pid: int) -> list[str]:
     found = []
     for each in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         try:
-            if each.name.isdecimal() and f"HOME={home}\0".encode() in (each / "environ").read_bytes():
-                if int(each.name) != pid and f"TAPEDECK_PARENT={pid}\0".encode() not in (each / "environ").read_bytes():
+            if (
+                each.name.isdecimal()
+                and f"HOME={home}\0".encode() in (each / "environ").read_bytes()
+            ):
+                if (
+                    int(each.name) != pid
+                    and f"TAPEDECK_PARENT={pid}\0".encode()
+                    not in (each / "environ").read_bytes()
+                ):
                     found.append(f"process {each.name}")
         except OSError:
             continue
     return found
 
 
-def lane(home: Path, kills: int, seed: int, outcome: Outcome, lock: threading.Lock) -> None:
+def lane(
+    home: Path, kills: int, seed: int, outcome: Outcome, lock: threading.Lock
+) -> None:
     """One person at one home: a window after another."""
     choose = random.Random(seed)
     for folder in ("work", "tmp"):
         (home / folder).mkdir(parents=True)
     file = home / "work" / "net.tape"
-    project_file.write(project_file.read(resource_path("examples", "digits.tape")), file)
+    project_file.write(
+        project_file.read(resource_path("examples", "digits.tape")), file
+    )
     moments = list(MOMENTS) * (kills // len(MOMENTS) + 1)
     moments = moments[:kills]
     choose.shuffle(moments)
     before: Life | None = None
     for number, moment in enumerate([*moments, ""]):
-        mode = "run" if moment == "run" else "untitled" if moment == "untitled" else "file"
+        mode = (
+            "run" if moment == "run" else "untitled" if moment == "untitled" else "file"
+        )
         life, window = Life(moment), None
         try:
             state = safe_state(before, file) if before is not None else ""
@@ -301,7 +376,9 @@ def lane(home: Path, kills: int, seed: int, outcome: Outcome, lock: threading.Lo
                 before = life
         except Trouble as error:
             with lock:
-                outcome.troubles.append(f"{before.moment if before else moment}: {error}")
+                outcome.troubles.append(
+                    f"{before.moment if before else moment}: {error}"
+                )
             before = None
         finally:
             if window is not None:
@@ -326,7 +403,10 @@ def killed(folder: Path, kills: int, seed: int, lanes: int) -> Outcome:
     outcome, lock = Outcome(), threading.Lock()
     share = [kills // lanes + (number < kills % lanes) for number in range(lanes)]
     threads = [
-        threading.Thread(target=lane, args=(folder / f"home{number}", count, seed + number, outcome, lock))
+        threading.Thread(
+            target=lane,
+            args=(folder / f"home{number}", count, seed + number, outcome, lock),
+        )
         for number, count in enumerate(share)
     ]
     for thread in threads:
@@ -337,10 +417,17 @@ def killed(folder: Path, kills: int, seed: int, lanes: int) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lanes", type=int, default=2, help="windows at once, each of a person of its own (2)")
+    parser.add_argument(
+        "--lanes",
+        type=int,
+        default=2,
+        help="windows at once, each of a person of its own (2)",
+    )
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -348,7 +435,11 @@ def main() -> int:
     for trouble in outcome.troubles:
         print(trouble)
     print(f"{outcome}, {time.monotonic() - began:.0f} s")
-    return 1 if outcome.troubles or outcome.kills != options.kills or outcome.longest > 10 else 0
+    return (
+        1
+        if outcome.troubles or outcome.kills != options.kills or outcome.longest > 10
+        else 0
+    )
 
 
 if __name__ == "__main__":

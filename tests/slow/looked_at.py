@@ -31,7 +31,9 @@ from app.interpret.subject import Subject, of_model
 from app.util.torchvision_import import import_torchvision, mend_torchvision
 
 TOLERANCE = 1e-5
-Maps = list[Tensor]  # (groups or batch, heads, queries, keys) of each attention, in order
+Maps = list[
+    Tensor
+]  # (groups or batch, heads, queries, keys) of each attention, in order
 
 
 @dataclass
@@ -96,22 +98,48 @@ def _multihead(model: nn.Module, *args: Any) -> Maps:
 def _torch_cases() -> Iterator[Case]:
     from tests.interpret.models import OWN
 
-    for name in ("is_causal", "boolean mask", "additive mask, scale", "enable_gqa", "written out", "einsum"):
+    for name in (
+        "is_causal",
+        "boolean mask",
+        "additive mask, scale",
+        "enable_gqa",
+        "written out",
+        "einsum",
+    ):
         model, x = OWN[name]().eval(), seeded(1, 7, 24)
         yield Case(
-            f"own: {name}", model, (x,), lambda model=model, x=x: [model.expected(x)], projection="out", layer="v"
+            f"own: {name}",
+            model,
+            (x,),
+            lambda model=model, x=x: [model.expected(x)],
+            projection="out",
+            layer="v",
         )
     model = nn.Transformer(32, 4, 3, 3, 64, batch_first=True).eval()
     given = (seeded(1, 9, 32), seeded(1, 6, 32))
-    yield Case("nn.Transformer", model, given, lambda: _multihead(model, *given), layer="encoder.layers.1")
+    yield Case(
+        "nn.Transformer",
+        model,
+        given,
+        lambda: _multihead(model, *given),
+        layer="encoder.layers.1",
+    )
 
 
 def _torchvision_cases() -> Iterator[Case]:
     models = import_torchvision("models")
     x = seeded(1, 3, 224, 224)
     vit = models.vit_b_16().eval()
-    nn.init.normal_(vit.heads.head.weight, std=0.02, generator=torch.Generator().manual_seed(2))  # zero at first
-    yield Case("torchvision vit_b_16", vit, (x,), lambda: _multihead(vit, x), layer="encoder.layers.encoder_layer_5")
+    nn.init.normal_(
+        vit.heads.head.weight, std=0.02, generator=torch.Generator().manual_seed(2)
+    )  # zero at first
+    yield Case(
+        "torchvision vit_b_16",
+        vit,
+        (x,),
+        lambda: _multihead(vit, x),
+        layer="encoder.layers.encoder_layer_5",
+    )
     for name in ("swin_t", "swin_v2_t"):
         model = models.get_model(name).eval()
 
@@ -127,7 +155,11 @@ def _torchvision_cases() -> Iterator[Case]:
 def _timm_cases() -> Iterator[Case]:
     import timm
 
-    for name in ("vit_tiny_patch16_224", "deit3_small_patch16_224", "eva02_tiny_patch14_224"):
+    for name in (
+        "vit_tiny_patch16_224",
+        "deit3_small_patch16_224",
+        "eva02_tiny_patch14_224",
+    ):
         model = timm.create_model(name).eval()
         x = seeded(1, *model.pretrained_cfg["input_size"])
 
@@ -138,7 +170,11 @@ def _timm_cases() -> Iterator[Case]:
             for one in model.modules():
                 if hasattr(one, "fused_attn"):
                     one.fused_attn = False
-                    hooks.append(one.attn_drop.register_forward_pre_hook(lambda _m, args: found.append(args[0])))
+                    hooks.append(
+                        one.attn_drop.register_forward_pre_hook(
+                            lambda _m, args: found.append(args[0])
+                        )
+                    )
             with torch.no_grad():
                 model(x)
             for one in model.modules():
@@ -148,40 +184,93 @@ def _timm_cases() -> Iterator[Case]:
                 hook.remove()
             return found
 
-        yield Case(f"timm {name}", model, (x,), eager, projection="blocks.2.attn.proj", layer="blocks.3")
+        yield Case(
+            f"timm {name}",
+            model,
+            (x,),
+            eager,
+            projection="blocks.2.attn.proj",
+            layer="blocks.3",
+        )
 
 
 def _transformers_cases() -> Iterator[Case]:
     import transformers
 
-    small = {"num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
+    small = {
+        "num_hidden_layers": 3,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "intermediate_size": 96,
+    }
     text = {"vocab_size": 99}
     grouped = {**small, **text, "num_key_value_heads": 2, "head_dim": 16}
     ids = torch.randint(3, 99, (1, 24), generator=torch.Generator().manual_seed(1))
     shapes: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-        "bert": ({**small, **text}, {"input_ids": ids}, "encoder.layer.1.attention.output.dense"),
-        "gpt2": ({"n_layer": 3, "n_embd": 64, "n_head": 4, **text}, {"input_ids": ids}, "h.1.attn.c_proj"),
+        "bert": (
+            {**small, **text},
+            {"input_ids": ids},
+            "encoder.layer.1.attention.output.dense",
+        ),
+        "gpt2": (
+            {"n_layer": 3, "n_embd": 64, "n_head": 4, **text},
+            {"input_ids": ids},
+            "h.1.attn.c_proj",
+        ),
         "llama": (grouped, {"input_ids": ids}, "layers.1.self_attn.o_proj"),
-        "mistral": ({**grouped, "sliding_window": 7}, {"input_ids": ids}, "layers.1.self_attn.o_proj"),
+        "mistral": (
+            {**grouped, "sliding_window": 7},
+            {"input_ids": ids},
+            "layers.1.self_attn.o_proj",
+        ),
         "qwen3": (grouped, {"input_ids": ids}, "layers.1.self_attn.o_proj"),
-        "gemma3_text": ({**grouped, "sliding_window": 7}, {"input_ids": ids}, "layers.1.self_attn.o_proj"),
-        "vit": ({**small, "image_size": 64}, {"pixel_values": seeded(1, 3, 64, 64)}, ""),
+        "gemma3_text": (
+            {**grouped, "sliding_window": 7},
+            {"input_ids": ids},
+            "layers.1.self_attn.o_proj",
+        ),
+        "vit": (
+            {**small, "image_size": 64},
+            {"pixel_values": seeded(1, 3, 64, 64)},
+            "",
+        ),
         "bart": (
-            {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-             "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, **text},
-            {"input_ids": ids, "decoder_input_ids": ids[:, :9]}, "encoder.layers.1.self_attn.out_proj",
+            {
+                "d_model": 64,
+                "encoder_layers": 2,
+                "decoder_layers": 2,
+                "encoder_attention_heads": 4,
+                "decoder_attention_heads": 4,
+                "encoder_ffn_dim": 96,
+                "decoder_ffn_dim": 96,
+                **text,
+            },
+            {"input_ids": ids, "decoder_input_ids": ids[:, :9]},
+            "encoder.layers.1.self_attn.out_proj",
         ),
         "t5": (
-            {"d_model": 64, "d_kv": 16, "num_layers": 2, "num_heads": 4, "d_ff": 96, **text},
-            {"input_ids": ids, "decoder_input_ids": ids[:, :9]}, "encoder.block.1.layer.0.SelfAttention.o",
+            {
+                "d_model": 64,
+                "d_kv": 16,
+                "num_layers": 2,
+                "num_heads": 4,
+                "d_ff": 96,
+                **text,
+            },
+            {"input_ids": ids, "decoder_input_ids": ids[:, :9]},
+            "encoder.block.1.layer.0.SelfAttention.o",
         ),
-    }  # fmt: skip
+    }
     for kind, (sizes, given, projection) in shapes.items():
         config = transformers.CONFIG_MAPPING[kind](**sizes)
         try:
-            model = transformers.AutoModel.from_config(config, attn_implementation="sdpa").eval()
+            model = transformers.AutoModel.from_config(
+                config, attn_implementation="sdpa"
+            ).eval()
         except ValueError:  # it has no fused attention
-            model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+            model = transformers.AutoModel.from_config(
+                config, attn_implementation="eager"
+            ).eval()
         other = transformers.AutoModel.from_config(
             transformers.CONFIG_MAPPING[kind](**sizes), attn_implementation="eager"
         ).eval()
@@ -197,14 +286,23 @@ def _transformers_cases() -> Iterator[Case]:
 
         named = {name for name, _ in model.named_modules()}
         yield Case(
-            f"transformers {kind}", model, (), eager, given,
-            projection if projection in named else "", _middle_layer(model),
-        )  # fmt: skip
+            f"transformers {kind}",
+            model,
+            (),
+            eager,
+            given,
+            projection if projection in named else "",
+            _middle_layer(model),
+        )
 
 
 def _middle_layer(model: nn.Module) -> str:
     """Return the second module of the first list of modules."""
-    name = next(name for name, one in model.named_modules() if isinstance(one, nn.ModuleList) and len(one) > 1)
+    name = next(
+        name
+        for name, one in model.named_modules()
+        if isinstance(one, nn.ModuleList) and len(one) > 1
+    )
     return f"{name}.1"
 
 
@@ -248,19 +346,31 @@ def measured(case: Case) -> Row:
     found, _ = attentions(model, lambda: model(*case.args, **case.kwargs), 1)
     expected = case.eager()
     if len(found) != len(expected):
-        raise AssertionError(f"{case.name}: {len(found)} attentions found, and {len(expected)} are computed")
+        raise AssertionError(
+            f"{case.name}: {len(found)} attentions found, and {len(expected)} are computed"
+        )
     largest = 0.0
     for one, own in zip(found, expected, strict=True):
         maps = torch.tensor(one.maps)
         own = own.detach().float()
         largest = max(largest, float((maps - own.reshape(maps.shape)).abs().max()))
-    sizes = dict.fromkeys(f"{one.groups * one.heads}×{one.queries}×{one.keys}" for one in found)
-    kinds = dict.fromkeys(one.kind.removeprefix("_scaled_dot_product_") for one in found)
+    sizes = dict.fromkeys(
+        f"{one.groups * one.heads}×{one.queries}×{one.keys}" for one in found
+    )
+    kinds = dict.fromkeys(
+        one.kind.removeprefix("_scaled_dot_product_") for one in found
+    )
     subject = of_model(model, case.args, case.kwargs)
     return Row(
-        case.name, len(found), ", ".join([*sizes][:3]), ", ".join(kinds), largest, max(one.error for one in found),
-        _completeness(subject), _same(case, subject, found),
-    )  # fmt: skip
+        case.name,
+        len(found),
+        ", ".join([*sizes][:3]),
+        ", ".join(kinds),
+        largest,
+        max(one.error for one in found),
+        _completeness(subject),
+        _same(case, subject, found),
+    )
 
 
 def _completeness(subject: Subject) -> str:
@@ -272,8 +382,17 @@ def _same(case: Case, subject: Subject, found: Any) -> str:
     """Compare changed outputs with those of hooks written here, bit for bit."""
     model, told = case.model, []
     layer = Intervention(case.layer)
-    told.append(("layer", _changed(subject, layer), _hooked(case, case.layer, lambda out: torch.zeros_like(out))))
-    other = [one * 0.5 + 1 if one.is_floating_point() else one.flip(-1) for one in subject.tensors]
+    told.append(
+        (
+            "layer",
+            _changed(subject, layer),
+            _hooked(case, case.layer, lambda out: torch.zeros_like(out)),
+        )
+    )
+    other = [
+        one * 0.5 + 1 if one.is_floating_point() else one.flip(-1)
+        for one in subject.tensors
+    ]
     held = _output_of(subject, case.layer, other)
     changes = Interventions(model, (Intervention(case.layer, source=1),), 1)
     with subject.quiet():
@@ -284,9 +403,16 @@ def _same(case: Case, subject: Subject, found: Any) -> str:
     told.append(("patch", patched, _hooked(case, case.layer, lambda _out: held)))
     if case.projection:
         # The attention whose heads go into this projection: the one of its module, or of the model itself.
-        one = max(found, key=lambda each: len(os.path.commonprefix((each.path, case.projection))))
+        one = max(
+            found,
+            key=lambda each: len(os.path.commonprefix((each.path, case.projection))),
+        )
         told.append(
-            ("head", _changed(subject, Intervention(one.path, one.call, head=1)), _head_by_hand(case, one.heads))
+            (
+                "head",
+                _changed(subject, Intervention(one.path, one.call, head=1)),
+                _head_by_hand(case, one.heads),
+            )
         )
     same = [name for name, ours, theirs in told if torch.equal(ours, theirs)]
     moved = [name for name, ours, _ in told if not torch.equal(ours, _plain(subject))]
@@ -312,7 +438,9 @@ def _first(output: Any) -> Tensor:
 
 def _output_of(subject: Subject, path: str, tensors: list[Tensor]) -> Tensor:
     held: list[Tensor] = []
-    handle = subject.model.get_submodule(path).register_forward_hook(lambda _m, _a, out: held.append(_first(out)))
+    handle = subject.model.get_submodule(path).register_forward_hook(
+        lambda _m, _a, out: held.append(_first(out))
+    )
     with torch.no_grad():
         subject.run(*tensors)
     handle.remove()
@@ -376,8 +504,12 @@ def table(rows: list[Row], failed: list[str]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Hold what nets look at against their eager code.")
-    parser.add_argument("names", nargs="*", help="nets whose name contains one of these (all)")
+    parser = argparse.ArgumentParser(
+        description="Hold what nets look at against their eager code."
+    )
+    parser.add_argument(
+        "names", nargs="*", help="nets whose name contains one of these (all)"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     mend_torchvision()
@@ -389,7 +521,9 @@ def main() -> int:
         try:
             rows.append(measured(case))
         except Exception as error:
-            failed.append(f"{case.name}: {type(error).__name__}: {error}".replace("|", "/")[:200])
+            failed.append(
+                f"{case.name}: {type(error).__name__}: {error}".replace("|", "/")[:200]
+            )
             print(failed[-1], flush=True)
             continue
         print(rows[-1], flush=True)

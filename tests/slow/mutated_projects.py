@@ -37,12 +37,45 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 20.0  # seconds for one file
 MEMORY = 3 * 2**30  # bytes beyond what the process has when it begins
 SMALL = 200_000  # bytes of the monsters that are used
-HUGE = ("60 MiB that are a project", "65 MiB of spaces", "loose nodes in 200 blocks of 1,000 each")  # not even made
+HUGE = (
+    "60 MiB that are a project",
+    "65 MiB of spaces",
+    "loose nodes in 200 blocks of 1,000 each",
+)  # not even made
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 1.5, -0.0, 2**31, 2**63, 10**30, 1e308, "", " ", "x", "x" * 10_001, "\x00",
-    "'); import os; ('", "../../etc/passwd", "\u202e", [], {}, [[]], {"$float": "nan"}, {"$tuple": []},
-    {"$expr": "width * 2"}, {"$auto": True}, {"$dtype": "int64"}, {"$slice": [1, None, 2]}, {"$unknown": 1},
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    7,
+    1.5,
+    -0.0,
+    2**31,
+    2**63,
+    10**30,
+    1e308,
+    "",
+    " ",
+    "x",
+    "x" * 10_001,
+    "\x00",
+    "'); import os; ('",
+    "../../etc/passwd",
+    "\u202e",
+    [],
+    {},
+    [[]],
+    {"$float": "nan"},
+    {"$tuple": []},
+    {"$expr": "width * 2"},
+    {"$auto": True},
+    {"$dtype": "int64"},
+    {"$slice": [1, None, 2]},
+    {"$unknown": 1},
+)
 
 
 class Hang(BaseException):
@@ -63,14 +96,22 @@ class Outcome:
     wrong: list[tuple[int, str, str]] = field(default_factory=list)
 
     def line(self) -> str:
-        return (f"{self.files} files: refused with a sentence {self.refused}, opened {self.opened}, "
-                f"tracebacks {self.tracebacks}, hangs {self.hangs}; slowest {self.slowest:.1f} s")  # fmt: skip
+        return (
+            f"{self.files} files: refused with a sentence {self.refused}, opened {self.opened}, "
+            f"tracebacks {self.tracebacks}, hangs {self.hangs}; slowest {self.slowest:.1f} s"
+        )
 
 
 def seeds() -> list[bytes]:
     """Whole projects to begin with: the examples, and blocks in blocks."""
-    found = [path.read_bytes() for path in sorted((ROOT / "resources" / "examples").glob("*.tape"))]
-    return found + [json.dumps(monsters.nested(depth, times)).encode() for depth, times in ((3, 2), (6, 1), (4, 3))]
+    found = [
+        path.read_bytes()
+        for path in sorted((ROOT / "resources" / "examples").glob("*.tape"))
+    ]
+    return found + [
+        json.dumps(monsters.nested(depth, times)).encode()
+        for depth, times in ((3, 2), (6, 1), (4, 3))
+    ]
 
 
 def small_monsters() -> list[bytes]:
@@ -103,7 +144,13 @@ def _spliced(data: bytes, choose: random.Random, others: list[bytes]) -> bytes:
 
 
 def _places(raw: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    items = (
+        raw.items()
+        if isinstance(raw, dict)
+        else enumerate(raw)
+        if isinstance(raw, list)
+        else ()
+    )
     for key, value in items:
         yield (*way, key)
         yield from _places(value, (*way, key))
@@ -130,7 +177,11 @@ def _operated(data: bytes, choose: random.Random, others: list[bytes]) -> bytes:
         elif act == 2 and isinstance(above, dict):
             above[choose.choice(("name", "id", "op", "x", key + "x"))] = above.pop(key)
         elif act == 3:
-            above[key] = copy.deepcopy(_at(raw, choose.choice(ways)[:-1])) if len(ways) < 5_000 else None
+            above[key] = (
+                copy.deepcopy(_at(raw, choose.choice(ways)[:-1]))
+                if len(ways) < 5_000
+                else None
+            )
         elif act == 4:
             other = json.loads(choose.choice(others))
             above[key] = copy.deepcopy(_at(other, choose.choice(list(_places(other)))))
@@ -144,22 +195,34 @@ def _gently(data: bytes, choose: random.Random, _others: list[bytes]) -> bytes:
     from app.builder.catalog.catalog import catalog
 
     raw, ops = json.loads(data), catalog()
-    sheets = [one["graph"] for one in (raw, *raw.get("blocks", ())) if one.get("graph", {}).get("nodes")]
+    sheets = [
+        one["graph"]
+        for one in (raw, *raw.get("blocks", ()))
+        if one.get("graph", {}).get("nodes")
+    ]
     for _ in range(choose.choice((1, 2, 3, 6))):
         graph = choose.choice(sheets)
         nodes, edges = graph["nodes"], graph.get("edges", [])
         one = choose.choice(nodes)
         act = choose.randrange(9)
         if act == 0:
-            alike = [key for key, spec in ops.items() if [port.name for port in spec.inputs] == ["input"]]
+            alike = [
+                key
+                for key, spec in ops.items()
+                if [port.name for port in spec.inputs] == ["input"]
+            ]
             one["op"] = choose.choice(alike if choose.random() < 0.8 else list(ops))
             if choose.random() < 0.8:
                 one["params"] = {}
         elif act == 1:
             another = choose.choice(nodes)["name"]
-            one["name"] = choose.choice(("self", "forward", "a.b", "0", "F", "class", "ä", another))
+            one["name"] = choose.choice(
+                ("self", "forward", "a.b", "0", "F", "class", "ä", another)
+            )
         elif act == 2 and edges:
-            choose.choice(edges)[choose.choice(("source", "target"))] = choose.choice(nodes)["id"]
+            choose.choice(edges)[choose.choice(("source", "target"))] = choose.choice(
+                nodes
+            )["id"]
         elif act == 3 and edges:
             edges.remove(choose.choice(edges))
         elif act == 4:
@@ -169,7 +232,11 @@ def _gently(data: bytes, choose: random.Random, _others: list[bytes]) -> bytes:
         elif act == 6:
             one["shares"] = choose.choice(nodes)["id"]
         else:
-            numbers = [way for way in _places(one.get("params", {})) if type(_at(one["params"], way)) in (int, float)]
+            numbers = [
+                way
+                for way in _places(one.get("params", {}))
+                if type(_at(one["params"], way)) in (int, float)
+            ]
             if numbers:
                 way = choose.choice(numbers)
                 value = choose.choice((0, 1, -1, 3, 64, 10**6, 10**12, 0.5))
@@ -183,8 +250,13 @@ def _plain(data: bytes, _choose: random.Random, _others: list[bytes]) -> bytes:
 
 Mutation = Callable[[bytes, random.Random, list[bytes]], bytes]
 MUTATIONS: tuple[tuple[Mutation, int], ...] = (
-    (_flipped, 15), (_cut, 10), (_spliced, 10), (_operated, 30), (_gently, 34), (_plain, 1)
-)  # fmt: skip
+    (_flipped, 15),
+    (_cut, 10),
+    (_spliced, 10),
+    (_operated, 30),
+    (_gently, 34),
+    (_plain, 1),
+)
 
 
 def mutated(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
@@ -193,10 +265,19 @@ def mutated(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
     kinds, weights = zip(*MUTATIONS, strict=True)
     for _ in range(count):
         (kind,) = choose.choices(kinds, weights)
-        data = choose.choice(large if kind is _plain or choose.random() < 0.03 else whole)
+        data = choose.choice(
+            large if kind is _plain or choose.random() < 0.03 else whole
+        )
         try:
             yield kind.__name__.strip("_"), kind(data, choose, whole)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):  # nothing to operate on
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+        ):  # nothing to operate on
             yield "flipped", _flipped(data, choose, whole)
 
 
@@ -223,7 +304,11 @@ def opened(path: Path) -> bool:
     told = err.getvalue()
     assert code in (0, 1, 2) and "Traceback" not in told, told
     if code == 2:
-        assert told.count("\n") == 1 and told.startswith("tapedeck: ") and len(told) < 2_000, told[:500]
+        assert (
+            told.count("\n") == 1
+            and told.startswith("tapedeck: ")
+            and len(told) < 2_000
+        ), told[:500]
         return False
     project = with_places(file.read(path))
     answer = analyse(project.graph, with_blocks(catalog(), project.blocks))
@@ -249,7 +334,12 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def campaign(count: int, seed: int, folder: Path, told: Callable[[str], object] = lambda _words: None) -> Outcome:
+def campaign(
+    count: int,
+    seed: int,
+    folder: Path,
+    told: Callable[[str], object] = lambda _words: None,
+) -> Outcome:
     """Open so many mutated files, one after the other."""
     outcome = Outcome()
     path = folder / "mutated.tape"
@@ -265,7 +355,13 @@ def campaign(count: int, seed: int, folder: Path, told: Callable[[str], object] 
             outcome.kinds[f"{kind} {'opened' if fine else 'refused'}"] += 1
         except Hang:
             outcome.hangs += 1
-            outcome.wrong.append((number, kind, f"hangs: {''.join(traceback.format_exc().splitlines(True)[-8:])}"))
+            outcome.wrong.append(
+                (
+                    number,
+                    kind,
+                    f"hangs: {''.join(traceback.format_exc().splitlines(True)[-8:])}",
+                )
+            )
         except Exception:
             outcome.tracebacks += 1
             outcome.wrong.append((number, kind, traceback.format_exc()))
@@ -283,23 +379,33 @@ def _limit_memory() -> None:
     import torch  # before the limit: its libraries take addresses
 
     torch.zeros(1)
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    pages = (
+        int(Path("/proc/self/statm").read_text().split()[0])
+        if Path("/proc/self/statm").exists()
+        else 0
+    )
     if pages:
         most = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="the folder in which files that went wrong are left")
+    parser.add_argument(
+        "--keep", type=Path, help="the folder in which files that went wrong are left"
+    )
     options = parser.parse_args()
     _limit_memory()
     with tempfile.TemporaryDirectory() as name:
         folder = options.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        outcome = campaign(options.files, options.seed, folder, lambda words: print(words, flush=True))
+        outcome = campaign(
+            options.files, options.seed, folder, lambda words: print(words, flush=True)
+        )
     for kind, count in sorted(outcome.kinds.items()):
         print(f"  {count:>5} {kind}")
     print(outcome.line())

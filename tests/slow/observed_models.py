@@ -44,7 +44,18 @@ of plain torch bit for bit. *Redrawn* counts the nodes of the drawing, whose out
 against those of the model; a node *of their class* is a part that runs its own code, or a layer made for one function.
 Of a model that takes lengths or tokens of a picture, a net around it that makes these of its inputs is redrawn. Last
 comes why a model was not redrawn."""
-COLUMNS = ("model", "input", "verdict", "drawn", "draw s", "played", "play s", "redrawn", "redraw s", "why")
+COLUMNS = (
+    "model",
+    "input",
+    "verdict",
+    "drawn",
+    "draw s",
+    "played",
+    "play s",
+    "redrawn",
+    "redraw s",
+    "why",
+)
 OWN = "of their class"  # nodes that run a class's own code
 LIMIT = 240.0  # seconds for one of the two processes of a model
 
@@ -61,7 +72,9 @@ def observed(public: Public, folder: Path) -> dict[str, Any]:
     return row
 
 
-def _drawn(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Public) -> str:
+def _drawn(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Public
+) -> str:
     from app.observe.observe import observe
     from app.observe.picture import to_drawing
     from app.observe.plain import to_plain
@@ -73,16 +86,22 @@ def _drawn(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Pu
         raise ValueError(" ".join(found.remarks))
     plain, drawing = to_plain(found), to_drawing(found)
     known = {node["id"] for node in plain["nodes"]}
-    assert all({source, target} <= known for source, target in plain["edges"]), "an edge leads nowhere"
+    assert all({source, target} <= known for source, target in plain["edges"]), (
+        "an edge leads nowhere"
+    )
     boxes = {box.id for box in drawing.boxes}
-    assert all({arrow.source, arrow.target} <= boxes for arrow in drawing.arrows), "an arrow leads nowhere"
+    assert all({arrow.source, arrow.target} <= boxes for arrow in drawing.arrows), (
+        "an arrow leads nowhere"
+    )
     inner = [call.id for call in found.calls if call.kind == "output"]
     reached = {flow.target for flow in found.flows}
     assert any(call in reached for call in inner), "no output comes from anything"
     return f"{len(found.calls)} calls, {len(boxes)} boxes"
 
 
-def _played(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Public) -> str:
+def _played(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Public
+) -> str:
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -92,7 +111,9 @@ def _played(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: P
     from app.util.module_tree import temporary_mode
 
     leaves, form = tree_flatten((args, kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    places = [
+        place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)
+    ]
 
     class Called(torch.nn.Module):
         def __init__(self) -> None:
@@ -111,7 +132,9 @@ def _played(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: P
 
     total.whole = True  # type: ignore[attr-defined]
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    batch = TrainingBatch(Called(), tuple(leaves[place] for place in places), total, train=public.train)
+    batch = TrainingBatch(
+        Called(), tuple(leaves[place] for place in places), total, train=public.train
+    )
     played = Playback(batch.hold())
     try:
         while played.step() is not None:
@@ -122,10 +145,18 @@ def _played(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: P
     model.load_state_dict(before)
     with rng.borrowed(batch.seed), temporary_mode(model, public.train):
         loss_of(model(*args, **kwargs)).backward()
-    wanted = {f"model.{name}": one.grad for name, one in model.named_parameters() if one.grad is not None}
+    wanted = {
+        f"model.{name}": one.grad
+        for name, one in model.named_parameters()
+        if one.grad is not None
+    }
     if set(gradients) != set(wanted):
-        raise ValueError(f"gradients reach {sorted(set(gradients) ^ set(wanted))[:3]} in one alone")
-    other = [name for name, grad in wanted.items() if not same_bits(gradients[name], grad)]
+        raise ValueError(
+            f"gradients reach {sorted(set(gradients) ^ set(wanted))[:3]} in one alone"
+        )
+    other = [
+        name for name, grad in wanted.items() if not same_bits(gradients[name], grad)
+    ]
     if other:
         raise ValueError(f"{len(other)} of {len(wanted)} gradients differ: {other[:3]}")
     if not wanted:
@@ -140,7 +171,11 @@ def loss_of(output: Any) -> Any:
     loss = getattr(output, "loss", None)
     if loss is not None:
         return loss
-    floats = [one for one in tensors_in(output, objects=True) if one.requires_grad and one.is_floating_point()]
+    floats = [
+        one
+        for one in tensors_in(output, objects=True)
+        if one.requires_grad and one.is_floating_point()
+    ]
     return sum(one.float().sum() for one in floats)
 
 
@@ -152,7 +187,10 @@ def same_bits(one: Any, other: Any) -> bool:
         return False
     if one.layout != torch.strided:
         one, other = one.to_dense(), other.to_dense()
-    one, other = (each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))
+    one, other = (
+        each.detach().reshape(-1).contiguous().view(torch.uint8)
+        for each in (one, other)
+    )
     return torch.equal(one, other)
 
 
@@ -169,8 +207,12 @@ def redrawn(public: Public, folder: Path) -> dict[str, Any]:
     file.write_text(text)
     row: dict[str, Any] = {}
     with _told(row, "redraw", "not redrawn: "):
-        source = import_model.ModelSource(str(file), name.removesuffix("()"), name.endswith("()"))
-        inputs = tuple(import_model.ModelInput(one.shape, one.dtype) for one in public.specs)
+        source = import_model.ModelSource(
+            str(file), name.removesuffix("()"), name.endswith("()")
+        )
+        inputs = tuple(
+            import_model.ModelInput(one.shape, one.dtype) for one in public.specs
+        )
         own_code.trust(f"{file}:made")
         project = task.answer(import_model.ImportModel(source, {}, inputs), folder)
         checked = project.origin.checked if project.origin is not None else ""
@@ -191,7 +233,9 @@ def _told(row: dict[str, Any], step: str, words: str = "") -> Iterator[None]:
         yield
         row[f"{step} s"] = f"{time.perf_counter() - began:.1f}"
     except Exception as error:  # the reason is a cell of the table
-        row["why"] = f"{words}{type(error).__name__}: {error}".replace(" ValueError:", "")[:240]
+        row["why"] = f"{words}{type(error).__name__}: {error}".replace(
+            " ValueError:", ""
+        )[:240]
 
 
 def _made(public: Public, folder: Path) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -205,7 +249,9 @@ def _made(public: Public, folder: Path) -> tuple[Any, tuple[Any, ...], dict[str,
     return module.make(), args, kwargs
 
 
-def in_child(work: Callable[[Public, Path], dict[str, Any]], public: Public, limit: float = LIMIT) -> dict[str, Any]:
+def in_child(
+    work: Callable[[Public, Path], dict[str, Any]], public: Public, limit: float = LIMIT
+) -> dict[str, Any]:
     """The cells that `work` makes of a model in a child of this process, which is ended after `limit` seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -217,10 +263,16 @@ def in_child(work: Callable[[Public, Path], dict[str, Any]], public: Public, lim
         if told.is_file():
             row: dict[str, Any] = json.loads(told.read_text())
             return row
-        return {"why": f"it ended with {status}" if ended else f"it had not come to its end after {limit:.0f} s"}
+        return {
+            "why": f"it ended with {status}"
+            if ended
+            else f"it had not come to its end after {limit:.0f} s"
+        }
 
 
-def _work(work: Callable[[Public, Path], dict[str, Any]], public: Public, folder: Path) -> None:
+def _work(
+    work: Callable[[Public, Path], dict[str, Any]], public: Public, folder: Path
+) -> None:
     try:
         with open(os.devnull, "w") as nothing:
             os.dup2(nothing.fileno(), 1), os.dup2(nothing.fileno(), 2)
@@ -251,7 +303,9 @@ def row_of(public: Public, redraw: bool = True) -> dict[str, Any]:
     sizes = re.sub(r"(?<=\d)x(?=\d)", "×", public.inputs)
     row: dict[str, Any] = {"model": public.name, "input": sizes or "pictures"}
     row |= in_child(observed, public)
-    row["verdict"] = "played" if "played" in row else "drawn" if "drawn" in row else "fails"
+    row["verdict"] = (
+        "played" if "played" in row else "drawn" if "drawn" in row else "fails"
+    )
     if redraw and row["verdict"] == "played":
         row |= in_child(redrawn, public)
         if "redrawn" in row:
@@ -271,15 +325,24 @@ def counts(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="*", help="these alone, and anew")
     parser.add_argument("--table", type=Path, default=FILE)
     parser.add_argument("--no-redraw", action="store_true", help="draw and play alone")
     options = parser.parse_args()
     table = Table(options.table, lambda rows: HEAD.format(counts=counts(rows)), COLUMNS)
     order = [public.name for public in MODELS]
-    wanted = [public for public in MODELS
-              if (public.name in options.models if options.models else public.name not in table.rows)]  # fmt: skip
+    wanted = [
+        public
+        for public in MODELS
+        if (
+            public.name in options.models
+            if options.models
+            else public.name not in table.rows
+        )
+    ]
     import torch
 
     torch.set_num_threads(1)
@@ -291,11 +354,17 @@ def main() -> int:
         if not missing & set(public.package.split()):
             row = row_of(public, not options.no_redraw)
             table.put(row, order)
-            print(f"{public.name:46} {row['verdict']:8} {row.get('why', '')}", flush=True)
+            print(
+                f"{public.name:46} {row['verdict']:8} {row.get('why', '')}", flush=True
+            )
     if missing:
         print(f"not installed, and not counted: {', '.join(sorted(missing))}")
     print(counts(table.rows))
-    return 0 if all(row["verdict"] in ("played", "redrawn") for row in table.rows.values()) else 1
+    return (
+        0
+        if all(row["verdict"] in ("played", "redrawn") for row in table.rows.values())
+        else 1
+    )
 
 
 def _missing(wanted: list[Public]) -> set[str]:
@@ -304,10 +373,15 @@ def _missing(wanted: list[Public]) -> set[str]:
 
     found = set()
     with recording():
-        for package in dict.fromkeys(name for public in wanted for name in public.package.split()):
+        for package in dict.fromkeys(
+            name for public in wanted for name in public.package.split()
+        ):
             try:
                 importlib.import_module(package)
-            except (ImportError, OSError):  # the second: its own library was built for another torch
+            except (
+                ImportError,
+                OSError,
+            ):  # the second: its own library was built for another torch
                 found.add(package)
     return found
 

@@ -30,7 +30,9 @@ def main() -> int:
                 rows.append(check(name, Path(folder)))
         print(f"\n{len(rows)} {title}: {sum(not row.fault for row in rows)} right\n")
         for row in rows:
-            print(f"{'FAULT' if row.fault else 'right':5}  {row.name:34}  {row.fault or row.outcome}")
+            print(
+                f"{'FAULT' if row.fault else 'right':5}  {row.name:34}  {row.fault or row.outcome}"
+            )
         faults += sum(bool(row.fault) for row in rows)
     return int(faults > 0)
 

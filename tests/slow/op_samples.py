@@ -66,7 +66,9 @@ class OneOperation(nn.Module):
     def __init__(self, sample: Sample) -> None:
         super().__init__()
         self.function = sample.function
-        self.leaves = nn.ParameterList(nn.Parameter(leaf.detach().clone()) for leaf in sample.leaves)
+        self.leaves = nn.ParameterList(
+            nn.Parameter(leaf.detach().clone()) for leaf in sample.leaves
+        )
 
     def forward(self) -> Any:
         return self.function(*self.leaves)
@@ -90,14 +92,17 @@ def planted(sample: Sample, factor: float) -> Sample:
 
     def function(*leaves: Tensor) -> Any:
         return tree_map(
-            lambda leaf: Planted.apply(leaf, factor) if _differentiable(leaf) else leaf, sample.function(*leaves)
+            lambda leaf: Planted.apply(leaf, factor) if _differentiable(leaf) else leaf,
+            sample.function(*leaves),
         )
 
     return replace(sample, function=function)
 
 
 def _differentiable(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.layout is torch.strided
+    return (
+        isinstance(leaf, Tensor) and leaf.requires_grad and leaf.layout is torch.strided
+    )
 
 
 @dataclass
@@ -116,19 +121,25 @@ def operators(names: Sequence[str] = ()) -> list[Any]:
     if "expecttest" not in sys.modules:
         try:
             import expecttest  # noqa: F401
-        except ImportError:  # torch's test helpers import it; the table of operators does not use it
+        except (
+            ImportError
+        ):  # torch's test helpers import it; the table of operators does not use it
             stand_in = types.ModuleType("expecttest")
             stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
             sys.modules["expecttest"] = stand_in
-    with mock.patch.object(torch.backends, "disable_global_flags"):  # else no run of this process can set cuDNN's
+    with mock.patch.object(
+        torch.backends, "disable_global_flags"
+    ):  # else no run of this process can set cuDNN's
         from torch.testing._internal.common_methods_invocations import op_db
 
     wanted = set(names)
     return [
-        op for op in op_db
-        if op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu")
+        op
+        for op in op_db
+        if op.supports_autograd
+        and torch.float64 in op.supported_backward_dtypes("cpu")
         and (not wanted or _name(op) in wanted)
-    ]  # fmt: skip
+    ]
 
 
 def _name(op: Any) -> str:
@@ -139,7 +150,11 @@ def samples(op: Any, most: int) -> Iterator[Sample]:
     """Up to `most` samples of an operator that have a tensor to differentiate by."""
     found = 0
     with rng.borrowed(0), _outside_a_test_case():
-        given = list(itertools.islice(op.sample_inputs("cpu", torch.float64, requires_grad=True), 40))
+        given = list(
+            itertools.islice(
+                op.sample_inputs("cpu", torch.float64, requires_grad=True), 40
+            )
+        )
     for number, one in enumerate(given):
         if found == most:
             return
@@ -162,7 +177,11 @@ def _outside_a_test_case() -> Iterator[None]:
 
 def _sample(op: Any, number: int, given: Any) -> Sample:
     parts, shape = tree_flatten(((given.input, *given.args), dict(given.kwargs)))
-    places = [place for place, part in enumerate(parts) if isinstance(part, Tensor) and part.requires_grad]
+    places = [
+        place
+        for place, part in enumerate(parts)
+        if isinstance(part, Tensor) and part.requires_grad
+    ]
     process = given.output_process_fn_grad
 
     def function(*leaves: Tensor) -> Any:
@@ -182,11 +201,17 @@ def finite(sample: Sample) -> bool | None:
     """Whether outputs and gradients of a sample are finite; None where it cannot be differentiated."""
     leaves = [leaf.detach().clone().requires_grad_() for leaf in sample.leaves]
     try:
-        ends = [end for end in tree_leaves(sample.function(*leaves)) if isinstance(end, Tensor)]
+        ends = [
+            end
+            for end in tree_leaves(sample.function(*leaves))
+            if isinstance(end, Tensor)
+        ]
         wanted = [end for end in ends if end.requires_grad]
         if not wanted:
             return None
-        grads = torch.autograd.grad(wanted, leaves, [torch.ones_like(end) for end in wanted], allow_unused=True)
+        grads = torch.autograd.grad(
+            wanted, leaves, [torch.ones_like(end) for end in wanted], allow_unused=True
+        )
     except (RuntimeError, NotImplementedError):
         return None
     return all(_is_finite(value) for value in (*ends, *grads) if value is not None)
@@ -247,13 +272,19 @@ def compare(sample: Sample, counts: Counts) -> None:
 def narrows(sample: Sample) -> bool:
     """Whether an operation gives fewer digits than double for double: no step of finite differences survives that."""
     ends = tree_leaves(sample.function(*sample.leaves))
-    return any(isinstance(end, Tensor) and end.dtype in (torch.float32, torch.float16, torch.bfloat16) for end in ends)
+    return any(
+        isinstance(end, Tensor)
+        and end.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for end in ends
+    )
 
 
 def torch_says(sample: Sample) -> tuple[str, str]:
     """ "right", "wrong" or "refused", and torch's first lines."""
     leaves = [leaf.detach().clone().requires_grad_() for leaf in sample.leaves]
-    masked = any(leaf.layout is not torch.strided for leaf in leaves)  # by the values that are stored, as we do
+    masked = any(
+        leaf.layout is not torch.strided for leaf in leaves
+    )  # by the values that are stored, as we do
 
     def function(*given: Tensor) -> Any:
         result = sample.function(*given)
@@ -261,7 +292,9 @@ def torch_says(sample: Sample) -> tuple[str, str]:
         return result.to_dense(masked_grad=True) if sparse else result
 
     try:
-        torch.autograd.gradcheck(function, leaves, nondet_tol=sample.nondet_tol, masked=masked or None)
+        torch.autograd.gradcheck(
+            function, leaves, nondet_tol=sample.nondet_tol, masked=masked or None
+        )
     except GradcheckError as error:
         return "wrong", " ".join(str(error).split())[:160]
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -273,9 +306,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the two tables; 1 where something differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("findings", "gradcheck"))
-    parser.add_argument("--samples", type=int, default=2, help="samples of each operator (2)")
-    parser.add_argument("--planted", type=float, default=1.0, help="the factor by which gradients are wrong (1)")
-    parser.add_argument("--ops", default="", help="names with commas between; all without")
+    parser.add_argument(
+        "--samples", type=int, default=2, help="samples of each operator (2)"
+    )
+    parser.add_argument(
+        "--planted",
+        type=float,
+        default=1.0,
+        help="the factor by which gradients are wrong (1)",
+    )
+    parser.add_argument(
+        "--ops", default="", help="names with commas between; all without"
+    )
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     counts, ops = Counts(), operators(tuple(filter(None, options.ops.split(","))))
@@ -283,12 +325,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for op in ops:
         before = len(counts.wrong)
         for sample in samples(op, options.samples):
-            ask(sample if options.planted == 1 else planted(sample, options.planted), counts)
+            ask(
+                sample if options.planted == 1 else planted(sample, options.planted),
+                counts,
+            )
         for line in counts.wrong[before:]:
             print(line, flush=True)
     told = ", ".join(f"{count} {what}" for what, count in sorted(counts.told.items()))
     total = sum(counts.told.values())
-    print(f"{options.what}: {total} samples of {len(ops)} operators: {told}; {len(counts.wrong)} differ")
+    print(
+        f"{options.what}: {total} samples of {len(ops)} operators: {told}; {len(counts.wrong)} differ"
+    )
     return int(bool(counts.wrong))
 
 

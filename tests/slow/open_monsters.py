@@ -65,7 +65,10 @@ class Sampler(threading.Thread):
         while True:
             sleep(0.004)
             frames = traceback.extract_stack(sys._current_frames()[self._window])
-            names = [f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames]
+            names = [
+                f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}"
+                for frame in frames
+            ]
             self._seen[" > ".join(names[-6:])] += 1
 
     def take(self) -> list[str]:
@@ -91,8 +94,12 @@ def child(limit: float, where: bool) -> None:
     window.resize(1280, 800)
     window.show()
     told: list[str] = []
-    window.files.refused.connect(lambda title, reason: told.append(f"{title}: {reason}"))
-    sys.excepthook = lambda kind, error, _trace: told.append(f"TRACEBACK {kind.__name__}: {error}")
+    window.files.refused.connect(
+        lambda title, reason: told.append(f"{title}: {reason}")
+    )
+    sys.excepthook = lambda kind, error, _trace: told.append(
+        f"TRACEBACK {kind.__name__}: {error}"
+    )
 
     class Heart(QObject):
         def __init__(self) -> None:
@@ -107,7 +114,12 @@ def child(limit: float, where: bool) -> None:
 
         def beat(self) -> None:
             now = perf_counter(), process_time(), thread_time()
-            gap = Gap(*(1000 * (after - before) for after, before in zip(now, self._last, strict=True)))
+            gap = Gap(
+                *(
+                    1000 * (after - before)
+                    for after, before in zip(now, self._last, strict=True)
+                )
+            )
             seen = sampler.take() if sampler is not None else []
             if gap.own > self.longest.own:
                 self.longest, self.where = gap, seen
@@ -158,12 +170,21 @@ def child(limit: float, where: bool) -> None:
         began = perf_counter()
         opened = window.files.open(path)
         settled = settle()
-        answer: dict[str, Any] = {"opened": opened, "settled": settled, "seconds": perf_counter() - began - QUIET}
+        answer: dict[str, Any] = {
+            "opened": opened,
+            "settled": settled,
+            "seconds": perf_counter() - began - QUIET,
+        }
         answer["open"] = heart.take()
         answer["nodes"] = len(window.document.project.graph.nodes)
-        answer["problems"] = len(window.live.analysis.problems) if opened and window.live.analysis else 0
+        answer["problems"] = (
+            len(window.live.analysis.problems) if opened and window.live.analysis else 0
+        )
         if not opened:
-            answer["as_before"] = window.document.project is before and window.document.undo_stack.undoText() == "Edit"
+            answer["as_before"] = (
+                window.document.project is before
+                and window.document.undo_stack.undoText() == "Edit"
+            )
         window.canvas.add_op("nn.ReLU")
         settle()
         window.document.undo_stack.undo()
@@ -183,13 +204,25 @@ class Child:
     """The process with the window; one that hangs is ended and another takes its place."""
 
     def __init__(self, limit: float, where: bool) -> None:
-        command = [sys.executable, "-m", "tests.slow.open_monsters", "--child", "--limit", str(limit)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.slow.open_monsters",
+            "--child",
+            "--limit",
+            str(limit),
+        ]
         command += ["--where"] if where else []
         if shutil.which("xvfb-run") and not os.environ.get("DISPLAY"):
             command = ["xvfb-run", "-a", "-s", "-screen 0 1280x800x24", *command]
         self._limit = limit
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
         )
         self._line(300)
 
@@ -217,10 +250,23 @@ class Child:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="the files that have these words in their name")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that one may take to be checked (60)")
-    parser.add_argument("--where", action="store_true", help="print what the window's thread did in long gaps")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", help="the files that have these words in their name"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=60.0,
+        help="seconds that one may take to be checked (60)",
+    )
+    parser.add_argument(
+        "--where",
+        action="store_true",
+        help="print what the window's thread did in long gaps",
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -242,19 +288,29 @@ def main() -> int:
             refused += not answer["opened"]
             tracebacks += any(each.startswith("TRACEBACK") for each in answer["said"])
             lost += answer.get("as_before") is False
-            what = f"{answer['nodes']:,} nodes, {answer['problems']} problems" if answer["opened"] else "refused"
+            what = (
+                f"{answer['nodes']:,} nodes, {answer['problems']} problems"
+                if answer["opened"]
+                else "refused"
+            )
             late = "" if answer["settled"] else ", NOT CHECKED IN TIME"
             print(f"{name}: {what}, {answer['seconds']:.1f} s{late}")
-            print(f"    open {answer['open']}, edit {answer['edit']}, leave {answer['leave']}")
+            print(
+                f"    open {answer['open']}, edit {answer['edit']}, leave {answer['leave']}"
+            )
             for each in (*answer["said"], *answer["where"]):
                 print(f"    {each[:300]}")
             sys.stdout.flush()
-            gaps = [float(answer[phase].split()[0]) for phase in ("open", "edit", "leave")]
+            gaps = [
+                float(answer[phase].split()[0]) for phase in ("open", "edit", "leave")
+            ]
             worst = max(worst, *gaps)
     window.end()
-    print(f"{count} files, {refused} refused with a sentence, {count - refused - hangs} opened, "
-          f"{tracebacks} tracebacks, {hangs} hangs, {lost} that took the open project, "
-          f"longest gap {worst:.0f} ms")  # fmt: skip
+    print(
+        f"{count} files, {refused} refused with a sentence, {count - refused - hangs} opened, "
+        f"{tracebacks} tracebacks, {hangs} hangs, {lost} that took the open project, "
+        f"longest gap {worst:.0f} ms"
+    )
     return int(bool(hangs or tracebacks or lost or worst > MOST))
 
 

@@ -54,17 +54,31 @@ class Setup(NamedTuple):
     root: Path = ROOT
     python: str = sys.executable
 
-    def run(self, arguments: Sequence[str], log: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, arguments: Sequence[str], log: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run Python there, with its output in a file or in the result."""
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", **self.environment}
         command = [*self.before, self.python, *arguments]
         if log is None:
             return subprocess.run(
-                command, cwd=self.root, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+                command,
+                cwd=self.root,
+                env=environment,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                check=False,
             )
         with log.open("a", encoding="utf-8") as stream:
             return subprocess.run(
-                command, cwd=self.root, env=environment, stdout=stream, stderr=stream, text=True, check=False
+                command,
+                cwd=self.root,
+                env=environment,
+                stdout=stream,
+                stderr=stream,
+                text=True,
+                check=False,
             )
 
 
@@ -98,10 +112,17 @@ def no_fonts(folder: Path) -> Setup:
     return Setup(_fontconfig(folder))
 
 
-@machine("other-fonts", "a wide monospaced font is the only one of the system", FAMILIES, "{'Tapedeck JetBrains Mono'}")
+@machine(
+    "other-fonts",
+    "a wide monospaced font is the only one of the system",
+    FAMILIES,
+    "{'Tapedeck JetBrains Mono'}",
+)
 def other_fonts(folder: Path) -> Setup:
     environment = _fontconfig(folder)
-    shutil.copy(ROOT / "resources" / "fonts" / "JetBrainsMono-Regular.ttf", folder / "fonts")
+    shutil.copy(
+        ROOT / "resources" / "fonts" / "JetBrainsMono-Regular.ttf", folder / "fonts"
+    )
     return Setup(environment)
 
 
@@ -110,62 +131,100 @@ def _fontconfig(folder: Path) -> dict[str, str]:
     (folder / "fonts").mkdir()
     config = folder / "fonts.conf"
     places = f"<dir>{folder / 'fonts'}</dir><cachedir>{folder / 'cache'}</cachedir>"
-    config.write_text(f'<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>{places}</fontconfig>')
+    config.write_text(
+        f'<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>{places}</fontconfig>'
+    )
     return {"FONTCONFIG_FILE": str(config)}
 
 
 @machine(
-    "german", "the locale de_DE.UTF-8, with its decimal comma",
+    "german",
+    "the locale de_DE.UTF-8, with its decimal comma",
     "import locale; from PySide6.QtCore import QLocale; locale.setlocale(locale.LC_ALL, '');"
-    "print(locale.str(1.5), QLocale().toString(1.5))", "1,5 1,5",
-)  # fmt: skip
+    "print(locale.str(1.5), QLocale().toString(1.5))",
+    "1,5 1,5",
+)
 def german(folder: Path) -> Setup:
     target = folder / "de_DE.UTF-8"
     if shutil.which("localedef") is None:
         raise MachineError("needs localedef and Debian's package locales")
     # (It warns of what other locales lack, with 1.)
-    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", str(target)], capture_output=True, check=False)
+    subprocess.run(
+        ["localedef", "-i", "de_DE", "-f", "UTF-8", str(target)],
+        capture_output=True,
+        check=False,
+    )
     if not target.is_dir():
         raise MachineError("needs localedef and Debian's package locales")
-    return Setup({"LOCPATH": str(folder), "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "LANGUAGE": "de"})
+    return Setup(
+        {
+            "LOCPATH": str(folder),
+            "LC_ALL": "de_DE.UTF-8",
+            "LANG": "de_DE.UTF-8",
+            "LANGUAGE": "de",
+        }
+    )
 
 
-@machine("c-locale", "the locale C", "import locale; print(locale.setlocale(locale.LC_ALL, ''))", "C")
+@machine(
+    "c-locale",
+    "the locale C",
+    "import locale; print(locale.setlocale(locale.LC_ALL, ''))",
+    "C",
+)
 def c_locale(folder: Path) -> Setup:
     return Setup({"LC_ALL": "C", "LANG": "C"})
 
 
 @machine(
-    "zone", "the time zone of the Chatham Islands, 12:45 or 13:45 ahead", "import time; print(time.timezone)", "-45900"
+    "zone",
+    "the time zone of the Chatham Islands, 12:45 or 13:45 ahead",
+    "import time; print(time.timezone)",
+    "-45900",
 )
 def zone(folder: Path) -> Setup:
     return Setup({"TZ": "Pacific/Chatham"})
 
 
 @machine(
-    "user", "a user who is not root, in a user namespace", "import os; print(os.geteuid(), os.getuid())", "1000 1000"
+    "user",
+    "a user who is not root, in a user namespace",
+    "import os; print(os.geteuid(), os.getuid())",
+    "1000 1000",
 )
 def user(folder: Path) -> Setup:
     before = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     if os.geteuid() != 0:
-        raise MachineError("is this machine as it is: the suite is not run by root here")
-    if shutil.which("unshare") is None or subprocess.run([*before, "true"], check=False).returncode:
+        raise MachineError(
+            "is this machine as it is: the suite is not run by root here"
+        )
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*before, "true"], check=False).returncode
+    ):
         raise MachineError("needs unshare and user namespaces")
     return Setup(before=before)
 
 
 @machine(
-    "blanks", "a folder with blanks in its name",
-    "import app, sys; print(*('tape deck' in path for path in (app.__file__, sys.executable)))", "True True",
-)  # fmt: skip
+    "blanks",
+    "a folder with blanks in its name",
+    "import app, sys; print(*('tape deck' in path for path in (app.__file__, sys.executable)))",
+    "True True",
+)
 def blanks(folder: Path) -> Setup:
     root = folder / "a tape deck"
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(root)], check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", "--shared", str(ROOT), str(root)], check=True
+    )
     venv.create(root / ".venv", with_pip=False, symlinks=True)
     (packages,) = (root / ".venv" / "lib").glob("python*/site-packages")
     for kind, target in (("purelib", packages), ("scripts", root / ".venv" / "bin")):
         for each in Path(sysconfig.get_paths()[kind]).iterdir():
-            if not (target / each.name).is_symlink() and not (target / each.name).exists():
+            if (
+                not (target / each.name).is_symlink()
+                and not (target / each.name).exists()
+            ):
                 (target / each.name).symlink_to(each)
     (checkout,) = packages.glob("*tapedeck_torch.pth")
     checkout.unlink()
@@ -174,10 +233,12 @@ def blanks(folder: Path) -> Setup:
 
 
 @machine(
-    "simd", "numpy, torch and their libraries without AVX",
+    "simd",
+    "numpy, torch and their libraries without AVX",
     "import torch; from numpy._core._multiarray_umath import __cpu_features__ as found;"
-    "print(torch.backends.cpu.get_cpu_capability(), found['AVX2'] and found['X86_V3'])", "DEFAULT False",
-)  # fmt: skip
+    "print(torch.backends.cpu.get_cpu_capability(), found['AVX2'] and found['X86_V3'])",
+    "DEFAULT False",
+)
 def simd(folder: Path) -> Setup:
     return Setup(SIMD)
 
@@ -189,13 +250,22 @@ def one_core(folder: Path) -> Setup:
     return Setup(before=("taskset", "--cpu-list", "0"))
 
 
-@machine("optimized", "python -O: the program's main job, without asserts", "print(__debug__)", "False", suite=False)
+@machine(
+    "optimized",
+    "python -O: the program's main job, without asserts",
+    "print(__debug__)",
+    "False",
+    suite=False,
+)
 def optimized(folder: Path) -> Setup:
     return Setup({"PYTHONOPTIMIZE": "1"})
 
 
 @machine(
-    "newer-python", "the newest Python that is installed here", "import sys; print(sys.version_info >= (3, 12))", "True"
+    "newer-python",
+    "the newest Python that is installed here",
+    "import sys; print(sys.version_info >= (3, 12))",
+    "True",
 )
 def newer_python(folder: Path) -> Setup:
     """An environment for it is installed once, into `out/other_machines`."""
@@ -204,17 +274,25 @@ def newer_python(folder: Path) -> Setup:
     places = [Path(found) for name in names if (found := shutil.which(name))]
     places += [path for name in names for path in sorted(pyenv.glob(f"*/bin/{name}"))]
     works = [
-        path for path in places if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+        path
+        for path in places
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode
+        == 0
     ]
     if not works:
         raise MachineError("needs a Python newer than 3.11")
     environment = OUT / works[0].name
     made = subprocess.run(
-        [ROOT / "scripts" / "environment.sh", environment], env={**os.environ, "PYTHON": str(works[0])},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [ROOT / "scripts" / "environment.sh", environment],
+        env={**os.environ, "PYTHON": str(works[0])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if made.returncode:
-        raise MachineError(f"has no environment: {made.stderr.strip().splitlines()[-1]}")
+        raise MachineError(
+            f"has no environment: {made.stderr.strip().splitlines()[-1]}"
+        )
     return Setup(python=str(environment / "bin" / "python"))
 
 
@@ -247,26 +325,55 @@ def main_job(setup: Setup, folder: Path, log: Path) -> list[str]:
         ["-m", "app.main", "check", str(EXAMPLE)],
         ["-m", "app.main", "train", str(EXAMPLE), "--out", out],
         ["-m", "app.main", "evaluate", str(EXAMPLE), "--checkpoint", out],
-        ["-m", "app.main", "export", str(EXAMPLE), "--script", str(folder / "train.py"), "--certify"],
+        [
+            "-m",
+            "app.main",
+            "export",
+            str(EXAMPLE),
+            "--script",
+            str(folder / "train.py"),
+            "--certify",
+        ],
         ["-m", "app.main", "autograd", str(EXAMPLE), "--findings"],
-        ["-m", "app.main", "draw", "torchvision:squeezenet1_1", "--out", str(folder / "net.svg")],
+        [
+            "-m",
+            "app.main",
+            "draw",
+            "torchvision:squeezenet1_1",
+            "--out",
+            str(folder / "net.svg"),
+        ],
         ["-m", "tests.support.drive_window", str(folder)],
     ]
-    return [" ".join(command) for command in commands if setup.run(command, log).returncode]
+    return [
+        " ".join(command) for command in commands if setup.run(command, log).returncode
+    ]
 
 
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 
 
-def suite(setup: Setup, folders: Sequence[str], jobs: int, log: Path) -> tuple[str, list[str]]:
+def suite(
+    setup: Setup, folders: Sequence[str], jobs: int, log: Path
+) -> tuple[str, list[str]]:
     """Run tests there; return what pytest counted, and which failed."""
     beside = ["-n", str(jobs), "--dist", "worksteal"] if jobs else ["-n", "0"]
-    done = setup.run(["-m", "pytest", "-q", "-p", "no:cacheprovider", *beside, *folders], log)
+    done = setup.run(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", *beside, *folders], log
+    )
     text = log.read_text("utf-8", errors="replace")
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
-    lines = [line for line in text.splitlines() if COUNTED.search(line) and " in " in line]
-    counts = ", ".join(" ".join(each) for each in COUNTED.findall(lines[-1])) if lines else "no test was run"
-    return counts, failed or ([f"pytest ended with {done.returncode}"] if done.returncode or not lines else [])
+    lines = [
+        line for line in text.splitlines() if COUNTED.search(line) and " in " in line
+    ]
+    counts = (
+        ", ".join(" ".join(each) for each in COUNTED.findall(lines[-1]))
+        if lines
+        else "no test was run"
+    )
+    return counts, failed or (
+        [f"pytest ended with {done.returncode}"] if done.returncode or not lines else []
+    )
 
 
 def visit(name: str, folders: Sequence[str], jobs: int) -> tuple[str, bool]:
@@ -275,7 +382,9 @@ def visit(name: str, folders: Sequence[str], jobs: int) -> tuple[str, bool]:
     what = "; ".join(each.what for each in machines)
     log.unlink(missing_ok=True)
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="other_machine_", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(
+        prefix="other_machine_", ignore_cleanup_errors=True
+    ) as temporary:
         try:
             setup = make_all(machines, Path(temporary))
         except MachineError as why:
@@ -283,28 +392,49 @@ def visit(name: str, folders: Sequence[str], jobs: int) -> tuple[str, bool]:
         for each in machines:
             printed = seen_from_within(each, setup)
             if printed != each.expected:
-                return f"{name:<13} is not {each.what}: {printed!r} in place of {each.expected!r}", False
+                return (
+                    f"{name:<13} is not {each.what}: {printed!r} in place of {each.expected!r}",
+                    False,
+                )
         if all(each.suite for each in machines):
             counts, failed = suite(setup, folders, jobs, log)
         else:
             failed = main_job(setup, Path(temporary), log)
             counts = "main job done" if not failed else "main job failed"
-    lines = [f"{name:<13} {counts:<45} {time.monotonic() - start:>6.0f} s  {what}", *(f"    {each}" for each in failed)]
+    lines = [
+        f"{name:<13} {counts:<45} {time.monotonic() - start:>6.0f} s  {what}",
+        *(f"    {each}" for each in failed),
+    ]
     return "\n".join(lines), not failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     listed = "\n".join(f"    {name:<13} {each.what}" for name, each in MACHINES.items())
     parser = argparse.ArgumentParser(
-        prog="python -m tests.slow.other_machines", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m tests.slow.other_machines",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or "").replace("{list}", listed),
-    )  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="NAME", help="machines, all if none is named")
-    parser.add_argument("--folders", nargs="+", default=["tests"], help="what of the suite is run (all of it)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes beside one another (2)")
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="machines, all if none is named"
+    )
+    parser.add_argument(
+        "--folders",
+        nargs="+",
+        default=["tests"],
+        help="what of the suite is run (all of it)",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes beside one another (2)"
+    )
     options = parser.parse_args(arguments)
-    if unknown := {each for name in options.names for each in name.split("+")} - MACHINES.keys():
-        parser.error(f"no machine is called {', '.join(sorted(unknown))}; there are {', '.join(MACHINES)}")
+    if (
+        unknown := {each for name in options.names for each in name.split("+")}
+        - MACHINES.keys()
+    ):
+        parser.error(
+            f"no machine is called {', '.join(sorted(unknown))}; there are {', '.join(MACHINES)}"
+        )
     OUT.mkdir(parents=True, exist_ok=True)
     fine = True
     for name in options.names or MACHINES:

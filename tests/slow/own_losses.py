@@ -116,34 +116,80 @@ _FIT = "class {name}(_Auto):\n    def forward(self, {args}):\n        logits = s
 _OPTIONAL = "        loss = F.cross_entropy(logits, {y}) if {y} is not None else None\n        return {code}"
 _NEEDED = "        loss = F.cross_entropy(logits, {y})\n        return {code}"
 _INPUT_ONLY = [
-    "loss", "(loss, r)", "(r, loss)", "[r, loss]", "[loss, r]", '{"loss": loss, "r": r}', '{"r": r, "loss": loss}',
-    '{"recon": r, "total_loss": loss}', "Out(loss, r)", "Pair(r, loss)", "types.SimpleNamespace(r=r, loss=loss)",
-    'collections.OrderedDict(r=r, loss=loss)', "(loss, r, r.detach())", "(r, r.detach(), loss)",
-    '{"r": r, "loss": loss, "kl_loss": 0 * loss, "acc": loss.detach()}', '{"loss_a": loss / 2, "loss_b": loss / 2}',
-    '{"r": r, "losses": {"a_loss": loss / 4, "b_loss": 3 * loss / 4}}', "(loss,)", '{"loss": loss}', "Out(loss)",
-]  # fmt: skip
+    "loss",
+    "(loss, r)",
+    "(r, loss)",
+    "[r, loss]",
+    "[loss, r]",
+    '{"loss": loss, "r": r}',
+    '{"r": r, "loss": loss}',
+    '{"recon": r, "total_loss": loss}',
+    "Out(loss, r)",
+    "Pair(r, loss)",
+    "types.SimpleNamespace(r=r, loss=loss)",
+    "collections.OrderedDict(r=r, loss=loss)",
+    "(loss, r, r.detach())",
+    "(r, r.detach(), loss)",
+    '{"r": r, "loss": loss, "kl_loss": 0 * loss, "acc": loss.detach()}',
+    '{"loss_a": loss / 2, "loss_b": loss / 2}',
+    '{"r": r, "losses": {"a_loss": loss / 4, "b_loss": 3 * loss / 4}}',
+    "(loss,)",
+    '{"loss": loss}',
+    "Out(loss)",
+]
 _WITH_TARGET = [
-    ("x, y", _NEEDED, "loss"), ("x, targets", _NEEDED, "(logits, loss)"), ("x, labels", _NEEDED, "(loss, logits)"),
-    ("x, target", _NEEDED, '{"loss": loss, "logits": logits}'), ("x, label", _NEEDED, "Out(loss, logits)"),
-    ("x, labels=None", _OPTIONAL, "Out(loss, logits)"), ("x, targets=None", _OPTIONAL, "(logits, loss)"),
-    ("x, y=None", _OPTIONAL, "(loss, logits)"), ("x, target=None", _OPTIONAL, '{"logits": logits, "loss": loss}'),
+    ("x, y", _NEEDED, "loss"),
+    ("x, targets", _NEEDED, "(logits, loss)"),
+    ("x, labels", _NEEDED, "(loss, logits)"),
+    ("x, target", _NEEDED, '{"loss": loss, "logits": logits}'),
+    ("x, label", _NEEDED, "Out(loss, logits)"),
+    ("x, labels=None", _OPTIONAL, "Out(loss, logits)"),
+    ("x, targets=None", _OPTIONAL, "(logits, loss)"),
+    ("x, y=None", _OPTIONAL, "(loss, logits)"),
+    ("x, target=None", _OPTIONAL, '{"logits": logits, "loss": loss}'),
     ("x, labels=None", _OPTIONAL, "loss if loss is not None else logits"),
     ("x, targets=None", _OPTIONAL, "(loss, logits) if loss is not None else logits"),
-    ("x, y=None", _OPTIONAL, '{"loss": loss, "logits": logits} if loss is not None else {"logits": logits}'),
-    ("x, labels=None", _OPTIONAL, "Pair(logits, loss)"), ("x, label=None", _OPTIONAL, "[logits, loss]"),
-    ("x, targets=None", _OPTIONAL, "loss if self.training and loss is not None else logits"),
+    (
+        "x, y=None",
+        _OPTIONAL,
+        '{"loss": loss, "logits": logits} if loss is not None else {"logits": logits}',
+    ),
+    ("x, labels=None", _OPTIONAL, "Pair(logits, loss)"),
+    ("x, label=None", _OPTIONAL, "[logits, loss]"),
+    (
+        "x, targets=None",
+        _OPTIONAL,
+        "loss if self.training and loss is not None else logits",
+    ),
     ("x, labels=None", _OPTIONAL, "Out(loss if self.training else None, logits)"),
-]  # fmt: skip
-_TRAIN_ONLY = ["loss if self.training else r", '{"loss": loss} if self.training else r',
-               "(loss, r) if self.training else r", "Out(loss, r) if self.training else Out(None, r)"]  # fmt: skip
-_LANGUAGE = ["logits", "logits.transpose(1, 2)", "logits.permute(0, 2, 1).contiguous()", "logits.flatten(0, 1)",
-             "(logits,)", '{"logits": logits}', "Out(None, logits)"]  # fmt: skip
+]
+_TRAIN_ONLY = [
+    "loss if self.training else r",
+    '{"loss": loss} if self.training else r',
+    "(loss, r) if self.training else r",
+    "Out(loss, r) if self.training else Out(None, r)",
+]
+_LANGUAGE = [
+    "logits",
+    "logits.transpose(1, 2)",
+    "logits.permute(0, 2, 1).contiguous()",
+    "logits.flatten(0, 1)",
+    "(logits,)",
+    '{"logits": logits}',
+    "Out(None, logits)",
+]
 _REGRESSIONS = [
-    ("self.l(x)", 1, "Flat"), ("self.l(x).squeeze(-1)", 1, "Flat"), ("self.l(x).squeeze()", 1, "Flat"),
-    ("self.l(x)[:, 0]", 1, "Column"), ("self.l(x)[:, None]", 1, "Flat"), ("self.l(x).squeeze(1)", 1, "Column"),
-    ("self.l(x)", 2, "Two"), ("self.l(x).unsqueeze(1)", 2, "Two"), ("self.l(x)", 10, "Grid"),
+    ("self.l(x)", 1, "Flat"),
+    ("self.l(x).squeeze(-1)", 1, "Flat"),
+    ("self.l(x).squeeze()", 1, "Flat"),
+    ("self.l(x)[:, 0]", 1, "Column"),
+    ("self.l(x)[:, None]", 1, "Flat"),
+    ("self.l(x).squeeze(1)", 1, "Column"),
+    ("self.l(x)", 2, "Two"),
+    ("self.l(x).unsqueeze(1)", 2, "Two"),
+    ("self.l(x)", 10, "Grid"),
     ("self.l(x)", 3, "Two"),
-]  # fmt: skip
+]
 _TRAINED = "F.binary_cross_entropy_with_logits(self.l(x), y)"
 _BINARY: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("x", "self.l(x)", "Sign", ()),
@@ -155,7 +201,12 @@ _BINARY: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("x", "self.l(x).sigmoid()", "Sign", ("--loss", "bce")),
     ("x", "self.l(x)", "SignBool", ("--loss", "mse")),
     ("x, y", _TRAINED, "Sign", ("--input", "y=2x1")),
-    ("x, labels", _TRAINED.replace("y)", "labels[:, None])"), "SignBool", ("--input", "labels=2")),
+    (
+        "x, labels",
+        _TRAINED.replace("y)", "labels[:, None])"),
+        "SignBool",
+        ("--input", "labels=2"),
+    ),
     ("x, y=None", f"self.l(x), None if y is None else {_TRAINED}", "Sign", ()),
     ("x", "self.l(x)", "Thirds", ("--loss", "bce_with_logits")),
     ("x", "self.l(x)", "Sign", ("--loss", "cross_entropy")),
@@ -181,19 +232,37 @@ def cases() -> Iterator[Case]:
     """Yield 40 models with a loss of their own, 20 language models, 10 regressions and 13 of two classes."""
     x = ("--input", "x=2x12")
     for number, code in enumerate(_INPUT_ONLY):
-        yield Case(f"Own{number}", _AUTO.format(name=f"Own{number}", code=code), "Vectors", "auto", x)
+        yield Case(
+            f"Own{number}",
+            _AUTO.format(name=f"Own{number}", code=code),
+            "Vectors",
+            "auto",
+            x,
+        )
     for number, code in enumerate(_TRAIN_ONLY, len(_INPUT_ONLY)):
-        yield Case(f"Own{number}", _AUTO.format(name=f"Own{number}", code=code), "Vectors", "auto", x)
-    for number, (args, body, code) in enumerate(_WITH_TARGET, len(_INPUT_ONLY) + len(_TRAIN_ONLY)):
+        yield Case(
+            f"Own{number}",
+            _AUTO.format(name=f"Own{number}", code=code),
+            "Vectors",
+            "auto",
+            x,
+        )
+    for number, (args, body, code) in enumerate(
+        _WITH_TARGET, len(_INPUT_ONLY) + len(_TRAIN_ONLY)
+    ):
         label = args.removeprefix("x, ").partition("=")[0]
-        text = _FIT.format(name=f"Own{number}", args=args, body=body.format(y=label, code=code))
+        text = _FIT.format(
+            name=f"Own{number}", args=args, body=body.format(y=label, code=code)
+        )
         more = () if "=" in args else ("--input", f"{label}=2:int64")
         yield Case(f"Own{number}", text, "Vectors", "scores", (*x, *more))
     number = 0
     for data in ("Tokens", "Ignoring", "IgnoringOne"):
         for code in _LANGUAGE if data == "Tokens" else _LANGUAGE[:6]:
             text = f"class Words{number}(_Words):\n    def forward(self, idx):\n        logits = self.logits(idx)\n"
-            yield Case(f"Words{number}", f"{text}        return {code}\n", data, "words")
+            yield Case(
+                f"Words{number}", f"{text}        return {code}\n", data, "words"
+            )
             number += 1
     text = f"class Words{number}(_Words):\n    def forward(self, idx):\n        return self.logits(idx)\n"
     pad = ("--loss", "cross_entropy", "--set", "loss.params.ignore_index=0")
@@ -205,9 +274,17 @@ def cases() -> Iterator[Case]:
         yield Case(f"Line{place}", text, data, "values", refused=refused)
     for number, (args, code, data, options) in enumerate(_BINARY):
         text = f"class Two{number}(_Line):\n    def forward(self, {args}):\n        return {code}\n"
-        plain = {"bce": "probabilities", "mse": "values"}.get(options[-1] if options else "", "logits")
-        refused = {"Thirds": "3 classes", "Sign": "takes one value"}[data] if number > 10 else ""
-        yield Case(f"Two{number}", text, data, plain, ("--input", "x=2x5", *options), refused)
+        plain = {"bce": "probabilities", "mse": "values"}.get(
+            options[-1] if options else "", "logits"
+        )
+        refused = (
+            {"Thirds": "3 classes", "Sign": "takes one value"}[data]
+            if number > 10
+            else ""
+        )
+        yield Case(
+            f"Two{number}", text, data, plain, ("--input", "x=2x5", *options), refused
+        )
 
 
 def plain_losses(case: Case, module: object, order: Sequence[Tensor]) -> list[float]:
@@ -232,7 +309,9 @@ def _plain_loss(case: Case, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     if case.plain == "scores":
         return F.cross_entropy(model.scores(x), y)
     if case.plain in ("words", "padded"):
-        ignored = 0 if case.plain == "padded" else -1 if case.data == "IgnoringOne" else -100
+        ignored = (
+            0 if case.plain == "padded" else -1 if case.data == "IgnoringOne" else -100
+        )
         return F.cross_entropy(model.logits(x).transpose(1, 2), y, ignore_index=ignored)
     output = model.l(x)
     if case.plain == "logits":
@@ -251,16 +330,39 @@ def program_losses(case: Case, folder: Path) -> tuple[list[float], str]:
     from app.cli import run
 
     out, said = io.StringIO(), io.StringIO()
-    settings = [f"batch_size={BATCH}", "threads=1", "data.validation_fraction=0.1", "data.shuffle=false",
-                f"data.options.dataset={case.data}"]  # fmt: skip
+    settings = [
+        f"batch_size={BATCH}",
+        "threads=1",
+        "data.validation_fraction=0.1",
+        "data.shuffle=false",
+        f"data.options.dataset={case.data}",
+    ]
     chosen = [part for one in settings for part in ("--set", one)]
-    arguments = ["train", f"models.py:{case.name}", *case.options, "--on", "models.py", "--epochs", "1", "--seed",
-                 str(SEED), "--trust", "--json", "--out", str(folder / case.name), *chosen]  # fmt: skip
+    arguments = [
+        "train",
+        f"models.py:{case.name}",
+        *case.options,
+        "--on",
+        "models.py",
+        "--epochs",
+        "1",
+        "--seed",
+        str(SEED),
+        "--trust",
+        "--json",
+        "--out",
+        str(folder / case.name),
+        *chosen,
+    ]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         code = run(arguments)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     words = next((line["loss"] for line in lines if line["event"] == "started"), "")
-    return (_of_steps(out.getvalue()), words) if code == 0 else ([], said.getvalue().strip())
+    return (
+        (_of_steps(out.getvalue()), words)
+        if code == 0
+        else ([], said.getvalue().strip())
+    )
 
 
 def script_losses(folder: Path) -> list[float]:
@@ -299,13 +401,20 @@ def result_of(case: Case, module: object, folder: Path) -> tuple[bool, str]:
     from app.data.splits import stratified_split
 
     labels = getattr(module, case.data)().y
-    ids = labels.flatten().long() if case.data.startswith(("Vectors", "Sign")) else torch.zeros(len(labels))
+    ids = (
+        labels.flatten().long()
+        if case.data.startswith(("Vectors", "Sign"))
+        else torch.zeros(len(labels))
+    )
     order = stratified_split(ids, 0.1, 0.0, 0)[0].split(BATCH)
     plain = plain_losses(case, module, order)
     if losses != plain:
         return False, f"{words}: {losses} is not {plain}"
     script = script_losses(folder / case.name)
-    return script == plain, words if script == plain else f"{words}: the script has {script}, not {plain}"
+    return (
+        script == plain,
+        words if script == plain else f"{words}: the script has {script}, not {plain}",
+    )
 
 
 @contextmanager
@@ -316,7 +425,9 @@ def in_one_process(home: str) -> Iterator[None]:
 
     with (
         mock.patch.dict(os.environ, {"HOME": home, "XDG_CONFIG_HOME": home}),
-        mock.patch.object(models, "answer", lambda request, _model, _seconds, task: task(request)),
+        mock.patch.object(
+            models, "answer", lambda request, _model, _seconds, task: task(request)
+        ),
         mock.patch.object(headless_pictures, "run_pictures", lambda *_: None),
     ):
         yield
@@ -345,7 +456,10 @@ def main(names: Sequence[str]) -> int:
         for case in chosen:
             right, words = result_of(case, module, folder)
             wrong += not right
-            print(f"{'as it must be' if right else 'WRONG':14}{case.name:9}{case.data:12}{words[:150]}", flush=True)
+            print(
+                f"{'as it must be' if right else 'WRONG':14}{case.name:9}{case.data:12}{words[:150]}",
+                flush=True,
+            )
         os.chdir("/")
     print(f"{len(chosen)} models, {wrong} wrong")
     return 1 if wrong else 0

@@ -41,7 +41,13 @@ from app.source.generated import Source
 from app.training.setup.weights_header import sha256_of
 from tests.support import own_code
 
-KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")
+KINDS = (
+    "a zeroed buffer",
+    "a transposed weight",
+    "a NaN",
+    "a changed constant",
+    "a swapped wire",
+)
 NETS = """
 import torch
 from torch import nn
@@ -128,9 +134,15 @@ def nets(folder: Path) -> list[Net]:
     for name, shape in INPUTS.items():
         torch.manual_seed(3)
         own_code.trust(f"{file}:made")
-        project = task.answer(ImportModel(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
+        project = task.answer(
+            ImportModel(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder
+        )
         origin = project.origin
-        assert origin is not None and origin.weights is not None and origin.reference is not None
+        assert (
+            origin is not None
+            and origin.weights is not None
+            and origin.reference is not None
+        )
         source = analyse(project.graph, custom_layers.ops_of(project)).source
         found.append(Net(name, source, origin, load_file(origin.weights.path)))
     return found
@@ -145,21 +157,43 @@ def plantings(net: Net, kind: str, chance: random.Random) -> Iterator[Planted]:
         if kind in ("a changed constant", "a swapped wire"):
             words, text = _in_text(net.source.text, kind, chance)
             yield Planted(kind, words, text, net.values, net.values)
-        elif kind == "a zeroed buffer" and chance.random() < 0.5 and "nn.Buffer(" in net.source.text:
+        elif (
+            kind == "a zeroed buffer"
+            and chance.random() < 0.5
+            and "nn.Buffer(" in net.source.text
+        ):
             words, text = _in_text(net.source.text, kind, chance)
             yield Planted(kind, words, text, net.values, net.values)
         else:
-            key = chance.choice([key for key, value in net.values.items() if _fits(key, value, kind, net)])
+            key = chance.choice(
+                [
+                    key
+                    for key, value in net.values.items()
+                    if _fits(key, value, kind, net)
+                ]
+            )
             wrong = dict(net.values) | {key: _changed(net.values[key], kind, chance)}
-            alone = chance.random() < 0.5  # in the exported file alone, else in what the import kept
+            alone = (
+                chance.random() < 0.5
+            )  # in the exported file alone, else in what the import kept
             where = "exported weights" if alone else "kept values"
-            yield Planted(kind, f"{key} of the {where}", net.source.text, net.values if alone else wrong, wrong)
+            yield Planted(
+                kind,
+                f"{key} of the {where}",
+                net.source.text,
+                net.values if alone else wrong,
+                wrong,
+            )
 
 
 def _fits(key: str, value: Tensor, kind: str, net: Net) -> bool:
     if kind == "a zeroed buffer":
-        return bool(value.any()) and key in dict(make_module(net.source).named_buffers())
-    return value.is_floating_point() and (value.dim() >= 2 or kind != "a transposed weight")
+        return bool(value.any()) and key in dict(
+            make_module(net.source).named_buffers()
+        )
+    return value.is_floating_point() and (
+        value.dim() >= 2 or kind != "a transposed weight"
+    )
 
 
 def _changed(value: Tensor, kind: str, chance: random.Random) -> Tensor:
@@ -175,7 +209,13 @@ def _changed(value: Tensor, kind: str, chance: random.Random) -> Tensor:
 def _in_text(text: str, kind: str, chance: random.Random) -> tuple[str, str]:
     """What was changed, and the text with it."""
     tree = ast.parse(text)
-    edits = list({"a changed constant": _constants, "a swapped wire": _wires, "a zeroed buffer": _buffers}[kind](tree))
+    edits = list(
+        {
+            "a changed constant": _constants,
+            "a swapped wire": _wires,
+            "a zeroed buffer": _buffers,
+        }[kind](tree)
+    )
     words, edit = chance.choice(edits)
     edit(chance)
     return words, ast.unparse(tree) + "\n"
@@ -189,7 +229,11 @@ def _constants(tree: ast.AST) -> Iterator[Edit]:
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
 
             def edit(chance: random.Random, node: Any = node) -> None:
-                node.value = node.value + 1 if type(node.value) is int else node.value * chance.choice((0.5, 1.5, -1))
+                node.value = (
+                    node.value + 1
+                    if type(node.value) is int
+                    else node.value * chance.choice((0.5, 1.5, -1))
+                )
 
             yield f"{node.value} in line {node.lineno}", edit
 
@@ -197,13 +241,25 @@ def _constants(tree: ast.AST) -> Iterator[Edit]:
 def _wires(tree: ast.AST) -> Iterator[Edit]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name == "forward":
-            names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and node.id not in _MODULES}
+            names = {
+                node.id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Name) and node.id not in _MODULES
+            }
             for node in ast.walk(function):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+                if (
+                    isinstance(node, ast.Name)
+                    and isinstance(node.ctx, ast.Load)
+                    and node.id in names
+                ):
                     others = sorted(names - {node.id, "self"})
                     if node.id != "self" and others:
 
-                        def edit(chance: random.Random, node: Any = node, others: list[str] = others) -> None:
+                        def edit(
+                            chance: random.Random,
+                            node: Any = node,
+                            others: list[str] = others,
+                        ) -> None:
                             node.id = chance.choice(others)
 
                         yield f"{node.id} in line {node.lineno}", edit
@@ -217,7 +273,9 @@ def _buffers(tree: ast.AST) -> Iterator[Edit]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "nn.Buffer":
 
             def edit(_chance: random.Random, node: ast.Call = node) -> None:
-                node.args[0] = ast.parse(f"torch.zeros_like({ast.unparse(node.args[0])})", mode="eval").body
+                node.args[0] = ast.parse(
+                    f"torch.zeros_like({ast.unparse(node.args[0])})", mode="eval"
+                ).body
 
             yield f"the buffer in line {node.lineno}", edit
 
@@ -230,30 +288,45 @@ def differs(net: Net, planted: Planted) -> bool:
     wrong = replace(net.source, text=planted.text)
     for train in (False, True):
         try:
-            given = [_gave(source, values, net, train) for source, values in
-                     ((net.source, net.values), (wrong, planted.exported))]  # fmt: skip
+            given = [
+                _gave(source, values, net, train)
+                for source, values in (
+                    (net.source, net.values),
+                    (wrong, planted.exported),
+                )
+            ]
         except Exception:  # one that does not run is found by anybody
             return False
         if any(one.shape != other.shape for one, other in zip(*given, strict=False)):
             return True
-        if any(not torch.allclose(one, other, rtol=1e-8, atol=1e-12) for one, other in zip(*given, strict=True)):
+        if any(
+            not torch.allclose(one, other, rtol=1e-8, atol=1e-12)
+            for one, other in zip(*given, strict=True)
+        ):
             return True
     return False
 
 
-def _gave(source: Source, values: Mapping[str, Tensor], net: Net, train: bool) -> list[Tensor]:
+def _gave(
+    source: Source, values: Mapping[str, Tensor], net: Net, train: bool
+) -> list[Tensor]:
     torch.manual_seed(0)
     made: nn.Module = make_module(source)
     made.load_state_dict({**made.state_dict(), **values})
     for parameter in made.parameters():
-        if bool((parameter == parameter.flatten()[0]).all()):  # zeros hide what is behind them
+        if bool(
+            (parameter == parameter.flatten()[0]).all()
+        ):  # zeros hide what is behind them
             nn.init.uniform_(parameter, 0.5, 1.5)
     made.double().train(train)
     x = torch.randn(INPUTS[net.name], dtype=torch.float64, requires_grad=True)
     torch.manual_seed(1)
     y = made(x)
     (y * torch.rand(y.shape, dtype=y.dtype)).sum().backward()
-    return [y.detach(), *(leaf.grad for leaf in (x, *made.parameters()) if leaf.grad is not None)]
+    return [
+        y.detach(),
+        *(leaf.grad for leaf in (x, *made.parameters()) if leaf.grad is not None),
+    ]
 
 
 # --- The certificate
@@ -275,7 +348,13 @@ def certificate_of(net: Net, planted: Planted, folder: Path) -> Certificate:
     return certify(source, copy.deepcopy(state), files, imported=ImportedNet(origin))
 
 
-def campaign(found: list[Net], count: int, folder: Path, tell: Callable[[str], None], seed: int = 0) -> int:
+def campaign(
+    found: list[Net],
+    count: int,
+    folder: Path,
+    tell: Callable[[str], None],
+    seed: int = 0,
+) -> int:
     """Plant `count` differences, one kind after the other; returns how many certificates passed all the same."""
     chance, passed = random.Random(seed), 0
     for number in range(count):
@@ -283,7 +362,9 @@ def campaign(found: list[Net], count: int, folder: Path, tell: Callable[[str], N
         planted = next(one for one in plantings(net, kind, chance) if differs(net, one))
         certificate = certificate_of(net, planted, folder)
         passed += certificate.passed
-        tell(f"{number + 1:>4} {net.name:9} {kind}: {planted.words}: {certificate.lines[0][:150]}")
+        tell(
+            f"{number + 1:>4} {net.name:9} {kind}: {planted.words}: {certificate.lines[0][:150]}"
+        )
     return passed
 
 
@@ -296,12 +377,24 @@ def main() -> int:
         folder = Path(name)
         found = nets(folder)
         for net in found:  # what is untouched must pass, or a failure means nothing
-            clean = certificate_of(net, Planted("nothing", "", net.source.text, net.values, net.values), folder)
+            clean = certificate_of(
+                net,
+                Planted("nothing", "", net.source.text, net.values, net.values),
+                folder,
+            )
             print(f"     {net.name:9} untouched: {clean.lines[0]}", flush=True)
             if not clean.passed:
                 return 1
-        passed = campaign(found, options.count, folder, lambda words: print(words, flush=True), options.seed)
-    print(f"{options.count} planted differences: {options.count - passed} certificates failed, {passed} passed")
+        passed = campaign(
+            found,
+            options.count,
+            folder,
+            lambda words: print(words, flush=True),
+            options.seed,
+        )
+    print(
+        f"{options.count} planted differences: {options.count - passed} certificates failed, {passed} passed"
+    )
     return 1 if passed else 0
 
 

@@ -71,7 +71,9 @@ def pictures(folder: Path) -> Path:
     for place, name in enumerate(("cats", "dogs")):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for number in range(30):
-            values = np.random.default_rng(100 * place + number).integers(0, 255, (9, 11, 3), dtype=np.uint8)
+            values = np.random.default_rng(100 * place + number).integers(
+                0, 255, (9, 11, 3), dtype=np.uint8
+            )
             Image.fromarray(values).save(folder / name / f"{number:02}.png")
     return folder
 
@@ -81,16 +83,29 @@ def configurations(folder: Path) -> dict[str, Job]:
     flip = Transform("RandomHorizontalFlip", FrozenMap(p=0.5))
     crop = Transform("RandomCrop", FrozenMap(size=(8, 8), padding=1))
     options: FrozenMap[str, Any] = FrozenMap(size=(8, 8), keep="disk", workers=2)
-    data = DataConfig("file.pictures", path=str(folder), options=options, train_transforms=(crop, flip))
+    data = DataConfig(
+        "file.pictures",
+        path=str(folder),
+        options=options,
+        train_transforms=(crop, flip),
+    )
     plain = TrainingConfig(epochs=5, device="cpu", batch_size=64, threads=1)
     lbfgs = Choice("LBFGS", FrozenMap(lr=0.1, max_iter=4))
     digits = DataConfig()
     return {
         "dropout": Job(net(dropout=0.4), digits, replace(plain, schedule=COSINE)),
-        "augmentation with workers": Job(net(3, 2, 0.2), data, replace(plain, batch_size=6, epochs=14)),
+        "augmentation with workers": Job(
+            net(3, 2, 0.2), data, replace(plain, batch_size=6, epochs=14)
+        ),
         "AMP bf16": Job(net(), digits, replace(plain, amp="bfloat16")),
-        "accumulation": Job(net(dropout=0.2), digits, replace(plain, accumulate=3, clip_norm=0.5)),
-        "LBFGS": Job(net(dropout=0.1), digits, replace(plain, optimizer=lbfgs, batch_size=128, epochs=10)),
+        "accumulation": Job(
+            net(dropout=0.2), digits, replace(plain, accumulate=3, clip_norm=0.5)
+        ),
+        "LBFGS": Job(
+            net(dropout=0.1),
+            digits,
+            replace(plain, optimizer=lbfgs, batch_size=128, epochs=10),
+        ),
         "EMA": Job(net(dropout=0.2), digits, replace(plain, ema=0.9, mixup=0.4)),
     }
 
@@ -124,7 +139,9 @@ class _Grabbing(Watcher):
             self.kept[self.live.step + 1] = gradients_of(self.live.model)
 
     def hash_gradients(self) -> None:
-        if self.live.stepper.config.optimizer.name != "LBFGS":  # of a closure those before clipping
+        if (
+            self.live.stepper.config.optimizer.name != "LBFGS"
+        ):  # of a closure those before clipping
             self._keep()
         super().hash_gradients()
 
@@ -167,9 +184,15 @@ def recomputed(job: Job, folder: Path, count: int, choose: random.Random) -> Out
         began = time.perf_counter()
         found, held = revisited(kept, job, step)
         slowest = max(slowest, time.perf_counter() - began)
-        whole = found.parted is None and all(one.recorded == one.recomputed for one in found.layers)
+        whole = found.parted is None and all(
+            one.recorded == one.recomputed for one in found.layers
+        )
         equal += whole and bool(found.generator) and found.loss == found.recorded_loss
-        captured += held is not None and bool(found.captured) and same_bits(held.gradients(), kind.kept[step])
+        captured += (
+            held is not None
+            and bool(found.captured)
+            and same_bits(held.gradients(), kind.kept[step])
+        )
         compared += found.verified
     return Outcome(count, equal, captured, compared, slowest)
 
@@ -177,14 +200,20 @@ def recomputed(job: Job, folder: Path, count: int, choose: random.Random) -> Out
 def main(count: int = 100, tell: Callable[[str], None] = print) -> int:
     """Recompute the steps of all configurations and print a table; return 1 if one of them differs."""
     choose, failed = random.Random(15), 0
-    tell(f"{'configuration':<26} {'steps':>5} {'equal':>6} {'captured':>9} {'compared':>9} {'slowest':>8}")
+    tell(
+        f"{'configuration':<26} {'steps':>5} {'equal':>6} {'captured':>9} {'compared':>9} {'slowest':>8}"
+    )
     with tempfile.TemporaryDirectory() as scratch:
-        for number, (name, job) in enumerate(configurations(pictures(Path(scratch, "pictures"))).items()):
+        for number, (name, job) in enumerate(
+            configurations(pictures(Path(scratch, "pictures"))).items()
+        ):
             job = replace(job, training=replace(job.training, save_every=20))
             found = recomputed(job, Path(scratch, f"runs-{number}"), count, choose)
             failed += found.steps - min(found.equal, found.captured)
-            tell(f"{name:<26} {found.steps:>5} {found.equal:>6} {found.captured:>9} {found.compared:>9} "
-                 f"{found.slowest:>6.2f} s")  # fmt: skip
+            tell(
+                f"{name:<26} {found.steps:>5} {found.equal:>6} {found.captured:>9} {found.compared:>9} "
+                f"{found.slowest:>6.2f} s"
+            )
     return int(failed > 0)
 
 

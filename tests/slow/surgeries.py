@@ -40,13 +40,24 @@ from app.training.revisit import recording
 from app.training.revisit.recompute_steps import recompute_steps
 from app.training.run_requests import Operate
 from app.util.frozen import FrozenMap
-from tests.support.edited_nets import changed, example, frozen, inserted, removed, renewed, surgery
+from tests.support.edited_nets import (
+    changed,
+    example,
+    frozen,
+    inserted,
+    removed,
+    renewed,
+    surgery,
+)
 
 PRESERVED = 1e-6
 ROOT = Path(__file__).parents[2]
 COSINE = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=50)), "step", 5)
 CYCLE = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.01, total_steps=12)), "step")
-ADAMW, MOMENTUM = Choice("AdamW", FrozenMap(lr=0.003)), Choice("SGD", FrozenMap(lr=0.05, momentum=0.9))
+ADAMW, MOMENTUM = (
+    Choice("AdamW", FrozenMap(lr=0.003)),
+    Choice("SGD", FrozenMap(lr=0.05, momentum=0.9)),
+)
 
 Edit = Callable[[Project], Project]
 
@@ -61,7 +72,9 @@ def cnn(**training: Any) -> Project:
 
 
 def normed(**training: Any) -> Project:
-    return inserted(inserted(cnn(**training), "nn.BatchNorm2d", "relu1"), "nn.BatchNorm2d", "relu2")
+    return inserted(
+        inserted(cnn(**training), "nn.BatchNorm2d", "relu1"), "nn.BatchNorm2d", "relu2"
+    )
 
 
 def residual(**training: Any) -> Project:
@@ -73,17 +86,26 @@ def transformer(**training: Any) -> Project:
 
 
 def siamese(**training: Any) -> Project:
-    project = example("Siamese net on digits", epochs=1, batch_size=64, max_steps=12, **training)
+    project = example(
+        "Siamese net on digits", epochs=1, batch_size=64, max_steps=12, **training
+    )
     return replace(project, data=replace(project.data, options=FrozenMap(count=800)))
 
 
 def dates(**training: Any) -> Project:
-    project = example("Encoder-decoder on dates", epochs=1, batch_size=64, max_steps=12, **training)
+    project = example(
+        "Encoder-decoder on dates", epochs=1, batch_size=64, max_steps=12, **training
+    )
     return replace(project, data=replace(project.data, options=FrozenMap(count=800)))
 
 
 def conv(project: Project, before: str = "conv2", **params: Any) -> Project:
-    return inserted(project, "nn.Conv2d", before, **{"out_channels": 8, "kernel_size": 3, "padding": 1, **params})
+    return inserted(
+        project,
+        "nn.Conv2d",
+        before,
+        **{"out_channels": 8, "kernel_size": 3, "padding": 1, **params},
+    )
 
 
 def linear(project: Project, before: str = "drop1", **params: Any) -> Project:
@@ -106,48 +128,157 @@ def cases() -> tuple[Case, ...]:
     return (
         Case("MLP, Adam: insert a Linear", mlp(), ((4, linear),)),
         Case("CNN, Adam: insert a Conv2d", cnn(), ((4, conv),)),
-        Case("CNN, SGD with momentum: insert a BatchNorm2d", cnn(optimizer=MOMENTUM),
-             ((4, lambda one: inserted(one, "nn.BatchNorm2d", "relu1")),), False),
-        Case("MLP: insert a LayerNorm", mlp(), ((4, lambda one: inserted(one, "nn.LayerNorm", "fc2")),), False),
-        Case("MLP: insert a Dropout, at the end of an epoch", mlp(),
-             ((6, lambda one: inserted(one, "nn.Dropout", "fc3", p=0.3)),)),
-        Case("Residual net: insert a residual block", residual(),
-             ((4, lambda one: inserted(one, "block.Residual", "avgpool", channels=64)),)),
-        Case("MLP: remove the Dropout", mlp(), ((5, lambda one: removed(one, "drop1")),)),
-        Case("CNN: remove a Conv2d", conv(cnn()), ((5, lambda one: removed(one, "conv3")),), False),
-        Case("MLP, Adam: widen a Linear", mlp(), ((4, lambda one: changed(one, "fc1", out_features=160)),)),
-        Case("CNN, SGD with momentum: widen a Conv2d before a BatchNorm2d", normed(optimizer=MOMENTUM),
-             ((4, lambda one: changed(one, "conv1", out_channels=12)),)),
-        Case("CNN, AdamW, EMA, cosine after a warmup: widen two layers",
-             normed(optimizer=ADAMW, ema=0.9, schedule=COSINE, no_decay=True),
-             ((7, lambda one: changed(changed(one, "conv1", out_channels=12), "fc1", out_features=80)),)),
-        Case("MLP: narrow a Linear", mlp(), ((4, lambda one: changed(one, "fc1", out_features=96)),), False),
-        Case("CNN: freeze a Conv2d and let it learn again", cnn(),
-             ((3, lambda one: frozen(one, "conv1")), (8, lambda one: frozen(one, "conv1", on=False)))),
-        Case("MLP: another head, without a bias", mlp(),
-             ((4, lambda one: renewed(one, "fc3", out_features=10, bias=False)),), False),
-        Case("MLP: a head of more classes", mlp(), ((4, lambda one: changed(one, "fc3", out_features=12)),), False),
-        Case("CNN: another p of the Dropout, at the end of an epoch", cnn(),
-             ((6, lambda one: changed(one, "drop1", p=0.6)),)),
-        Case("Transformer, AdamW, norm clipped: insert an attention layer", transformer(optimizer=ADAMW, clip_norm=1.0),
-             ((4, lambda one: inserted(one, "nn.TransformerEncoderLayer", "mean", nhead=4, dim_feedforward=64,
-                                       batch_first=True, norm_first=True)),)),
-        Case("Transformer: insert a block of its own", transformer(),
-             ((4, lambda one: inserted(one, "block.EncoderLayer", "mean")),), False),
-        Case("CNN: two surgeries, of which one widens what the other inserted", cnn(),
-             ((3, conv), (8, lambda one: changed(one, "conv3", out_channels=12)))),
-        Case("MLP, accumulation over 4: insert a Linear amid it", mlp(accumulate=4), ((2, linear),)),
-        Case("CNN, bfloat16, mixup: insert a Conv2d", cnn(amp="bfloat16", mixup=0.2), ((4, conv),)),
-        Case("MLP, parameter groups, OneCycle: widen into the head", mlp(groups=groups, schedule=CYCLE),
-             ((5, lambda one: changed(one, "fc2", out_features=80)),)),
-        Case("Siamese net, whose branches share layers: widen both", siamese(),
-             ((5, lambda one: changed(one, "embed", out_features=80)),)),
-        Case("Encoder-decoder with embeddings: freeze one, insert a Linear", dates(),
-             ((5, lambda one: linear(frozen(one, "embed_written"), "head", out_features=64)),)),
-        Case("CNN, RMSprop, clipped, checkpoints in backward: insert a Conv2d and a Dropout",
-             cnn(optimizer=Choice("RMSprop"), clip_norm=0.5, recompute=("conv2",)),
-             ((4, lambda one: inserted(conv(one), "nn.Dropout", "fc2", p=0.1)),)),
-    )  # fmt: skip
+        Case(
+            "CNN, SGD with momentum: insert a BatchNorm2d",
+            cnn(optimizer=MOMENTUM),
+            ((4, lambda one: inserted(one, "nn.BatchNorm2d", "relu1")),),
+            False,
+        ),
+        Case(
+            "MLP: insert a LayerNorm",
+            mlp(),
+            ((4, lambda one: inserted(one, "nn.LayerNorm", "fc2")),),
+            False,
+        ),
+        Case(
+            "MLP: insert a Dropout, at the end of an epoch",
+            mlp(),
+            ((6, lambda one: inserted(one, "nn.Dropout", "fc3", p=0.3)),),
+        ),
+        Case(
+            "Residual net: insert a residual block",
+            residual(),
+            ((4, lambda one: inserted(one, "block.Residual", "avgpool", channels=64)),),
+        ),
+        Case(
+            "MLP: remove the Dropout", mlp(), ((5, lambda one: removed(one, "drop1")),)
+        ),
+        Case(
+            "CNN: remove a Conv2d",
+            conv(cnn()),
+            ((5, lambda one: removed(one, "conv3")),),
+            False,
+        ),
+        Case(
+            "MLP, Adam: widen a Linear",
+            mlp(),
+            ((4, lambda one: changed(one, "fc1", out_features=160)),),
+        ),
+        Case(
+            "CNN, SGD with momentum: widen a Conv2d before a BatchNorm2d",
+            normed(optimizer=MOMENTUM),
+            ((4, lambda one: changed(one, "conv1", out_channels=12)),),
+        ),
+        Case(
+            "CNN, AdamW, EMA, cosine after a warmup: widen two layers",
+            normed(optimizer=ADAMW, ema=0.9, schedule=COSINE, no_decay=True),
+            (
+                (
+                    7,
+                    lambda one: changed(
+                        changed(one, "conv1", out_channels=12), "fc1", out_features=80
+                    ),
+                ),
+            ),
+        ),
+        Case(
+            "MLP: narrow a Linear",
+            mlp(),
+            ((4, lambda one: changed(one, "fc1", out_features=96)),),
+            False,
+        ),
+        Case(
+            "CNN: freeze a Conv2d and let it learn again",
+            cnn(),
+            (
+                (3, lambda one: frozen(one, "conv1")),
+                (8, lambda one: frozen(one, "conv1", on=False)),
+            ),
+        ),
+        Case(
+            "MLP: another head, without a bias",
+            mlp(),
+            ((4, lambda one: renewed(one, "fc3", out_features=10, bias=False)),),
+            False,
+        ),
+        Case(
+            "MLP: a head of more classes",
+            mlp(),
+            ((4, lambda one: changed(one, "fc3", out_features=12)),),
+            False,
+        ),
+        Case(
+            "CNN: another p of the Dropout, at the end of an epoch",
+            cnn(),
+            ((6, lambda one: changed(one, "drop1", p=0.6)),),
+        ),
+        Case(
+            "Transformer, AdamW, norm clipped: insert an attention layer",
+            transformer(optimizer=ADAMW, clip_norm=1.0),
+            (
+                (
+                    4,
+                    lambda one: inserted(
+                        one,
+                        "nn.TransformerEncoderLayer",
+                        "mean",
+                        nhead=4,
+                        dim_feedforward=64,
+                        batch_first=True,
+                        norm_first=True,
+                    ),
+                ),
+            ),
+        ),
+        Case(
+            "Transformer: insert a block of its own",
+            transformer(),
+            ((4, lambda one: inserted(one, "block.EncoderLayer", "mean")),),
+            False,
+        ),
+        Case(
+            "CNN: two surgeries, of which one widens what the other inserted",
+            cnn(),
+            ((3, conv), (8, lambda one: changed(one, "conv3", out_channels=12))),
+        ),
+        Case(
+            "MLP, accumulation over 4: insert a Linear amid it",
+            mlp(accumulate=4),
+            ((2, linear),),
+        ),
+        Case(
+            "CNN, bfloat16, mixup: insert a Conv2d",
+            cnn(amp="bfloat16", mixup=0.2),
+            ((4, conv),),
+        ),
+        Case(
+            "MLP, parameter groups, OneCycle: widen into the head",
+            mlp(groups=groups, schedule=CYCLE),
+            ((5, lambda one: changed(one, "fc2", out_features=80)),),
+        ),
+        Case(
+            "Siamese net, whose branches share layers: widen both",
+            siamese(),
+            ((5, lambda one: changed(one, "embed", out_features=80)),),
+        ),
+        Case(
+            "Encoder-decoder with embeddings: freeze one, insert a Linear",
+            dates(),
+            (
+                (
+                    5,
+                    lambda one: linear(
+                        frozen(one, "embed_written"), "head", out_features=64
+                    ),
+                ),
+            ),
+        ),
+        Case(
+            "CNN, RMSprop, clipped, checkpoints in backward: insert a Conv2d and a Dropout",
+            cnn(optimizer=Choice("RMSprop"), clip_norm=0.5, recompute=("conv2",)),
+            ((4, lambda one: inserted(conv(one), "nn.Dropout", "fc2", p=0.1)),),
+        ),
+    )
 
 
 @dataclass
@@ -169,7 +300,13 @@ def moments(live: Any) -> dict[str, Any]:
     """Return the parameters, and copies of the optimizer's state of each."""
     state = live.optimizer.state
     return {
-        name: (one, {key: torch.as_tensor(value).clone() for key, value in state.get(one, {}).items()})
+        name: (
+            one,
+            {
+                key: torch.as_tensor(value).clone()
+                for key, value in state.get(one, {}).items()
+            },
+        )
         for name, one in live.model.named_parameters()
     }
 
@@ -181,7 +318,10 @@ def losses(events: list[Event]) -> list[float]:
 def operated(case: Case, folder: Path, found: Found) -> tuple[Kept, Job, list[float]]:
     """Run a case, pausing it for its surgeries; return the stored run, its job, and its losses."""
     project, job = case.project, job_of(case.project, None)
-    recorder, control = Recorder(store.begin(folder, project), project, job.source.text), Control()
+    recorder, control = (
+        Recorder(store.begin(folder, project), project, job.source.text),
+        Control(),
+    )
     assert not recorder.begin(), recorder.problem
     left, now = list(case.edits), project
     events: list[Event] = []
@@ -201,26 +341,46 @@ def operated(case: Case, folder: Path, found: Found) -> tuple[Kept, Job, list[fl
             told: dict[str, list[str]] = {}
             for fate in outcome.fates:
                 told.setdefault(fate.what, []).append(fate.after or fate.before)
-            found.fates.append("; ".join(f"{what}: {', '.join(names)}" for what, names in told.items()
-                                         if what not in ("kept", "new")))  # fmt: skip
+            found.fates.append(
+                "; ".join(
+                    f"{what}: {', '.join(names)}"
+                    for what, names in told.items()
+                    if what not in ("kept", "new")
+                )
+            )
             there = {id(one): state for one, state in after.values()}
-            stays = [fate for fate in outcome.fates if fate.what in ("kept", "changed", "frozen", "unfrozen")]
+            stays = [
+                fate
+                for fate in outcome.fates
+                if fate.what in ("kept", "changed", "frozen", "unfrozen")
+            ]
             for fate in stays:
                 for name, (one, state) in before.items():
                     if not name.startswith(f"{fate.before}."):
                         continue
                     found.kept += 1
                     same = there.get(id(one))
-                    found.moments &= same is not None and same.keys() == state.keys() and all(
-                        torch.equal(value, same[key]) for key, value in state.items()
-                    )  # fmt: skip
+                    found.moments &= (
+                        same is not None
+                        and same.keys() == state.keys()
+                        and all(
+                            torch.equal(value, same[key])
+                            for key, value in state.items()
+                        )
+                    )
         elif isinstance(event, Failed):
             raise RuntimeError(f"{case.what}: {event.message}\n{event.traceback}")
     recorder.close()
     assert not left and answer.exception(0) is None, (case.what, answer.exception(0))
     assert not recorder.problem, recorder.problem
     kept = recorder.kept
-    return kept, stages.whole_job(kept, stages.projects_of(kept), lambda each: job_of(each, None)), losses(events)
+    return (
+        kept,
+        stages.whole_job(
+            kept, stages.projects_of(kept), lambda each: job_of(each, None)
+        ),
+        losses(events),
+    )
 
 
 def script_losses(job: Job, folder: Path) -> list[float]:
@@ -229,9 +389,13 @@ def script_losses(job: Job, folder: Path) -> list[float]:
     write_models(job, folder / "model.py", [folder / "train.py"])
     (folder / "train.py").write_text(training_script(job), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "train.py", "--json"], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, "train.py", "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-    )  # fmt: skip
+    )
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr)
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -260,7 +424,10 @@ def measured(case: Case) -> Found:
 
 def is_as_promised(case: Case, found: Found) -> bool:
     """Return whether function, moments, script, resumed and recomputed runs are as they have to be."""
-    preserved = all(difference is not None and difference <= PRESERVED for difference in found.differences)
+    preserved = all(
+        difference is not None and difference <= PRESERVED
+        for difference in found.differences
+    )
     same = found.resumed == found.checkpoints and found.verified == found.steps
     return (preserved or not case.preserves) and found.moments and found.script and same
 
@@ -273,10 +440,16 @@ def _row(number: int, case: Case, found: Found) -> str:
     numbers = ", ".join(map(_difference, found.differences))
     function = f"{numbers}" if case.preserves else f"{numbers} (cannot be)"
     cells = (
-        str(number), case.what, ", ".join(str(step) for step, _ in case.edits), " / ".join(found.fates), function,
-        f"{found.kept} equal" if found.moments else "differ", "equal" if found.script else "DIFFERS",
-        f"{found.resumed} of {found.checkpoints}", f"{found.verified} of {found.steps}",
-    )  # fmt: skip
+        str(number),
+        case.what,
+        ", ".join(str(step) for step, _ in case.edits),
+        " / ".join(found.fates),
+        function,
+        f"{found.kept} equal" if found.moments else "differ",
+        "equal" if found.script else "DIFFERS",
+        f"{found.resumed} of {found.checkpoints}",
+        f"{found.verified} of {found.steps}",
+    )
     return f"| {' | '.join(cells)} |"
 
 
@@ -296,7 +469,11 @@ def main() -> int:
             print(f"  ^ {number} is wrong", flush=True)
     print(f"{len(rows) - wrong} of {len(rows)} as promised")
     if not wanted:
-        text = TEXT.format(right=len(rows) - wrong, of=len(rows), limit=PRESERVED) + "\n".join(rows) + "\n"
+        text = (
+            TEXT.format(right=len(rows) - wrong, of=len(rows), limit=PRESERVED)
+            + "\n".join(rows)
+            + "\n"
+        )
         (ROOT / "docs" / "surgeries.md").write_text(text, encoding="utf-8")
     return int(wrong > 0)
 

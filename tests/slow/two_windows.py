@@ -47,13 +47,27 @@ class Window:
     """A window that does what it is told. `seen` are the versions of the file that its person knows of."""
 
     def __init__(self, name: str, home: Path) -> None:
-        environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "PYTHONPATH": str(ROOT),
+        }
         for kind in ("CONFIG", "DATA", "CACHE", "STATE"):
             environment[f"XDG_{kind}_HOME"] = str(home / kind.lower())
         environment.setdefault("QT_QPA_PLATFORM", "offscreen")
-        command, pipe = [sys.executable, "-m", "tests.slow.material.told_window"], subprocess.PIPE
+        command, pipe = (
+            [sys.executable, "-m", "tests.slow.material.told_window"],
+            subprocess.PIPE,
+        )
         self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=home
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            cwd=home,
         )
         self.name = name
         self.seen: set[str] = set()
@@ -87,7 +101,9 @@ class Window:
             stream.close()
 
 
-def interleave(windows: tuple[Window, Window], file: Path, choose: random.Random, outcome: Outcome) -> None:
+def interleave(
+    windows: tuple[Window, Window], file: Path, choose: random.Random, outcome: Outcome
+) -> None:
     """Open a file in both windows, and let them edit and save it in one random order."""
     where = f"interleaving {outcome.interleavings + 1}"
     outcome.interleavings += 1
@@ -103,7 +119,9 @@ def interleave(windows: tuple[Window, Window], file: Path, choose: random.Random
             if kind == "edit":
                 _edit(window, number, where, outcome)
             elif not together:
-                _note(window, window.ask("save", choose.choice(CHOICES)), where, outcome)
+                _note(
+                    window, window.ask("save", choose.choice(CHOICES)), where, outcome
+                )
         if together:  # both at once
             for window in windows:
                 window.tell("save", choose.choice(CHOICES))
@@ -129,7 +147,9 @@ def _note(window: Window, lines: list[list[str]], where: str, outcome: Outcome) 
         elif line[0] == "replaces":
             outcome.saves += 1
             if line[1] and line[1] not in window.seen:
-                outcome.silent.append(f"{where}: {window.name} wrote over a version that it had never seen")
+                outcome.silent.append(
+                    f"{where}: {window.name} wrote over a version that it had never seen"
+                )
             window.seen.add(line[2])
 
 
@@ -143,7 +163,9 @@ def _settle(window: Window, where: str, outcome: Outcome) -> None:
         if same or unsaved or says:
             return
         if time.monotonic() > until:
-            outcome.silent.append(f"{where}: {window.name} has what the file has not, and says nothing")
+            outcome.silent.append(
+                f"{where}: {window.name} has what the file has not, and says nothing"
+            )
             return
         time.sleep(0.05)
 
@@ -170,7 +192,9 @@ def interleaved(folder: Path, count: int, seed: int) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--interleavings", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -29,7 +29,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "tests" / "slow" / "material" / "scripts_watched"
 FILE = ROOT / "docs" / "watched_scripts.md"
-NEEDS = {"lightning_module": ("lightning",), "transformers_trainer": ("transformers", "accelerate")}
+NEEDS = {
+    "lightning_module": ("lightning",),
+    "transformers_trainer": ("transformers", "accelerate"),
+}
 RANKS = {"ddp": 2}
 LIMIT = 240.0  # seconds for one run of a script
 HEAD = """# Training scripts, watched
@@ -67,35 +70,70 @@ def row_of(name: str, python: str = sys.executable) -> Row:
     what = path.read_text("utf-8").split('"""')[1].rstrip(".")
     missing = [package for package in NEEDS.get(name, ()) if not _has(python, package)]
     if missing:
-        return Row(name, what, why=f"{' and '.join(missing)} cannot be imported", tried=False)
+        return Row(
+            name, what, why=f"{' and '.join(missing)} cannot be imported", tried=False
+        )
     ours = [sys.executable, "-m", "tapedeck", "run", "--python", python]
     with tempfile.TemporaryDirectory() as folder:
         if name in RANKS:
-            spread = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS[name]}"]
+            spread = [
+                python,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={RANKS[name]}",
+            ]
             alone = _printed([*spread, str(path)], folder)
             watched = _printed([*spread, "--no-python", *ours, str(path)], folder)
         else:
-            alone, watched = _printed([python, str(path)], folder), _printed([*ours, str(path)], folder)
-        frames = [frame for file in Path(folder).rglob("frames.jsonl") for frame in _lines(file.read_text("utf-8"))]
+            alone, watched = (
+                _printed([python, str(path)], folder),
+                _printed([*ours, str(path)], folder),
+            )
+        frames = [
+            frame
+            for file in Path(folder).rglob("frames.jsonl")
+            for frame in _lines(file.read_text("utf-8"))
+        ]
     if isinstance(alone, str) or isinstance(watched, str):
         return Row(name, what, why=alone if isinstance(alone, str) else str(watched))
-    why = "" if alone == watched else f"it printed other lines: {_first_difference(alone, watched)}"
+    why = (
+        ""
+        if alone == watched
+        else f"it printed other lines: {_first_difference(alone, watched)}"
+    )
     losses, norms, looked, untrue = compared(_lines("\n".join(alone)), frames)
     return Row(name, what, len(alone), losses, norms, looked, why or untrue)
 
 
 def _has(python: str, package: str) -> bool:
-    words = [python, "-c", f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"]
+    words = [
+        python,
+        "-c",
+        f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)",
+    ]
     return not subprocess.run(words, check=False).returncode
 
 
 def _printed(words: list[str], folder: str) -> list[str] | str:
     """Return the lines that a command prints, sorted where ranks take turns at random; what went wrong as a text."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "TAPEDECK_WATCHED": folder, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    environment = {
+        **os.environ,
+        "TAPEDECK_WATCHED": folder,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": path,
+    }
     try:
-        done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            words,
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return f"it had not come to its end after {LIMIT:g} s"
     if done.returncode:
@@ -115,13 +153,22 @@ def _lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def compared(printed: list[dict[str, Any]], frames: list[dict[str, Any]]) -> tuple[int, int, int, str]:
+def compared(
+    printed: list[dict[str, Any]], frames: list[dict[str, Any]]
+) -> tuple[int, int, int, str]:
     """Return how many losses and norms were told truly, at how many steps, and the first untruth, "" if none."""
     losses = {line["step"]: line["loss"] for line in printed}
-    told = {frame["step"]: frame["loss"] for frame in frames if frame["event"] == "step"}
+    told = {
+        frame["step"]: frame["loss"] for frame in frames if frame["event"] == "step"
+    }
     for step in sorted(losses.keys() | told.keys()):
         if losses.get(step) != told.get(step):
-            return 0, 0, 0, f"the loss of step {step} is told as {told.get(step)}, and is {losses.get(step)}"
+            return (
+                0,
+                0,
+                0,
+                f"the loss of step {step} is told as {told.get(step)}, and is {losses.get(step)}",
+            )
     by_layer = {line["step"]: _by_layer(line["norms"]) for line in printed}
     layers: list[str] = []
     count = looked = 0
@@ -134,13 +181,20 @@ def compared(printed: list[dict[str, Any]], frames: list[dict[str, Any]]) -> tup
                 wanted = by_layer[frame["step"]].get(layer)
                 if wanted is None:
                     continue
-                if norm is None or not math.isclose(norm, wanted, rel_tol=1e-5, abs_tol=1e-12):
+                if norm is None or not math.isclose(
+                    norm, wanted, rel_tol=1e-5, abs_tol=1e-12
+                ):
                     what = f"the norm of {layer} at step {frame['step']}"
                     return 0, 0, 0, f"{what} is told as {norm}, and is {wanted}"
                 here += 1
             count += here
             looked += here > 0
-    return len(told), count, looked, "" if count else "no norm was told of a layer that the script printed"
+    return (
+        len(told),
+        count,
+        looked,
+        "" if count else "no norm was told of a layer that the script printed",
+    )
 
 
 def _by_layer(norms: dict[str, float]) -> dict[str, float]:
@@ -158,18 +212,31 @@ def counts(rows: Sequence[Row]) -> str:
     tried = [row for row in rows if row.tried]
     equal = sum(not row.why for row in tried)
     told = f"{sum(row.losses for row in tried):,} losses and {sum(row.norms for row in tried):,} norms"
-    absent = "".join(f" {row.name} was not tried: {row.why}." for row in rows if not row.tried)
+    absent = "".join(
+        f" {row.name} was not tried: {row.why}." for row in rows if not row.tried
+    )
     return f"{equal} of {len(tried)} scripts equal, {told} reported as printed.{absent}"
 
 
 def table(rows: Sequence[Row]) -> str:
     """The text of the file."""
-    lines = [HEAD.format(counts=counts(rows)), "| script | what it is | lines | losses | norms | differs |"]
+    lines = [
+        HEAD.format(counts=counts(rows)),
+        "| script | what it is | lines | losses | norms | differs |",
+    ]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     for row in rows:
         norms = f"{row.norms} at {row.looked} steps"
-        cells = (row.lines, row.losses, norms, row.why) if row.tried else ("", "", "", f"not tried: {row.why}")
-        lines.append(f"| {row.name} | {row.what} | {' | '.join(map(str, cells))} |".replace("  ", " "))
+        cells = (
+            (row.lines, row.losses, norms, row.why)
+            if row.tried
+            else ("", "", "", f"not tried: {row.why}")
+        )
+        lines.append(
+            f"| {row.name} | {row.what} | {' | '.join(map(str, cells))} |".replace(
+                "  ", " "
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -182,22 +249,35 @@ def kept() -> dict[str, Row]:
             continue
         name, what, printed, losses, norms, why = cells
         if why.startswith("not tried: "):
-            rows[name] = Row(name, what, why=why.removeprefix("not tried: "), tried=False)
+            rows[name] = Row(
+                name, what, why=why.removeprefix("not tried: "), tried=False
+            )
         else:
             count, _, looked, _ = norms.split()
-            rows[name] = Row(name, what, int(printed), int(losses), int(count), int(looked), why)
+            rows[name] = Row(
+                name, what, int(printed), int(losses), int(count), int(looked), why
+            )
     return rows
 
 
 def main() -> int:
     names = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "show")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("scripts", nargs="*", metavar="SCRIPT", help=", ".join(names))
-    parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter of the scripts")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="FILE",
+        help="the interpreter of the scripts",
+    )
     options = parser.parse_args()
     rows = kept() if options.scripts else {}
     with ThreadPoolExecutor(2) as pool:
-        for row in pool.map(lambda name: row_of(name, options.python), options.scripts or names):
+        for row in pool.map(
+            lambda name: row_of(name, options.python), options.scripts or names
+        ):
             rows[row.name] = row
             print(row, flush=True)
     made = [rows[name] for name in names if name in rows]

@@ -71,14 +71,28 @@ def kept_files(folder: Path) -> None:
     text = digits.read_text("utf-8")
     folder.mkdir(parents=True)
     write = {
-        "good.tape": text, "empty.tape": "", "text.tape": "hello\n", "list.tape": "[1, 2]", "number.tape": "7",
-        "cut.tape": text[: len(text) // 2], "deep.tape": "[" * 100_000,
-        "future.tape": text.replace('"tapedeck":', '"tapedeck": 9', 1), "two\nlines.tape": text, "--out.tape": text,
-        "\x1b[31mred.tape": "hello\n", "notes.txt": "hello\n", "text.pt": "hello\n", "empty.pt": "",
-        "text.safetensors": "hello\n", "empty.safetensors": "", "syntax.py": "def broken(:\n", "empty.py": "",
-        "layers.py": "from torch import nn\n\n\nclass Mine(nn.Module):\n    pass\n", "nul.py": "a = '\0'\n",
+        "good.tape": text,
+        "empty.tape": "",
+        "text.tape": "hello\n",
+        "list.tape": "[1, 2]",
+        "number.tape": "7",
+        "cut.tape": text[: len(text) // 2],
+        "deep.tape": "[" * 100_000,
+        "future.tape": text.replace('"tapedeck":', '"tapedeck": 9', 1),
+        "two\nlines.tape": text,
+        "--out.tape": text,
+        "\x1b[31mred.tape": "hello\n",
+        "notes.txt": "hello\n",
+        "text.pt": "hello\n",
+        "empty.pt": "",
+        "text.safetensors": "hello\n",
+        "empty.safetensors": "",
+        "syntax.py": "def broken(:\n",
+        "empty.py": "",
+        "layers.py": "from torch import nn\n\n\nclass Mine(nn.Module):\n    pass\n",
+        "nul.py": "a = '\0'\n",
         "raises.py": "raise ValueError('at import')\n",
-    }  # fmt: skip
+    }
     for name, held in write.items():
         (folder / name).write_text(held, encoding="utf-8")
     (folder / "bytes.tape").write_bytes(bytes(range(256)) * 8)
@@ -97,15 +111,36 @@ def kept_files(folder: Path) -> None:
         file.write(replace(project, data=data_config), folder / f"data-{name}.tape")
 
 
-_DATA = {"absent": "nowhere.pt", "text": "text.pt", "pipe": "pipe.pt", "folder": "folder", "empty": "empty.pt"}
+_DATA = {
+    "absent": "nowhere.pt",
+    "text": "text.pt",
+    "pipe": "pipe.pt",
+    "folder": "folder",
+    "empty": "empty.pt",
+}
 
 
 def prepare(kept: Path, folder: Path) -> None:
     """Fill the folder of one call."""
     shutil.copytree(kept, folder)
-    for name in ("pipe.tape", "pipe.pt", "pipe.py", "pipe.safetensors", "pipe.svg", "pipe"):
+    for name in (
+        "pipe.tape",
+        "pipe.pt",
+        "pipe.py",
+        "pipe.safetensors",
+        "pipe.svg",
+        "pipe",
+    ):
         os.mkfifo(folder / name)
-    for name in ("folder", "folder.tape", "folder.pt", "folder.py", "folder.safetensors", "home", "tmp"):
+    for name in (
+        "folder",
+        "folder.tape",
+        "folder.pt",
+        "folder.py",
+        "folder.safetensors",
+        "home",
+        "tmp",
+    ):
         (folder / name).mkdir()
     (folder / "nowhere-link.tape").symlink_to("nowhere")
     (folder / "loop.tape").symlink_to("loop.tape")
@@ -121,7 +156,11 @@ def seen(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = os.fsencode(path.relative_to(folder)).decode("utf-8", "backslashreplace")
         is_file = path.is_file() and not path.is_symlink()
-        found[name] = f"{path.stat().st_size} {path.stat().st_mtime_ns}" if is_file and os.access(path, os.R_OK) else ""
+        found[name] = (
+            f"{path.stat().st_size} {path.stat().st_mtime_ns}"
+            if is_file and os.access(path, os.R_OK)
+            else ""
+        )
     return found
 
 
@@ -137,7 +176,11 @@ def outcome(case: Case, kept: Path, folder: Path) -> Outcome:
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "backslashreplace"))
     after = seen(folder)
-    left = tuple(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
+    left = tuple(
+        name
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
     for path in (folder / "sealed", folder / "sealed.tape"):
         path.chmod(0o700)
     shutil.rmtree(folder)
@@ -145,10 +188,26 @@ def outcome(case: Case, kept: Path, folder: Path) -> Outcome:
 
 
 def _environment(case: Case, folder: Path) -> dict[str, str]:
-    own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "QT_QPA_PLATFORM": "offscreen"}
-    own["TORCHINDUCTOR_CACHE_DIR"] = str(folder.parent / "inductor")  # a folder that torch makes when it is imported
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PYTHON", "LC_"))}
-    return {**plain, **own, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **dict(case.environment)}
+    own = {
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "QT_QPA_PLATFORM": "offscreen",
+    }
+    own["TORCHINDUCTOR_CACHE_DIR"] = str(
+        folder.parent / "inductor"
+    )  # a folder that torch makes when it is imported
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("XDG_", "PYTHON", "LC_"))
+    }
+    return {
+        **plain,
+        **own,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **dict(case.environment),
+    }
 
 
 def _started(case: Case, folder: Path, out: int, err: int) -> int:
@@ -156,9 +215,13 @@ def _started(case: Case, folder: Path, out: int, err: int) -> int:
         line = f'set -o pipefail; "$0" -m app.main "$@" {case.shell}'
         made = subprocess.Popen(
             ["/bin/bash", "-c", line, sys.executable, *case.arguments],
-            stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=folder, env=_environment(case, folder),
+            stdout=out,
+            stderr=err,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=_environment(case, folder),
             start_new_session=True,
-        )  # fmt: skip
+        )
         return made.pid
     pid = os.fork()
     if pid:
@@ -242,17 +305,29 @@ def summary(outcomes: list[Outcome]) -> str:
         "files left behind": sum(len(one.left) for one in outcomes),
     }
     rest = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{len(outcomes)} wrong invocations: {fine} refused with one sentence, {rest}"
+    return (
+        f"{len(outcomes)} wrong invocations: {fine} refused with one sentence, {rest}"
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", help="the calls that are to be made, all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "names", nargs="*", help="the calls that are to be made, all by default"
+    )
     parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th alone")
-    parser.add_argument("--show", action="store_true", help="print what each of them is told")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="every N-th alone"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print what each of them is told"
+    )
     options = parser.parse_args()
-    wanted = {*options.names} or {case.name for case in CASES if options.only in case.name}
+    wanted = {*options.names} or {
+        case.name for case in CASES if options.only in case.name
+    }
     cases = [case for case in CASES if case.name in wanted][:: options.every]
 
     def tell(one: Outcome) -> None:

@@ -17,7 +17,9 @@ from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 
-SOURCE = analyse(net([("input", "x", {"shape": (4,)}), ("nn.Linear", "fc", {}), ("output", "y", {})])).source
+SOURCE = analyse(
+    net([("input", "x", {"shape": (4,)}), ("nn.Linear", "fc", {}), ("output", "y", {})])
+).source
 
 
 def test_a_traceback_shows_the_lines() -> None:
@@ -37,7 +39,10 @@ def test_each_module_has_weights_of_its_own_drawn_from_the_seed() -> None:
     first = make_module(SOURCE)
     torch.manual_seed(1)
     second = make_module(SOURCE)
-    assert torch.equal(first.fc.weight, second.fc.weight) and first.fc.weight is not second.fc.weight
+    assert (
+        torch.equal(first.fc.weight, second.fc.weight)
+        and first.fc.weight is not second.fc.weight
+    )
     assert not torch.equal(first.fc.weight, make_module(SOURCE).fc.weight)
 
 
@@ -52,10 +57,16 @@ def test_a_module_can_be_copied_pickled_and_traced() -> None:
 def test_equal_texts_share_a_name_and_others_do_not() -> None:
     other = Source(SOURCE.text + "# changed\n", class_name="Net")
     assert Source(SOURCE.text).filename == SOURCE.filename != other.filename
-    assert load_class(other).__name__ == "Net" and load_class(other).__module__ == other.filename
+    assert (
+        load_class(other).__name__ == "Net"
+        and load_class(other).__module__ == other.filename
+    )
 
 
 def test_values_compare_and_print() -> None:
     assert InputSpec("x", (4,)) == InputSpec("x", (4,), "float32")
     assert hash(SOURCE) == hash(replace(SOURCE))
-    assert Source("a", lines=FrozenMap(n=(1, 2))).node_at(2) == "n" and Source("a").node_at(1) is None
+    assert (
+        Source("a", lines=FrozenMap(n=(1, 2))).node_at(2) == "n"
+        and Source("a").node_at(1) is None
+    )

@@ -74,19 +74,44 @@ def test_the_newest_text_of_a_path_is_kept_for_comparing(tmp_path: Path) -> None
     assert store.before("/b.py") is None and store.before("/c.py") is None
 
 
-def test_of_a_model_the_review_knows_empty_and_compiled_files_again(tmp_path: Path, qtbot: QtBot) -> None:
-    entry, empty = OwnFile("/own/net.py", "1", "import pk\n"), OwnFile("/own/pk/__init__.py", "2", "")
-    compiled, added = OwnFile("/own/fast.so", "3"), OwnFile("/own/pk/more.py", "4", "y = 2\n")
+def test_of_a_model_the_review_knows_empty_and_compiled_files_again(
+    tmp_path: Path, qtbot: QtBot
+) -> None:
+    entry, empty = (
+        OwnFile("/own/net.py", "1", "import pk\n"),
+        OwnFile("/own/pk/__init__.py", "2", ""),
+    )
+    compiled, added = (
+        OwnFile("/own/fast.so", "3"),
+        OwnFile("/own/pk/more.py", "4", "y = 2\n"),
+    )
     store = TrustStore(tmp_path / FILE)
     store.trust(OwnFiles((entry, empty, compiled), ("/own",)))
-    files = OwnFiles((replace(entry, text="import pk.more\n"), empty, replace(compiled, sha256="5"), added), ("/own",))
-    dialog = ModelTrustDialog(files, {one.path: store.before(one.path) for one in files.files})
+    files = OwnFiles(
+        (
+            replace(entry, text="import pk.more\n"),
+            empty,
+            replace(compiled, sha256="5"),
+            added,
+        ),
+        ("/own",),
+    )
+    dialog = ModelTrustDialog(
+        files, {one.path: store.before(one.path) for one in files.files}
+    )
     qtbot.addWidget(dialog)
     labels = [each.label for each in dialog.reviewed()]
-    assert labels == ["net.py, edited", "pk/__init__.py", "fast.so, edited", "pk/more.py, new"]
+    assert labels == [
+        "net.py, edited",
+        "pk/__init__.py",
+        "fast.so, edited",
+        "pk/more.py, new",
+    ]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'[{"path": "/a.py"}]', b"\xff\xfe", b'{"sha256": "x"}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[1]", b'[{"path": "/a.py"}]', b"\xff\xfe", b'{"sha256": "x"}']
+)
 def test_a_damaged_store_trusts_nothing(tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data)
     store = TrustStore(tmp_path / FILE)
@@ -115,10 +140,15 @@ def test_a_file_beside_the_project_moves_with_it(tmp_path: Path) -> None:
     path = own.write(here)
     elsewhere = str(Path(path.anchor) / "elsewhere" / "b.py")
     project_file.write(Project(layer_files=(str(path), elsewhere)), here / "p.tape")
-    assert json.loads((here / "p.tape").read_bytes())["layer_files"][0] == "my_layers.py"
+    assert (
+        json.loads((here / "p.tape").read_bytes())["layer_files"][0] == "my_layers.py"
+    )
     assert project_file.read(here / "p.tape").layer_files == (str(path), elsewhere)
     here.rename(there)
-    assert project_file.read(there / "p.tape").layer_files == (str(there / "my_layers.py"), elsewhere)
+    assert project_file.read(there / "p.tape").layer_files == (
+        str(there / "my_layers.py"),
+        elsewhere,
+    )
 
 
 # --- Commands ---------------------------------------------------------------------------------------------------
@@ -126,10 +156,19 @@ def test_a_file_beside_the_project_moves_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["train", "--out", "OUT"], ["export", "--code", "OUT.py"], ["autograd", "--out", "OUT.json"]],
+    [
+        ["check"],
+        ["train", "--out", "OUT"],
+        ["export", "--code", "OUT.py"],
+        ["autograd", "--out", "OUT.json"],
+    ],
 )
 def test_no_command_runs_a_file_without_being_told(
-    tape: Path, tmp_path: Path, marker: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+    tape: Path,
+    tmp_path: Path,
+    marker: Path,
+    command: list[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = [word.replace("OUT", str(tmp_path / "out")) for word in command]
     assert main([arguments[0], str(tape), *arguments[1:]]) == 1
@@ -141,33 +180,65 @@ def test_no_command_runs_a_file_without_being_told(
 
 
 def test_commands_run_what_they_are_told_to(
-    tape: Path, tmp_path: Path, marker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tape: Path,
+    tmp_path: Path,
+    marker: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from app.views.export import picture
 
     drawn, write = [], picture.write
-    monkeypatch.setattr(picture, "write", lambda *given: (drawn.append(given[0]), write(*given))[1])
+    monkeypatch.setattr(
+        picture, "write", lambda *given: (drawn.append(given[0]), write(*given))[1]
+    )
     assert main(["check", str(tape), "--trust"]) == 0
     assert marker.exists() and "0 errors" in capsys.readouterr().out
     out = tmp_path / "run"
-    assert main(["train", str(tape), "--out", str(out), "--epochs", "1", "--device", "cpu", "--trust"]) == 0
-    assert all(arrow.label for arrow in drawn[0].arrows)  # the picture of the net knows the layers too
-    assert (out / "my_layers.py").read_text() == (tape.parent / "my_layers.py").read_text()
+    assert (
+        main(
+            [
+                "train",
+                str(tape),
+                "--out",
+                str(out),
+                "--epochs",
+                "1",
+                "--device",
+                "cpu",
+                "--trust",
+            ]
+        )
+        == 0
+    )
+    assert all(
+        arrow.label for arrow in drawn[0].arrows
+    )  # the picture of the net knows the layers too
+    assert (out / "my_layers.py").read_text() == (
+        tape.parent / "my_layers.py"
+    ).read_text()
     assert run_script(out, "--epochs", "1", "--device", "cpu") is None
-    assert main(["autograd", str(tape), "--out", str(tmp_path / "tape.json"), "--trust"]) == 0
+    assert (
+        main(["autograd", str(tape), "--out", str(tmp_path / "tape.json"), "--trust"])
+        == 0
+    )
     assert "ClipBackward" in (tmp_path / "tape.json").read_text()
 
 
 def test_what_the_window_trusts_commands_run(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    TrustStore(default_file()).trust(LayerFile.from_text("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(
+        LayerFile.from_text("my_layers", path.read_text(), str(path))
+    )
     assert main(["check", str(tape)]) == 0
     assert marker.exists()
 
 
 def test_an_edit_asks_again(tape: Path, marker: Path) -> None:
     path = tape.parent / "my_layers.py"
-    TrustStore(default_file()).trust(LayerFile.from_text("my_layers", path.read_text(), str(path)))
+    TrustStore(default_file()).trust(
+        LayerFile.from_text("my_layers", path.read_text(), str(path))
+    )
     path.write_text(path.read_text() + "\n# another line\n")
     assert main(["check", str(tape)]) == 1
     assert not marker.exists()
@@ -196,15 +267,22 @@ def test_an_exported_net_gives_the_same_numbers_in_a_clean_process(
     out.mkdir()
     model, *layers = write_model(source, out / "model.py")
     torch.save(state, out / "weights.pt")
-    certificate = certify(source, state, Files(model, out / "weights.pt", tuple(layers)))
+    certificate = certify(
+        source, state, Files(model, out / "weights.pt", tuple(layers))
+    )
     assert certificate.passed, certificate.message
     assert not certify(source, state, Files(model, out / "weights.pt")).passed
 
 
-def test_an_export_leaves_the_file_at_its_home_alone(tape: Path, tmp_path: Path) -> None:
+def test_an_export_leaves_the_file_at_its_home_alone(
+    tape: Path, tmp_path: Path
+) -> None:
     source, path = source_of(tape), tape.parent / "my_layers.py"
     before = path.stat().st_mtime_ns
-    assert write_model(source, tape.parent / "model.py") == [tape.parent / "model.py", path]
+    assert write_model(source, tape.parent / "model.py") == [
+        tape.parent / "model.py",
+        path,
+    ]
     assert path.stat().st_mtime_ns == before
     with pytest.raises(FileExistsError, match="choose another name"):
         write_model(source, tape.parent / "my_layers.py")

@@ -172,13 +172,21 @@ def test_inputs_are_proposed_also_for_a_keyword_and_named_where_they_are_not(
     (tmp_path / "own_examples.py").write_text(OWN)
     own_code.trust("own_examples:Keyword")
     found = load(parse_source("own_examples:Keyword"), {})
-    assert found.args == () and {name: tuple(one.shape) for name, one in found.kwargs.items()} == {"x": (2, 8)}
+    assert found.args == () and {
+        name: tuple(one.shape) for name, one in found.kwargs.items()
+    } == {"x": (2, 8)}
     assert found.remark == "Guessed inputs: --input x=2x8"
     assert found.model(**found.kwargs).shape == (2, 2)
-    with pytest.raises(InputsNeededError, match="--input left=2x8 --input right=2x8 --input mask=2x16:bool") as refused:
+    with pytest.raises(
+        InputsNeededError,
+        match="--input left=2x8 --input right=2x8 --input mask=2x16:bool",
+    ) as refused:
         load(parse_source("own_examples:Pair"), {})
     assert refused.value.names == ("left", "right", "mask")
-    for arguments, words in (({}, 'needs width: give its arguments as JSON, {"width": …}'), ({"depth": 1}, "no depth")):
+    for arguments, words in (
+        ({}, 'needs width: give its arguments as JSON, {"width": …}'),
+        ({"depth": 1}, "no depth"),
+    ):
         with pytest.raises(ArgumentsError, match=words):
             load(parse_source("own_examples:Sized"), arguments)
 
@@ -188,15 +196,23 @@ def test_a_model_with_lazy_layers_is_drawn_and_its_text_gives_them_their_sizes(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_lazy.py").write_text(OWN)
-    request = Observe(parse_source("own_lazy:Lazy"), inputs=(InputSpec((2, 3, 5)),), folder=str(tmp_path))
+    request = Observe(
+        parse_source("own_lazy:Lazy"),
+        inputs=(InputSpec((2, 3, 5)),),
+        folder=str(tmp_path),
+    )
     own_code.trust("own_lazy:Lazy", tmp_path)
     found = answer(request)
-    assert {"flatten", "linear"} <= {call.name for call in found.calls} and not found.remarks
+    assert {"flatten", "linear"} <= {
+        call.name for call in found.calls
+    } and not found.remarks
     sha256 = digest_of(request.source, str(tmp_path))
     opened = opened_model(request, found, sha256)
     monkeypatch.chdir(tmp_path)
     made = make_module(source_of(opened, [Given("x", (7, 2))]))
-    assert Path.cwd() == tmp_path  # what a run writes stays in the folder that it was begun in
+    assert (
+        Path.cwd() == tmp_path
+    )  # what a run writes stays in the folder that it was begun in
     assert made.training and made.a.weight.shape == (2, 14)
 
 
@@ -235,36 +251,56 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("Wide", "x=2x5"),
     ],
 )
-def test_inputs_are_proposed_by_what_a_model_does_with_them(own: str, model: str, guessed: str) -> None:
+def test_inputs_are_proposed_by_what_a_model_does_with_them(
+    own: str, model: str, guessed: str
+) -> None:
     found = load(parse_source(f"{own}:{model}"), {})
     assert found.remark == f"Guessed inputs: --input {guessed}" and not found.refusal
     found.model(*found.args, **found.kwargs)
 
 
-def test_integers_come_from_the_whole_table_but_its_padding_and_keep_a_range_that_is_given(own: str) -> None:
+def test_integers_come_from_the_whole_table_but_its_padding_and_keep_a_range_that_is_given(
+    own: str,
+) -> None:
     inputs = (parse_input("words=200x3:int64"),)
     (words,) = load(parse_source(f"{own}:Table"), {}, inputs).kwargs.values()
     assert {*words.flatten().tolist()} == {*range(1, 30)}
-    (words,) = load(parse_source(f"{own}:Table"), {}, (parse_input("words=200x3:int64:4..6"),)).kwargs.values()
+    (words,) = load(
+        parse_source(f"{own}:Table"), {}, (parse_input("words=200x3:int64:4..6"),)
+    ).kwargs.values()
     assert {*words.flatten().tolist()} == {4, 5, 6}
-    (words,) = load(parse_source(f"{own}:Table"), {}, (parse_input("words=2x3:int64:arange"),)).kwargs.values()
+    (words,) = load(
+        parse_source(f"{own}:Table"), {}, (parse_input("words=2x3:int64:arange"),)
+    ).kwargs.values()
     assert words.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_inputs_have_the_dtype_of_the_weights(own: str) -> None:
     for dtype in (torch.float64, torch.bfloat16):
-        found = load(parse_source(f"{own}:Wide"), {"dtype": str(dtype).removeprefix("torch.")}, (InputSpec((4, 5)),))
+        found = load(
+            parse_source(f"{own}:Wide"),
+            {"dtype": str(dtype).removeprefix("torch.")},
+            (InputSpec((4, 5)),),
+        )
         assert found.args[0].dtype == dtype == found.model(*found.args).dtype
 
 
 def test_inputs_are_put_into_tuples_lists_and_dictionaries(own: str) -> None:
     inputs = tuple(map(parse_input, ("x=3x4x5", "state.0=1x3x7", "state.1=1x3x7:0")))
     found = load(parse_source(f"{own}:State"), {}, inputs)
-    assert isinstance(found.kwargs["state"], tuple) and not found.kwargs["state"][1].any()
+    assert (
+        isinstance(found.kwargs["state"], tuple) and not found.kwargs["state"][1].any()
+    )
     assert found.model(**found.kwargs).shape == (3, 4, 7)
-    args, kwargs = called_with(tuple(map(parse_input, ("a.b.c=1", "a.d[0]=2", "a.d[1]=3"))), [1, 2, 3])
+    args, kwargs = called_with(
+        tuple(map(parse_input, ("a.b.c=1", "a.d[0]=2", "a.d[1]=3"))), [1, 2, 3]
+    )
     assert (args, kwargs) == ((), {"a": {"b": {"c": 1}, "d": [2, 3]}})
-    contradictions = {("a.b=1", "a=1"): "twice", ("a.0=1", "a.2=1"): "without a gap", ("a.0=1", "a.b=1"): "both"}
+    contradictions = {
+        ("a.b=1", "a=1"): "twice",
+        ("a.0=1", "a.2=1"): "without a gap",
+        ("a.0=1", "a.b=1"): "both",
+    }
     for wrong, words in contradictions.items():
         with pytest.raises(SourceError, match=words):
             called_with(tuple(map(parse_input, wrong)), [1, 2])
@@ -272,11 +308,20 @@ def test_inputs_are_put_into_tuples_lists_and_dictionaries(own: str) -> None:
 
 def test_inputs_come_from_a_function_or_a_file(own: str, tmp_path: Path) -> None:
     torch.save({"words": torch.full((2, 3), 7)}, "words.pt")
-    np.savez("batch.npz", tokens=np.ones((2, 4), np.int64), numeric=np.ones((2, 6), np.float32))
+    np.savez(
+        "batch.npz",
+        tokens=np.ones((2, 4), np.int64),
+        numeric=np.ones((2, 6), np.float32),
+    )
     source = parse_source(f"{own}:State")
     found = load(source, {}, example_file=f"{tmp_path}/{own}.py:example")
     assert found.args[0].shape == (3, 5) and isinstance(found.args[1], tuple)
-    assert load(parse_source(f"{own}:Table"), {}, example_file="words.pt").kwargs["words"].tolist() == [[7] * 3] * 2
+    assert (
+        load(parse_source(f"{own}:Table"), {}, example_file="words.pt")
+        .kwargs["words"]
+        .tolist()
+        == [[7] * 3] * 2
+    )
     found = load(parse_source(f"{own}:Batch"), {}, example_file="batch.npz")
     assert found.args[0].keys() == {"tokens", "numeric"} and not found.remark
 
@@ -292,15 +337,21 @@ def test_inputs_come_from_a_function_or_a_file(own: str, tmp_path: Path) -> None
         ("words.txt", "does not name example inputs"),
     ],
 )
-def test_an_example_that_cannot_be_read_is_named(own: str, text: str, words: str) -> None:
+def test_an_example_that_cannot_be_read_is_named(
+    own: str, text: str, words: str
+) -> None:
     Path("damaged.pt").write_bytes(b"PK\x03\x04 and no more")
     torch.save({"a": Path("a")}, "pickled.pt")
     with pytest.raises(SourceError, match=words):
         load(parse_source(f"{own}:Table"), {}, example_file=text.format(own=own))
 
 
-def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(own: str, tmp_path: Path) -> None:
-    (tmp_path / f"off_{own}.py").write_text(f"import torch\ntorch.set_grad_enabled(False)\nfrom {own} import Wide\n")
+def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(
+    own: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"off_{own}.py").write_text(
+        f"import torch\ntorch.set_grad_enabled(False)\nfrom {own} import Wide\n"
+    )
     (tmp_path / f"wide_{own}.py").write_text(
         f"import torch\n\ntorch.set_default_dtype(torch.float64)\nfrom {own} import Labels as Net\n"
     )
@@ -310,8 +361,15 @@ def test_a_file_that_turns_switches_of_torch_is_named_and_gradients_stay_on(own:
         found = load(parse_source(f"off_{own}.py:Wide"), {}, (InputSpec((4, 5)),))
         said = f"Its file turns gradients off for all of torch (line 2 of off_{own}.py). Gradients are on here."
         assert found.remark == said and found.model(*found.args).requires_grad
-        found = load(parse_source(f"wide_{own}.py:Net"), {}, (InputSpec((4, 6)), InputSpec((4,), "int64", "", "0")))
-        assert found.remark == f"Its file makes float64 the default of all of torch (line 3 of wide_{own}.py)."
+        found = load(
+            parse_source(f"wide_{own}.py:Net"),
+            {},
+            (InputSpec((4, 6)), InputSpec((4,), "int64", "", "0")),
+        )
+        assert (
+            found.remark
+            == f"Its file makes float64 the default of all of torch (line 3 of wide_{own}.py)."
+        )
         assert found.args[0].dtype == torch.float64
     finally:
         torch.set_grad_enabled(True)

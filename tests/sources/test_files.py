@@ -54,28 +54,49 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     net, x, scale = Net().eval(), torch.ones(3, 4), {"scale": torch.ones(4)}
     program = torch.export.export(net, (x,), scale)
     torch.export.save(program, folder / "net.pt2")
-    torch.onnx.export(net, (x,), folder / "net.onnx", kwargs=scale, dynamo=True, verbose=False)
+    torch.onnx.export(
+        net, (x,), folder / "net.onnx", kwargs=scale, dynamo=True, verbose=False
+    )
     return folder
 
 
 @pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
-def test_a_file_gives_the_modules_shapes_and_edges_of_the_model_that_was_exported(files: Path, name: str) -> None:
+def test_a_file_gives_the_modules_shapes_and_edges_of_the_model_that_was_exported(
+    files: Path, name: str
+) -> None:
     found = (pt2_file if name.endswith("pt2") else onnx_file).read(files / name)
     live = observe(Net().eval(), (torch.ones(3, 4),), {"scale": torch.ones(4)})
     modules = {
-        call.path: ([one.shape for one in call.inputs], [one.shape for one in call.outputs])
-        for call in live.calls if call.kind == "module" and call.path
-    }  # fmt: skip
+        call.path: (
+            [one.shape for one in call.inputs],
+            [one.shape for one in call.outputs],
+        )
+        for call in live.calls
+        if call.kind == "module" and call.path
+    }
     assert modules == {
-        call.path: ([one.shape for one in call.inputs], [one.shape for one in call.outputs])
-        for call in found.calls if call.kind == "module" and call.path
-    }  # fmt: skip
-    drawings = [to_drawing(each, frozenset(Tree(each).by_key)) for each in (found, live)]
+        call.path: (
+            [one.shape for one in call.inputs],
+            [one.shape for one in call.outputs],
+        )
+        for call in found.calls
+        if call.kind == "module" and call.path
+    }
+    drawings = [
+        to_drawing(each, frozenset(Tree(each).by_key)) for each in (found, live)
+    ]
     ends = []
     for drawing in drawings:
-        titles = {box.id: box.title.lower() for box in drawing.boxes if box.category != "io"}
-        ends.append(sorted((titles[arrow.source], titles[arrow.target]) for arrow in drawing.arrows
-                           if arrow.source in titles and arrow.target in titles))  # fmt: skip
+        titles = {
+            box.id: box.title.lower() for box in drawing.boxes if box.category != "io"
+        }
+        ends.append(
+            sorted(
+                (titles[arrow.source], titles[arrow.target])
+                for arrow in drawing.arrows
+                if arrow.source in titles and arrow.target in titles
+            )
+        )
     assert ends[0] == ends[1] and len(ends[0]) > 8
     relu = next(call for call in found.calls if call.name.lower() == "relu")
     assert Path(relu.file) == Path(__file__) and relu.line and relu.path == "parts.0"
@@ -84,18 +105,28 @@ def test_a_file_gives_the_modules_shapes_and_edges_of_the_model_that_was_exporte
 
 
 def test_nothing_that_a_pt2_has_pickled_runs_when_it_is_drawn(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     marker, harmful = tmp_path / "ran", Path("harmful.pt2")
-    with zipfile.ZipFile(files / "net.pt2") as source, zipfile.ZipFile(harmful, "w") as target:
+    with (
+        zipfile.ZipFile(files / "net.pt2") as source,
+        zipfile.ZipFile(harmful, "w") as target,
+    ):
         for name in source.namelist():
             evil = name.endswith((".pt", "weight_0")) or "/data/weights/weight" in name
-            target.writestr(name, pickle.dumps(Runs(marker)) if evil else source.read(name))
+            target.writestr(
+                name, pickle.dumps(Runs(marker)) if evil else source.read(name)
+            )
     assert run(["draw", str(harmful), "--out", "net.json"]) == 0
     assert "nothing was run" in capsys.readouterr().err and not marker.exists()
     plain = json.loads(Path("net.json").read_text())
-    assert {"parts.2.norm", "head"} <= {node["path"] for node in plain["nodes"]} and plain["failed"] is None
+    assert {"parts.2.norm", "head"} <= {
+        node["path"] for node in plain["nodes"]
+    } and plain["failed"] is None
 
 
 def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
@@ -104,7 +135,9 @@ def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
     out = tmp_path / "net.json"
     assert run(["draw", str(files / "net.pt2"), "--trust", "--out", str(out)]) == 0
     assert "nothing was run" not in capsys.readouterr().err
-    assert {"aten.relu.default", "aten.linear.default"} <= {node["op"] for node in json.loads(out.read_text())["nodes"]}
+    assert {"aten.relu.default", "aten.linear.default"} <= {
+        node["op"] for node in json.loads(out.read_text())["nodes"]
+    }
 
 
 @pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])

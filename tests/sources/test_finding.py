@@ -39,7 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     sys.path[:] = before
     for name in set(sys.modules) - modules:
-        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(
+            sys.modules[name].__file__
+        ):
             del sys.modules[name]
 
 
@@ -48,22 +50,35 @@ def package(folder: Path, name: str, text: str) -> None:
     (folder / name / "__init__.py").write_text(text)
 
 
-def test_a_file_with_the_name_of_a_module_that_is_imported_already_is_refused_with_a_cure(folder: Path) -> None:
+def test_a_file_with_the_name_of_a_module_that_is_imported_already_is_refused_with_a_cure(
+    folder: Path,
+) -> None:
     (folder / "gc.py").write_text(NET)
     own_code.trust("gc.py:Net", folder)
-    with pytest.raises(SourceError, match=r"gc.py has the name of another module .*: rename the file"):
+    with pytest.raises(
+        SourceError, match=r"gc.py has the name of another module .*: rename the file"
+    ):
         answer(Observe(parse_source("gc.py:Net"), folder=str(folder)))
 
 
-def test_a_folder_that_shadows_a_package_is_taken_as_python_would_and_said(folder: Path) -> None:
+def test_a_folder_that_shadows_a_package_is_taken_as_python_would_and_said(
+    folder: Path,
+) -> None:
     package(folder / "installed", "nets_of_a_kind", NET.replace("width=3", "width=5"))
     package(folder / "here", "nets_of_a_kind", NET)
-    (folder / "here" / "torch").mkdir()  # without __init__.py Python takes the installed package
+    (
+        folder / "here" / "torch"
+    ).mkdir()  # without __init__.py Python takes the installed package
     sys.path.append(str(folder / "installed"))
     own_code.trust("nets_of_a_kind:Net", folder / "here")
-    found = answer(Observe(parse_source("nets_of_a_kind:Net"), folder=str(folder / "here")))
+    found = answer(
+        Observe(parse_source("nets_of_a_kind:Net"), folder=str(folder / "here"))
+    )
     assert found.interface is not None and found.interface.parameters == 15
-    assert f"nets_of_a_kind is the one in {folder / 'here'}, which Python imports before" in found.remarks[-1]
+    assert (
+        f"nets_of_a_kind is the one in {folder / 'here'}, which Python imports before"
+        in found.remarks[-1]
+    )
     assert not shadowing(folder / "here", ["torch"])
 
 
@@ -81,7 +96,9 @@ def test_an_adapter_of_an_installed_package_gives_a_model_with_inputs_and_asks_f
     site = folder / "site"
     package(site, "made_elsewhere", ADAPTER)
     (site / "made_elsewhere-1.0.dist-info").mkdir()
-    (site / "made_elsewhere-1.0.dist-info" / "METADATA").write_text("Name: made-elsewhere\nVersion: 1.0\n")
+    (site / "made_elsewhere-1.0.dist-info" / "METADATA").write_text(
+        "Name: made-elsewhere\nVersion: 1.0\n"
+    )
     points = "[tapedeck.sources]\nelsewhere = made_elsewhere:make\n"
     (site / "made_elsewhere-1.0.dist-info" / "entry_points.txt").write_text(points)
     sys.path.insert(0, str(site))

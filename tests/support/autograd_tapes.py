@@ -47,9 +47,14 @@ def small_tape() -> Tape:
     from app.autograd.tape import Label
 
     labels = {
-        "n1": Label("conv1", "conv", "Conv2d"), "n2": Label("relu1", "act", "ReLU"), "n3": Label("add1", "merge"),
-        "n4": Label("flatten1", "shape"), "n5": Label("fc1", "linear", "Linear"),
-    }  # fmt: skip
+        "n1": Label("conv1", "conv", "Conv2d"),
+        "n2": Label("relu1", "act", "ReLU"),
+        "n3": Label("add1", "merge"),
+        "n4": Label("flatten1", "shape"),
+        "n5": Label("fc1", "linear", "Linear"),
+    }
     x = torch.ones(3, 1, 8, 8)
-    made = compile_batch(SOURCE, x, torch.tensor([1, 2, 3]), torch.nn.CrossEntropyLoss(), 0)
+    made = compile_batch(
+        SOURCE, x, torch.tensor([1, 2, 3]), torch.nn.CrossEntropyLoss(), 0
+    )
     return replace(made, labels=labels).capture()

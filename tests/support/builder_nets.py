@@ -38,10 +38,16 @@ _SAMPLED: dict[tuple[int, ...], str] = {
     """,
     (5, 12): "nn.LSTM nn.GRU nn.RNN",
     (12,): "nn.LSTMCell nn.GRUCell nn.RNNCell",
-    (5, 64): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
+    (
+        5,
+        64,
+    ): "nn.MultiheadAttention nn.TransformerEncoderLayer nn.TransformerDecoderLayer nn.Transformer",
     (7,): "nn.Embedding nn.EmbeddingBag F.embedding F.embedding_bag F.one_hot",
     (8,): "F.conv_transpose1d torch.trace",
-    (8, 8): "F.conv_transpose2d torch.linalg.solve torch.linalg.inv torch.linalg.cholesky",
+    (
+        8,
+        8,
+    ): "F.conv_transpose2d torch.linalg.solve torch.linalg.inv torch.linalg.cholesky",
     (6, 8, 8): "F.conv_transpose3d",
     (64,): "torch.stft",
     (1,): "Tensor.expand",
@@ -61,10 +67,15 @@ SAMPLES = {key: shape for shape, keys in _SAMPLED.items() for key in keys.split(
 
 # Where a port wants another sample than the rest.
 _PORTS: dict[tuple[str, str], tuple[int, ...]] = {
-    **{(f"torch.{name}", "index"): () for name in ("index_select", "index_add", "index_fill")},
-    ("torch.bucketize", "boundaries"): (), ("F.grid_sample", "grid"): (8, 8, 2), ("F.bilinear", "weight"): (5, 5),
+    **{
+        (f"torch.{name}", "index"): ()
+        for name in ("index_select", "index_add", "index_fill")
+    },
+    ("torch.bucketize", "boundaries"): (),
+    ("F.grid_sample", "grid"): (8, 8, 2),
+    ("F.bilinear", "weight"): (5, 5),
     **{(f"F.conv_transpose{n}d", "weight"): (3,) * (n + 1) for n in (1, 2, 3)},
-}  # fmt: skip
+}
 
 # How many more wires a list of tensors needs.
 SEVERAL = {"torch.einsum": 1}
@@ -79,7 +90,15 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("F.embedding", "input"): INT64,
     **{
         (f"torch.{name}", "index"): INT64
-        for name in ("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_fill")
+        for name in (
+            "gather",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "index_select",
+            "index_add",
+            "index_fill",
+        )
     },
     ("torch.take_along_dim", "indices"): INT64,
     ("F.embedding_bag", "input"): INT64,
@@ -90,7 +109,10 @@ DTYPES: dict[tuple[str, str], DType] = {
     },
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
-    **{(f"torch.{name}", "input"): COMPLEX for name in ("view_as_real", "imag", "conj", "fft.irfft")},
+    **{
+        (f"torch.{name}", "input"): COMPLEX
+        for name in ("view_as_real", "imag", "conj", "fft.irfft")
+    },
 }
 
 
@@ -100,7 +122,10 @@ def net(rows: Iterable[Row], wires: Iterable[tuple[Any, ...]] | None = None) -> 
     The id of a node is its name. A wire may leave out what is the default: ("a", "b") or ("a", "b", "other").
     """
     rows = list(rows)
-    nodes = {name: Node(name, op, name, _starting(op).update(params)) for op, name, params in rows}
+    nodes = {
+        name: Node(name, op, name, _starting(op).update(params))
+        for op, name, params in rows
+    }
     graph = Graph(FrozenMap(nodes))
     names = list(nodes)
     for wire in zip(names, names[1:], strict=False) if wires is None else wires:
@@ -112,7 +137,9 @@ def _starting(op: str) -> FrozenMap[str, Any]:
     return catalog()[op].starting_params() if op in catalog() else FrozenMap()
 
 
-def wired(graph: Graph, source: str, target: str, port: str | None = None, output: int = 0) -> Graph:
+def wired(
+    graph: Graph, source: str, target: str, port: str | None = None, output: int = 0
+) -> Graph:
     """The graph with a wire drawn as a person would."""
     ops = catalog()
     port = port or ops.spec_of(graph, graph.nodes[target]).inputs[0].name
@@ -122,9 +149,14 @@ def wired(graph: Graph, source: str, target: str, port: str | None = None, outpu
 def chain(length: int, op: str = "nn.ReLU", **params: Any) -> Graph:
     """An input, `length` equal layers and an output, made without the cost of drawing wire by wire."""
     nodes = [Node("in", "input", "input1", FrozenMap(shape=(4,)))]
-    nodes += [Node(f"n{i}", op, f"layer{i}", _starting(op).update(params)) for i in range(length)]
+    nodes += [
+        Node(f"n{i}", op, f"layer{i}", _starting(op).update(params))
+        for i in range(length)
+    ]
     nodes.append(Node("out", "output", "output1"))
-    edges = tuple(Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False))
+    edges = tuple(
+        Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False)
+    )
     return Graph(FrozenMap({node.id: node for node in nodes}), edges)
 
 
@@ -138,7 +170,11 @@ def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
     wires += [("in_tensors", "it", "tensors")] * SEVERAL.get(spec.key, 0)
     if any(p.kind == "tuple" for p in needed):
         rows.append(("tuple", "both", {}))
-        wires = [("in_input", "both", "items"), ("in_input", "both", "items"), ("both", "it", "input")]
+        wires = [
+            ("in_input", "both", "items"),
+            ("in_input", "both", "items"),
+            ("both", "it", "input"),
+        ]
     alone = net(rows, wires)
     for number, port in enumerate(catalog().spec_of(alone, alone.nodes["it"]).outputs):
         if needed and ("tensor" in port.kind or port.kind == "any"):
@@ -151,17 +187,43 @@ def around(spec: OpSpec, params: Mapping[str, Any] | None = None) -> Graph:
 
 
 # What becomes of values that are no tensors.
-LAST = ("number", "Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo", "tuple", "torch.unbind")
-_ADDED: list[Row] = [("input", "beside", {"shape": (1,)}), ("operator.add", "sum", {}), ("output", "out", {})]
-_ADDING: list[tuple[Any, ...]] = [("beside", "sum"), ("it", "sum", "other"), ("sum", "out")]
+LAST = (
+    "number",
+    "Tensor.size",
+    "Tensor.shape",
+    "Tensor.dim",
+    "Tensor.numel",
+    "torch.finfo",
+    "tuple",
+    "torch.unbind",
+)
+_ADDED: list[Row] = [
+    ("input", "beside", {"shape": (1,)}),
+    ("operator.add", "sum", {}),
+    ("output", "out", {}),
+]
+_ADDING: list[tuple[Any, ...]] = [
+    ("beside", "sum"),
+    ("it", "sum", "other"),
+    ("sum", "out"),
+]
 LAST_ROWS: dict[str, list[Row]] = {
     **dict.fromkeys(("number", "tensor"), _ADDED),
-    "tuple": [("operator.getitem", "first", {"index": 0}), ("input", "beside", {"shape": (1,)}),
-              ("operator.mul", "product", {}), ("output", "out", {})],
-}  # fmt: skip
+    "tuple": [
+        ("operator.getitem", "first", {"index": 0}),
+        ("input", "beside", {"shape": (1,)}),
+        ("operator.mul", "product", {}),
+        ("output", "out", {}),
+    ],
+}
 LAST_WIRES: dict[str, list[tuple[Any, ...]]] = {
     **dict.fromkeys(("number", "tensor"), _ADDING),
-    "tuple": [("it", "first"), ("first", "product"), ("beside", "product", "other"), ("product", "out")],
+    "tuple": [
+        ("it", "first"),
+        ("first", "product"),
+        ("beside", "product", "other"),
+        ("product", "out"),
+    ],
 }
 
 
@@ -177,11 +239,16 @@ def sample(spec: OpSpec) -> tuple[int, ...]:
 
 def run(source: Source, batch: int) -> tuple[torch.Tensor, ...]:
     """What the generated class returns for inputs of zeros, or of unit matrices for linear algebra; always a tuple."""
-    inputs = [torch.zeros(batch, *spec.shape, dtype=getattr(torch, spec.dtype)) for spec in source.inputs]
+    inputs = [
+        torch.zeros(batch, *spec.shape, dtype=getattr(torch, spec.dtype))
+        for spec in source.inputs
+    ]
     if "torch.linalg." in source.text:
         inputs = [one + torch.eye(*one.shape[-2:]) for one in inputs]
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an implicit dim, a dropout of one layer: torch's words, not ours
+        warnings.simplefilter(
+            "ignore"
+        )  # an implicit dim, a dropout of one layer: torch's words, not ours
         answer = load_class(source)().eval()(*inputs)
     return answer if isinstance(answer, tuple) else (answer,)
 
@@ -201,8 +268,13 @@ def typed(value: ValueType, batch: int) -> tuple[tuple[int, ...], str]:
     return value.with_batch(batch), value.dtype
 
 
-def measured(tensors: Iterable[torch.Tensor]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for tensor in tensors)
+def measured(
+    tensors: Iterable[torch.Tensor],
+) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple(
+        (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        for tensor in tensors
+    )
 
 
 def skeleton(text: str) -> str:

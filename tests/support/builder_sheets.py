@@ -34,13 +34,19 @@ def sheet(rows: list[Row], wires: str) -> Graph:
 def row_of(rows: list[Row], shape: tuple[int, ...] | None = None) -> Graph:
     """A chain of them between an input x and an output y."""
     ids = ["x", *(row[0] for row in rows), "y"]
-    ends: list[Row] = [("x", "input", "x", {"shape": shape} if shape else {}), ("y", "output", "y")]
+    ends: list[Row] = [
+        ("x", "input", "x", {"shape": shape} if shape else {}),
+        ("y", "output", "y"),
+    ]
     wires = " ".join(f"{a}>{b}" for a, b in zip(ids, ids[1:], strict=False))
     return sheet([ends[0], *rows, ends[1]], wires)
 
 
 def analysed(graph: Graph, *blocks: Block) -> Analysis:
     """The answer to a graph that nothing is wrong with."""
-    answer = analyse(graph, with_blocks(catalog(), FrozenMap({block.name: block for block in blocks})))
+    answer = analyse(
+        graph,
+        with_blocks(catalog(), FrozenMap({block.name: block for block in blocks})),
+    )
     assert not answer.errors, [problem.message for problem in answer.errors]
     return answer

@@ -49,18 +49,29 @@ class Table:
         self.view, self.scene = self.canvas.view, self.canvas.scene
         self.view.setFocus()
         self.said: list[str] = []
-        self.left_selected: set[str] = set()  # what the last step left selected; undoing it may end that
+        self.left_selected: set[str] = (
+            set()
+        )  # what the last step left selected; undoing it may end that
         self.canvas.said.connect(self.said.append)
 
     def id(self, name: str) -> str:
-        return next(node.id for node in self.document.project.graph.nodes.values() if node.name == name)
+        return next(
+            node.id
+            for node in self.document.project.graph.nodes.values()
+            if node.name == name
+        )
 
     def names(self) -> set[str]:
-        return {self.document.project.graph.nodes[node].name for node in self.selection.ids}
+        return {
+            self.document.project.graph.nodes[node].name for node in self.selection.ids
+        }
 
     def wires(self) -> set[tuple[str, str, str]]:
         graph = self.document.project.graph
-        return {(graph.nodes[e.source].name, graph.nodes[e.target].name, e.port) for e in graph.edges}
+        return {
+            (graph.nodes[e.source].name, graph.nodes[e.target].name, e.port)
+            for e in graph.edges
+        }
 
     def at(self, point: QPointF) -> QPoint:
         return self.view.mapFromScene(point)
@@ -82,7 +93,9 @@ class Table:
     def empty(self) -> QPoint:
         return self.at(QPointF(500, 330))
 
-    def drag(self, start: QPoint, end: QPoint, keys=NONE, button=LEFT, stops: int = 4) -> None:
+    def drag(
+        self, start: QPoint, end: QPoint, keys=NONE, button=LEFT, stops: int = 4
+    ) -> None:
         port = self.view.viewport()
         QTest.mousePress(port, button, keys, start)
         for i in range(1, stops + 1):
@@ -107,7 +120,9 @@ class Table:
         if not enter.isAccepted():
             return False
         QApplication.sendEvent(port, QDragMoveEvent(spot, action, data, LEFT, NONE))
-        QApplication.sendEvent(port, QDropEvent(QPointF(spot), action, data, LEFT, NONE))
+        QApplication.sendEvent(
+            port, QDropEvent(QPointF(spot), action, data, LEFT, NONE)
+        )
         return True
 
 
@@ -116,7 +131,14 @@ def send_move(widget, spot: QPoint, button, keys) -> None:
     from PySide6.QtGui import QMouseEvent
 
     glob = QPointF(widget.mapToGlobal(spot))
-    move = QMouseEvent(QEvent.Type.MouseMove, QPointF(spot), glob, Qt.MouseButton.NoButton, button, keys)
+    move = QMouseEvent(
+        QEvent.Type.MouseMove,
+        QPointF(spot),
+        glob,
+        Qt.MouseButton.NoButton,
+        button,
+        keys,
+    )
     QApplication.sendEvent(widget, move)
 
 

@@ -27,8 +27,15 @@ class Watch(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:
         if name in HEAVY:
-            stack = [frame for frame in traceback.extract_stack() if "/app/" in frame.filename]
-            places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(stack[-6:]))
+            stack = [
+                frame
+                for frame in traceback.extract_stack()
+                if "/app/" in frame.filename
+            ]
+            places = " < ".join(
+                f"{Path(frame.filename).name}:{frame.lineno}"
+                for frame in reversed(stack[-6:])
+            )
             imported.append(f"{name}: {places}")
 
 
@@ -49,7 +56,9 @@ def main(folder: Path) -> int:
     window = WholeWindow(Settings("TapedeckTest", "drive"))
     said: list[str] = []
     show = window.toasts.show
-    window.toasts.show = lambda *given, **more: said.append(str(given)) or show(*given, **more)  # type: ignore[assignment]
+    window.toasts.show = lambda *given, **more: (
+        said.append(str(given)) or show(*given, **more)
+    )  # type: ignore[assignment]
     window.show()
     window.start()
 
@@ -58,7 +67,9 @@ def main(folder: Path) -> int:
         while not ready():
             QTest.qWait(20)
             if time.monotonic() > end:
-                raise TimeoutError(f"{what}; said {said[-4:]}, banner {window.banner.isVisible()}, imported {imported}")
+                raise TimeoutError(
+                    f"{what}; said {said[-4:]}, banner {window.banner.isVisible()}, imported {imported}"
+                )
         print(what, flush=True)
 
     def known() -> bool:
@@ -67,8 +78,12 @@ def main(folder: Path) -> int:
     window.files.open_example("MLP on digits.tape")
     until("opened", known)
     project = window.document.project
-    window.document.apply("Shorten", replace(project, training=replace(project.training, epochs=2)))
-    linear = next(node for node in project.graph.nodes.values() if node.op == "nn.Linear")
+    window.document.apply(
+        "Shorten", replace(project, training=replace(project.training, epochs=2))
+    )
+    linear = next(
+        node for node in project.graph.nodes.values() if node.op == "nn.Linear"
+    )
     window.canvas.selection.set({linear.id})
     graph = window.document.project.graph.with_name(linear.id, "first")
     window.document.apply("Rename", replace(window.document.project, graph=graph))
@@ -94,11 +109,16 @@ def main(folder: Path) -> int:
     window.document.undo_stack.setClean()
     window.close()
     QTest.qWait(100)
-    print(json.dumps({"imported": imported, "there": sorted(HEAVY & set(sys.modules))}), flush=True)
+    print(
+        json.dumps({"imported": imported, "there": sorted(HEAVY & set(sys.modules))}),
+        flush=True,
+    )
     return 0
 
 
-def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+def _training_rooms(
+    window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]
+) -> None:
     """The form, the trials, the evaluation, the layer and the runs of a project that was trained once."""
     from PySide6.QtCore import QPointF
 
@@ -112,9 +132,15 @@ def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[]
     form.data.show_batch.click()
     until("data looked at", lambda: form.data.batch.preview is not None)
     form.optimizer.form.edited.emit("lr", 0.002, None)
-    until("rate checked", lambda: window.document.project.training.optimizer.params.get("lr") == 0.002)
+    until(
+        "rate checked",
+        lambda: window.document.project.training.optimizer.params.get("lr") == 0.002,
+    )
     form.schedule.name.edited.emit("CosineAnnealingLR")
-    until("schedule drawn", lambda: form.schedule.form is not None and not form.schedule.plot.isHidden())
+    until(
+        "schedule drawn",
+        lambda: form.schedule.form is not None and not form.schedule.plot.isHidden(),
+    )
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(12)
@@ -132,13 +158,19 @@ def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[]
     page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
     until("tried", lambda: page.trying.bars.called != "")
     window.pages.show("layer")
-    until("shows layers", lambda: hasattr(window, "layer_control") and bool(window.layer_page._layers))
+    until(
+        "shows layers",
+        lambda: hasattr(window, "layer_control") and bool(window.layer_page._layers),
+    )
     layer = next(iter(window.layer_page._layers))
     window.layer_page.show_layer(layer)
     window.layer_page.layerChosen.emit(layer)
     until("looked inside", lambda: window.layer_page.inside.inside is not None)
     window.pages.show("runs")
-    until("listed runs", lambda: any(row.kept is not None for row in window.runs.model.rows))
+    until(
+        "listed runs",
+        lambda: any(row.kept is not None for row in window.runs.model.rows),
+    )
     run = next(row.kept for row in window.runs.model.rows if row.kept is not None)
     window.runs_control.export(run, folder)
     until("event files", lambda: any(folder.rglob("events.out.*")))
@@ -150,15 +182,24 @@ def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[]
     until("goes on", lambda: window.session.active)
     until("went on", lambda: window.session.state == "done")
     table = folder / "t.csv"
-    table.write_text("a,b,c\n" + "".join(f"{i / 60},{i % 7},{'xy'[i % 2]}\n" for i in range(60)))
+    table.write_text(
+        "a,b,c\n" + "".join(f"{i / 60},{i % 7},{'xy'[i % 2]}\n" for i in range(60))
+    )
     project = window.document.project
-    window.document.apply("Table", replace(project, data=DataConfig("file.csv", path=str(table))))
-    until("table read", lambda: form.data.batch.preview is not None and form.data.batch.preview.rows)
+    window.document.apply(
+        "Table", replace(project, data=DataConfig("file.csv", path=str(table)))
+    )
+    until(
+        "table read",
+        lambda: form.data.batch.preview is not None and form.data.batch.preview.rows,
+    )
     window.document.apply("As it was", kept)
     until("as it was", lambda: window.live.up_to_date)
 
 
-def _autograd(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+def _autograd(
+    window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]
+) -> None:
     """From capture to replay: played backward, diagnosed, checked numerically, exported."""
     window.actions_by_key["capture"].trigger()
     until("captured", lambda: window.room.drawing() is not None)
@@ -169,7 +210,9 @@ def _autograd(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]
     until("played", lambda: 0 < len(player) == player.position)
     findings.run_diagnostics()
     until("diagnosed", lambda: findings.findings is not None)
-    findings.check(next(node for node in window.room.tape.nodes if node.name == "ReluBackward0"))
+    findings.check(
+        next(node for node in window.room.tape.nodes if node.name == "ReluBackward0")
+    )
     until("checked numerically", lambda: findings.report is not None)
     assert findings.report.passed
     player.release()
@@ -177,7 +220,9 @@ def _autograd(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]
     until("replay exported", (folder / "replay.html").exists)
 
 
-def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+def _export(
+    window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]
+) -> None:
     from PySide6.QtCore import Qt
     from PySide6.QtTest import QTest
 
@@ -196,7 +241,9 @@ def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]],
     until("proved", lambda: proved and proved[0].passed)
 
 
-def _weights(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+def _weights(
+    window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]
+) -> None:
     """Those of the run are saved and loaded again; then a layer of a person's own runs, in the engine."""
     from app.source import layer_files
     from tests.support import own_layers_nets as own
@@ -207,10 +254,15 @@ def _weights(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]]
     until("weights beside the net", lambda: not dialog.running)
     dialog.load_all()
     until("weights loaded", lambda: window.document.project.training.start is not None)
-    until("start counted", lambda: "tensors of learnt.pt" in window.status.text("start"))
+    until(
+        "start counted", lambda: "tensors of learnt.pt" in window.status.text("start")
+    )
     layer_files.allow(layer_files.digest(own.LAYERS))
     window.document.new(own.project(own.write(folder)))
-    until("layers of an own file", lambda: window.live.up_to_date and window.live.analysis.runnable)
+    until(
+        "layers of an own file",
+        lambda: window.live.up_to_date and window.live.analysis.runnable,
+    )
     window.document.undo_stack.setClean()
 
 
@@ -244,12 +296,17 @@ def _gallery(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> No
     dialog.reject()
     asked: list[Any] = []
     fetched = download_dialog.download
-    download_dialog.download = lambda _source, addresses, *_rest: asked.append(addresses)  # type: ignore[assignment]
+    download_dialog.download = lambda _source, addresses, *_rest: asked.append(
+        addresses
+    )  # type: ignore[assignment]
     try:
         window.findChild(TrainingFormFeature).download("torchvision.MNIST")
         fetching = window.findChild(download_dialog.DownloadDialog)
         fetching.start()
-        until("addresses found", lambda: asked and asked[0].mirrors and asked[0].archives[0].md5)
+        until(
+            "addresses found",
+            lambda: asked and asked[0].mirrors and asked[0].archives[0].md5,
+        )
     finally:
         download_dialog.download = fetched
 

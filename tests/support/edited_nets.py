@@ -21,7 +21,9 @@ from app.util.resources import path as resource
 def example(name: str, **training: Any) -> Project:
     """A bundled project, with other settings, on the CPU."""
     project = file.read(resource("examples", f"{name}.tape"))
-    return replace(project, training=replace(project.training, device="cpu", **training))
+    return replace(
+        project, training=replace(project.training, device="cpu", **training)
+    )
 
 
 def by_name(project: Project, name: str) -> str:
@@ -32,14 +34,22 @@ def by_name(project: Project, name: str) -> str:
 def changed(project: Project, name: str, /, **params: Any) -> Project:
     """Set parameters of a node; None takes one away."""
     node = project.graph.nodes[by_name(project, name)]
-    merged = {key: value for key, value in {**node.params, **params}.items() if value is not None}
+    merged = {
+        key: value
+        for key, value in {**node.params, **params}.items()
+        if value is not None
+    }
     return _with(project, project.graph, replace(node, params=FrozenMap(merged)))
 
 
 def frozen(project: Project, *names: str, on: bool = True) -> Project:
     """Freeze nodes, or let them learn again."""
     for name in names:
-        project = _with(project, project.graph, replace(project.graph.nodes[by_name(project, name)], frozen=on))
+        project = _with(
+            project,
+            project.graph,
+            replace(project.graph.nodes[by_name(project, name)], frozen=on),
+        )
     return project
 
 
@@ -48,7 +58,11 @@ def inserted(project: Project, op: str, before: str, /, **params: Any) -> Projec
     target = by_name(project, before)
     wire = next(edge for edge in project.graph.edges if edge.target == target)
     project, made = edits.insert(project, ops_of(project), op, wire, (0.0, 0.0))
-    return changed(project, project.graph.nodes[made].name, **params) if params else project
+    return (
+        changed(project, project.graph.nodes[made].name, **params)
+        if params
+        else project
+    )
 
 
 def renewed(project: Project, name: str, /, **params: Any) -> Project:
@@ -59,7 +73,9 @@ def renewed(project: Project, name: str, /, **params: Any) -> Project:
 
 def removed(project: Project, name: str) -> Project:
     """Take a node off its wire."""
-    return edits.delete_and_reconnect(project, ops_of(project), [by_name(project, name)])
+    return edits.delete_and_reconnect(
+        project, ops_of(project), [by_name(project, name)]
+    )
 
 
 def surgery(before: Project, after: Project) -> Surgery:

@@ -14,7 +14,9 @@ def stop(pid: int) -> None:
     """Stop a process from outside, and see that all of its threads stand."""
     os.kill(pid, signal.SIGSTOP)
     stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
-    while any(stat.read_text("ascii").rpartition(")")[2].split()[0] != "T" for stat in stats):
+    while any(
+        stat.read_text("ascii").rpartition(")")[2].split()[0] != "T" for stat in stats
+    ):
         pass
 
 
@@ -25,4 +27,7 @@ def asked(engine: Engine, wanted: type[Request[object]] | Request[object]) -> bo
     if process is None or not engine._outbox.empty():
         return False
     sent = [question.request for question in [*process.open.values()]]
-    return any(isinstance(one, wanted) if isinstance(wanted, type) else one == wanted for one in sent)
+    return any(
+        isinstance(one, wanted) if isinstance(wanted, type) else one == wanted
+        for one in sent
+    )

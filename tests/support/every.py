@@ -28,7 +28,8 @@ def every(members: Mapping[str, Any]) -> Callable[[Callable[..., None]], Any]:
                     failed[name] = error
             if failed:
                 raise BaseExceptionGroup(
-                    f"{len(failed)} of {len(members)} fail: {', '.join(failed)}", [*failed.values()]
+                    f"{len(failed)} of {len(members)} fail: {', '.join(failed)}",
+                    [*failed.values()],
                 )
 
         del test.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures

@@ -21,8 +21,13 @@ def work_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the jobs be done in this process, where nothing is barred."""
     jobs: dict[str, ModuleType] = {"measure.py": measure, "format_jobs.py": format_jobs}
 
-    def ask(script: Path, question: dict[str, Any], folder: Path, tell: Any, *_: object) -> dict[str, Any]:
-        paths = {"answer": str(folder / "answer.json"), "progress": str(folder / "progress")}
+    def ask(
+        script: Path, question: dict[str, Any], folder: Path, tell: Any, *_: object
+    ) -> dict[str, Any]:
+        paths = {
+            "answer": str(folder / "answer.json"),
+            "progress": str(folder / "progress"),
+        }
         whole = {**question, **paths, "barred": [], "threads": torch.get_num_threads()}
         (folder / "ask.json").write_text(json.dumps(whole))
         stdout = sys.stdout

@@ -54,7 +54,10 @@ class ForkedPopen(subprocess.Popen):
                 sys.argv = words[words.index(SERVER) :]
                 fork_server.main()
             else:
-                sys.argv = ["python", *dropwhile(lambda word: word.startswith("-"), words)]
+                sys.argv = [
+                    "python",
+                    *dropwhile(lambda word: word.startswith("-"), words),
+                ]
                 rank.main()
         finally:
             os._exit(1)

@@ -40,9 +40,13 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def start_forked(script: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> pool.Child:
+def start_forked(
+    script: Path, *arguments: str, cwd: Path | None = None, **environment: str
+) -> pool.Child:
     """Start a script as `python SCRIPT ARGUMENTS` does, with torch and the program's modules loaded already."""
-    return pool.start("rank", {"RANK": "0", **environment}, cwd, arguments=[str(script), *arguments])
+    return pool.start(
+        "rank", {"RANK": "0", **environment}, cwd, arguments=[str(script), *arguments]
+    )
 
 
 def start_command(folder: Path, *arguments: str, **environment: str) -> pool.Child:
@@ -62,12 +66,20 @@ def run_replaced(
 
 
 def run_forked(
-    script: Path, *arguments: str, cwd: Path | None = None, given: bytes = b"", timeout: float | None = None,
+    script: Path,
+    *arguments: str,
+    cwd: Path | None = None,
+    given: bytes = b"",
+    timeout: float | None = None,
     **environment: str,
-) -> CompletedProcess[str]:  # fmt: skip
+) -> CompletedProcess[str]:
     """Run a script to its end. Raises subprocess.TimeoutExpired, as `subprocess.run` does."""
     child = start_forked(script, *arguments, cwd=cwd, **environment)
-    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    assert (
+        child.stdin is not None
+        and child.stdout is not None
+        and child.stderr is not None
+    )
     with child.stdout as out, child.stderr as errors, ThreadPoolExecutor(2) as readers:
         told, said = readers.submit(out.read), readers.submit(errors.read)
         with child.stdin as to:
@@ -76,7 +88,10 @@ def run_forked(
             code = child.wait(timeout)
         finally:
             child.kill()
-        stdout, stderr = told.result().decode(), said.result().decode().replace("[rank0]: ", "")
+        stdout, stderr = (
+            told.result().decode(),
+            said.result().decode().replace("[rank0]: ", ""),
+        )
     return CompletedProcess([str(script), *arguments], code, stdout, stderr)
 
 
@@ -88,15 +103,27 @@ def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
         if "-c" not in command:
             return start(command, **named)
         text, *arguments = command[command.index("-c") + 1 :]
-        paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as plain:
+        paths = [
+            path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
+        ]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            pytest.MonkeyPatch.context() as plain,
+        ):
             script = Path(folder, "script.py")
             script.write_text(f"import sys; sys.path[:0] = {paths}\n{text}", "utf-8")
-            plain.delenv("PYTHONPATH", raising=False)  # with another one the fork server does not fork
+            plain.delenv(
+                "PYTHONPATH", raising=False
+            )  # with another one the fork server does not fork
             if forkable is not None:
                 plain.setenv("PYTHONPATH", forkable)
-            done = run_forked(script, *arguments, cwd=named.get("cwd"), given=named.get("input", b""),
-                              timeout=named.get("timeout"))  # fmt: skip
+            done = run_forked(
+                script,
+                *arguments,
+                cwd=named.get("cwd"),
+                given=named.get("input", b""),
+                timeout=named.get("timeout"),
+            )
         if hasattr(errors := named.get("stderr"), "write"):
             errors.write(done.stderr.encode())
         return done

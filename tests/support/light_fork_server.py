@@ -28,7 +28,9 @@ class LightServers:
     def start(self, command: list[str], **named: Any) -> subprocess.Popen[bytes]:
         """A fork server with `program`, any other process as it is."""
         light = [command[0], "-c", self.program, *command[4:]]
-        return self._popen(light if "app.engine.fork_server" in command else command, **named)
+        return self._popen(
+            light if "app.engine.fork_server" in command else command, **named
+        )
 
 
 @pytest.fixture

@@ -83,5 +83,10 @@ class Pair(nn.Module):
     def forward(self, left, right):
         return left + right
 '''
-INPUTS = {"Masked": ("x=2x4", "mask=2x8"), "WithLoss": ("2x3:int64",), "Tied": ("2x4",), "Breaks": ("1x2",)}
+INPUTS = {
+    "Masked": ("x=2x4", "mask=2x8"),
+    "WithLoss": ("2x3:int64",),
+    "Tied": ("2x4",),
+    "Breaks": ("1x2",),
+}
 KINDS = ("Masked", "WithLoss", "Tied")

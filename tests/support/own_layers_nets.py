@@ -59,7 +59,9 @@ SCALED, CLIP = "custom.my_layers:Scaled", "custom.my_layers:Clip"
 
 def marking(marker: Path) -> str:
     """The text of a file that leaves a mark when it is run, by whatever way."""
-    return f"import pathlib\npathlib.Path({str(marker)!r}).write_text('it ran')\n" + LAYERS
+    return (
+        f"import pathlib\npathlib.Path({str(marker)!r}).write_text('it ran')\n" + LAYERS
+    )
 
 
 def write(folder: Path, text: str = LAYERS, name: str = "my_layers.py") -> Path:
@@ -83,20 +85,30 @@ def chain(rows: Iterable[tuple[str, dict[str, object]]]) -> Graph:
     before = None
     for number, (op, params) in enumerate(rows, 1):
         name = op.rpartition(":")[2].rpartition(".")[2].lower()
-        graph = graph.with_node(Node(f"n{number}", op, f"{name}{number}", FrozenMap(params)))
+        graph = graph.with_node(
+            Node(f"n{number}", op, f"{name}{number}", FrozenMap(params))
+        )
         if before is not None:
-            graph = graph.with_edge(Edge(before, 0, f"n{number}", "x" if custom.is_custom(op) else "input"))
+            graph = graph.with_edge(
+                Edge(before, 0, f"n{number}", "x" if custom.is_custom(op) else "input")
+            )
         before = f"n{number}"
     return graph
 
 
 def net() -> Graph:
     """A net on digits with a layer and a Function of the file."""
-    return chain([
-        ("input", {"shape": (1, 8, 8)}), ("nn.Flatten", {}), ("nn.Linear", {"out_features": 16}),
-        (CLIP, {"high": 0.5}), (SCALED, {"features": 16, "power": 2}), ("nn.Linear", {"out_features": 10}),
-        ("output", {}),
-    ])  # fmt: skip
+    return chain(
+        [
+            ("input", {"shape": (1, 8, 8)}),
+            ("nn.Flatten", {}),
+            ("nn.Linear", {"out_features": 16}),
+            (CLIP, {"high": 0.5}),
+            (SCALED, {"features": 16, "power": 2}),
+            ("nn.Linear", {"out_features": 10}),
+            ("output", {}),
+        ]
+    )
 
 
 def project(path: Path) -> Project:

@@ -23,7 +23,11 @@ class Residual(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+        self.a, self.b, self.head = (
+            nn.Linear(8, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, CLASSES),
+        )
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,7 +58,11 @@ class Shared(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.tied, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+        self.one, self.tied, self.head = (
+            nn.Linear(8, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, CLASSES),
+        )
         self.tied.weight = self.one.weight
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,7 +94,9 @@ class Twice(torch.autograd.Function):
         return x * y * factor, x + y
 
     @staticmethod
-    def backward(ctx: Any, product: Tensor, total: Tensor) -> tuple[Tensor, None, Tensor]:
+    def backward(
+        ctx: Any, product: Tensor, total: Tensor
+    ) -> tuple[Tensor, None, Tensor]:
         x, y = ctx.saved_tensors
         assert total is not None  # a Function is given zeros where nothing arrives
         return product * y * ctx.factor + total, None, product * x * ctx.factor + total
@@ -95,7 +105,11 @@ class Twice(torch.autograd.Function):
 class Custom(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+        self.a, self.b, self.head = (
+            nn.Linear(8, 8),
+            nn.Linear(8, 8),
+            nn.Linear(8, CLASSES),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(Twice.apply(self.a(x), 1.5, self.b(x))[0])
@@ -108,7 +122,13 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.reentrant = reentrant
         self.a, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
-        self.inner = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(8, 8))
+        self.inner = nn.Sequential(
+            nn.Linear(8, 8),
+            nn.BatchNorm1d(8),
+            nn.Dropout(0.5),
+            nn.Sigmoid(),
+            nn.Linear(8, 8),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.a(x)
@@ -155,9 +175,17 @@ class Convolutions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout(0.25),
-            nn.Flatten(), nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, CLASSES),
-        )  # fmt: skip
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.25),
+            nn.Flatten(),
+            nn.Linear(8, 8),
+            nn.LayerNorm(8),
+            nn.GELU(),
+            nn.Linear(8, CLASSES),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x.view(len(x), 1, 2, 4))
@@ -166,7 +194,10 @@ class Convolutions(nn.Module):
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.attn, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, CLASSES)
+        self.attn, self.head = (
+            nn.MultiheadAttention(4, 2, batch_first=True),
+            nn.Linear(4, CLASSES),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.view(len(x), 2, 4)

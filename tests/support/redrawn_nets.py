@@ -23,16 +23,23 @@ def redrawn(file: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
     file.write_text(text)
     torch.manual_seed(0)
     own_code.trust(f"{file}:Net")
-    project = import_model.answer(ImportModel(ModelSource(str(file), "Net"), {}, inputs), file.parent)
+    project = import_model.answer(
+        ImportModel(ModelSource(str(file), "Net"), {}, inputs), file.parent
+    )
     assert project.origin is not None
-    assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked, project.notes
+    assert (
+        "outputs, gradients and buffers equal in eval and train mode"
+        in project.origin.checked
+    ), project.notes
     assert "Not compared" not in project.notes
     project_file.write(project, file.parent / "net.tape")
     project = project_file.read(file.parent / "net.tape")
     found = analyse(project.graph, custom_layers.ops_of(project))
     assert not found.errors
     theirs, ours = sys.modules[file.stem].Net(), make_module(found.source)
-    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    assert [name for name, _ in ours.named_parameters()] == [
+        name for name, _ in theirs.named_parameters()
+    ]
     assert set(ours.state_dict()) == set(theirs.state_dict())
     return project, found.source.text
 
@@ -40,4 +47,9 @@ def redrawn(file: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
 def own_ops(project: Project) -> list[str]:
     """The nodes that run a class's own code, by their ops."""
     graphs = (project.graph, *(block.graph for block in project.blocks.values()))
-    return [node.op for graph in graphs for node in graph.nodes.values() if node.op.startswith("custom.")]
+    return [
+        node.op
+        for graph in graphs
+        for node in graph.nodes.values()
+        if node.op.startswith("custom.")
+    ]

@@ -14,7 +14,10 @@ from app.source import own_imports
 
 def _as_python_begins() -> list[object]:
     """Return the finders of modules without the one that restricts what the user's code imports."""
-    return [PathFinder if isinstance(one, own_imports.OwnFinder) else one for one in sys.meta_path]
+    return [
+        PathFinder if isinstance(one, own_imports.OwnFinder) else one
+        for one in sys.meta_path
+    ]
 
 
 def run_script(folder: Path, *arguments: str) -> SystemExit | None:

@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QStackedWidget,
     QWidget,
-)  # fmt: skip
+)
 from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
@@ -48,23 +48,52 @@ SIZE = (1280, 800)
 PLAIN = (type(None), bool, int, str, enum.Enum)
 # What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
 ANEW = {
-    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable",
-    "CodeView", "TapePage", "HistogramChart", "Outline", "ObservedPage", "DiffPage",
-}  # fmt: skip
+    "NodePage",
+    "CanvasView",
+    "TapeView",
+    "TypingEdit",
+    "Scales",
+    "QListView",
+    "AutogradHeader",
+    "CostTable",
+    "CodeView",
+    "TapePage",
+    "HistogramChart",
+    "Outline",
+    "ObservedPage",
+    "DiffPage",
+}
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {
-    "memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look", "library_control._said",
-    "cost_control._retries", "diff_control._replaced", "diff_control._generation", "diff_control._sides",
-    "autograd_control.shows_step", "recompute_control._page", "housekeeping._put_off",
-}  # fmt: skip
+    "memory_control.estimates",
+    "run_control._drawn",
+    "export_control._copies",
+    "live._look",
+    "library_control._said",
+    "cost_control._retries",
+    "diff_control._replaced",
+    "diff_control._generation",
+    "diff_control._sides",
+    "autograd_control.shows_step",
+    "recompute_control._page",
+    "housekeeping._put_off",
+}
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
 ONCE = [
-    {"/QWidget 1/Banner 3", ".document.replaced(PyObject)", "document.replaced(PyObject)",
-     "sheet.whole.replaced(PyObject)", "toasts._banners"},
+    {
+        "/QWidget 1/Banner 3",
+        ".document.replaced(PyObject)",
+        "document.replaced(PyObject)",
+        "sheet.whole.replaced(PyObject)",
+        "toasts._banners",
+    },
     {".selection.changed(PyObject,PyObject)", "selection.changed(PyObject,PyObject)"},
-]  # fmt: skip
-TURNS, TURN = 6, 60  # so many, of so many milliseconds; another window takes seconds to make
+]
+TURNS, TURN = (
+    6,
+    60,
+)  # so many, of so many milliseconds; another window takes seconds to make
 
 
 class SharedWindow:
@@ -72,7 +101,9 @@ class SharedWindow:
 
     def __init__(self) -> None:
         self.window: WholeWindow | None = None
-        self.changed: set[str] = set()  # what was not as before when the last one was dropped for it
+        self.changed: set[str] = (
+            set()
+        )  # what was not as before when the last one was dropped for it
         self._look: dict[str, Any] = {}
         self._once: list[set[str]] = []
         self._docks: Any = None
@@ -125,7 +156,11 @@ class SharedWindow:
         """Whether it looks as it did, some turns of the event loop later at most: what was to come comes then."""
         for _ in range(TURNS):
             now = look(window)
-            changed = {name for name in self._look.keys() | now.keys() if self._look.get(name) != now.get(name)}
+            changed = {
+                name
+                for name in self._look.keys() | now.keys()
+                if self._look.get(name) != now.get(name)
+            }
             new = [once for once in self._once if once & changed]
             if changed <= set[str]().union(*new):
                 self._once = [once for once in self._once if once not in new]
@@ -153,7 +188,9 @@ class SharedWindow:
         window.interpreted.view.set_value(ATTENTION)
         take_typed(window)
         window.document.new()
-        window.settings._store.remove("files/views")  # of the project that was left: the next test opens it, too
+        window.settings._store.remove(
+            "files/views"
+        )  # of the project that was left: the next test opens it, too
         _forget_model(window)
         _forget_snippet(window)
         window.place.go_to(NETWORK)
@@ -174,8 +211,12 @@ class SharedWindow:
         for word in window.canvas.findChildren(QWidget, "canvasWord"):
             word.hide()
         window.resize(*SIZE)
-        for pane, page in ((window.bottom.pane, "problems"), (window.left.pane, "layers"),
-                           (window.right.pane, "inspector"), (window.centre, "network")):  # fmt: skip
+        for pane, page in (
+            (window.bottom.pane, "problems"),
+            (window.left.pane, "layers"),
+            (window.right.pane, "inspector"),
+            (window.centre, "network"),
+        ):
             pane.show_page(page)
         window.bottom.pane._scale = 0.0  # the controls of the curves grow with a run, and their row keeps that room
         window.bottom.pane._fit()
@@ -201,7 +242,10 @@ def _forget_model(window: WholeWindow) -> None:
     if window.autograd_control.subject != "net":
         window.snippets.show("net")
     window.observed.observation = None
-    for feature, names in ((ObservedFeature, ("_model", "_digest", "_opened")), (LayerFeature, ("_wanted",))):
+    for feature, names in (
+        (ObservedFeature, ("_model", "_digest", "_opened")),
+        (LayerFeature, ("_wanted",)),
+    ):
         for name in names:
             vars(window.findChild(feature)).pop(name, None)
 
@@ -224,10 +268,14 @@ def _forget_snippet(window: WholeWindow) -> None:
 def at_rest(window: WholeWindow) -> bool:
     """Whether all pages are there, styled, and all is known of what is open."""
     return (
-        window.furnished and window.live.torch is not None and window.live.up_to_date
-        and not window.background.busy and not window.engine.busy and not window.hearers.active
+        window.furnished
+        and window.live.torch is not None
+        and window.live.up_to_date
+        and not window.background.busy
+        and not window.engine.busy
+        and not window.hearers.active
         and not theme.manager()._steps._timer.isActive()
-    )  # fmt: skip
+    )
 
 
 def look(window: WholeWindow) -> dict[str, Any]:
@@ -259,22 +307,37 @@ def _heard(window: WholeWindow) -> dict[str, int]:
     parts = {"": window, **_parts("", window)}
     for name, part in list(parts.items()):
         parts |= _parts(f"{name}.", part)
-    return {f"{name}.{word}": count for name, part in parts.items() for word in _signals(type(part))
-            if (count := part.receivers(f"2{word}"))}  # fmt: skip
+    return {
+        f"{name}.{word}": count
+        for name, part in parts.items()
+        for word in _signals(type(part))
+        if (count := part.receivers(f"2{word}"))
+    }
 
 
 def _parts(way: str, of: QObject) -> dict[str, QObject]:
-    return {f"{way}{name}": part for name, part in vars(of).items()
-            if isinstance(part, QObject) and type(part).__module__.startswith("app.") and shiboken6.isValid(part)
-            and not name.startswith("_") and type(part).__name__ not in ANEW}  # fmt: skip
+    return {
+        f"{way}{name}": part
+        for name, part in vars(of).items()
+        if isinstance(part, QObject)
+        and type(part).__module__.startswith("app.")
+        and shiboken6.isValid(part)
+        and not name.startswith("_")
+        and type(part).__name__ not in ANEW
+    }
 
 
 @cache
 def _signals(kind: type[QObject]) -> tuple[str, ...]:
     meta = kind.staticMetaObject
-    methods = (meta.method(number) for number in range(meta.methodOffset(), meta.methodCount()))
-    return tuple(one.methodSignature().toStdString() for one in methods
-                 if one.methodType() == QMetaMethod.MethodType.Signal)  # fmt: skip
+    methods = (
+        meta.method(number) for number in range(meta.methodOffset(), meta.methodCount())
+    )
+    return tuple(
+        one.methodSignature().toStdString()
+        for one in methods
+        if one.methodType() == QMetaMethod.MethodType.Signal
+    )
 
 
 def _widgets(way: str, widget: QWidget, found: dict[str, Any]) -> None:
@@ -286,10 +349,14 @@ def _widgets(way: str, widget: QWidget, found: dict[str, Any]) -> None:
         if isinstance(child, QAction):
             found[name] = (child.text(), child.isEnabled(), child.isChecked())
             continue
-        if kind.startswith("qt_scrollarea_") or (isinstance(child, QMenu) and child.isHidden()):
+        if kind.startswith("qt_scrollarea_") or (
+            isinstance(child, QMenu) and child.isHidden()
+        ):
             continue
         found[name] = (hidden := child.isHidden(), child.isEnabled())
-        if type(child).__name__ in ANEW or (hidden and not isinstance(widget, QStackedWidget)):
+        if type(child).__name__ in ANEW or (
+            hidden and not isinstance(widget, QStackedWidget)
+        ):
             continue
         found[name] += (child.accessibleName(), *_content(child))
         if not isinstance(child, QMenu):
@@ -299,17 +366,29 @@ def _widgets(way: str, widget: QWidget, found: dict[str, Any]) -> None:
 def _children(widget: QWidget) -> Iterator[Any]:
     if isinstance(widget, QStackedWidget) and type(widget.parent()).__name__ in ALONE:
         yield widget.currentWidget()
-    elif isinstance(widget, QStackedWidget):  # the one in front is the last of its children
+    elif isinstance(
+        widget, QStackedWidget
+    ):  # the one in front is the last of its children
         yield from (widget.widget(number) for number in range(widget.count()))
     else:
-        yield from (child for child in widget.children() if isinstance(child, (QWidget, QAction)))
+        yield from (
+            child
+            for child in widget.children()
+            if isinstance(child, (QWidget, QAction))
+        )
 
 
 def _content(widget: QWidget) -> tuple[Any, ...]:
     if isinstance(widget, QAbstractButton):
         return widget.text(), widget.isChecked()
     if isinstance(widget, (QLabel, QLineEdit)):
-        return (re.sub(r"^Shapes checked in [0-9.]+ ms", "Shapes checked in a while", widget.text()),)
+        return (
+            re.sub(
+                r"^Shapes checked in [0-9.]+ ms",
+                "Shapes checked in a while",
+                widget.text(),
+            ),
+        )
     if isinstance(widget, QPlainTextEdit):
         return (widget.toPlainText(),)
     if isinstance(widget, QComboBox):

@@ -152,7 +152,9 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def follow(self):
-        for mine, other in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
+        for mine, other in zip(
+            self.teacher.parameters(), self.student.parameters(), strict=True
+        ):
             mine.mul_(0.9).add_(other, alpha=0.1)
 
     def forward(self, x):
@@ -167,7 +169,9 @@ class MomentumByData(nn.Module):
         self.student, self.teacher = nn.Linear(4, 4), nn.Linear(4, 4)
 
     def forward(self, x):
-        for mine, other in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
+        for mine, other in zip(
+            self.teacher.parameters(), self.student.parameters(), strict=True
+        ):
             mine.data = mine.data * 0.9 + other.data * 0.1
         return self.student(x) - self.teacher(x).detach()
 
@@ -225,7 +229,9 @@ class AsksWhetherItLearns(Net):
 class DetachForms(Net):
     def forward(self, x):
         y = self.fc(x)
-        return y.detach() * x + y.data + y.clone().detach_() * 2 + torch.detach(y).square()
+        return (
+            y.detach() * x + y.data + y.clone().detach_() * 2 + torch.detach(y).square()
+        )
 
 
 class WritesData(Net):
@@ -360,7 +366,9 @@ class UnfoldsByName(nn.Module):
         self.fc = nn.Linear(2, 3)
 
     def forward(self, x):
-        return self.fc(x.unfold(dimension=-1, size=2, step=2)) + x.unfold(-1, 3, 1).sum()
+        return (
+            self.fc(x.unfold(dimension=-1, size=2, step=2)) + x.unfold(-1, 3, 1).sum()
+        )
 
 
 # --- Chance
@@ -373,7 +381,9 @@ class Noise(Net):
 
 class NoiseOfAnySize(Net):
     def forward(self, x):
-        return self.fc(x) + torch.rand(x.shape[0], 4, device=x.device) * torch.randn(x.shape)
+        return self.fc(x) + torch.rand(x.shape[0], 4, device=x.device) * torch.randn(
+            x.shape
+        )
 
 
 class WholeNumbers(Net):
@@ -899,7 +909,9 @@ class CachedBuffer(Net):
 
     def forward(self, x):
         if self.mask.shape[1] != x.shape[1]:
-            self.mask = torch.ones(x.shape[1], x.shape[1]).tril().to(self.fc.weight.dtype)
+            self.mask = (
+                torch.ones(x.shape[1], x.shape[1]).tril().to(self.fc.weight.dtype)
+            )
         return self.fc(x) @ self.mask.expand(x.shape[1], -1)
 
 
@@ -1148,7 +1160,10 @@ class FunctionWithContext(Net):
 class Checkpointed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem, self.body = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh())
+        self.stem, self.body = (
+            nn.Linear(4, 4),
+            nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()),
+        )
 
     def forward(self, x):
         return checkpoint(self.body, self.stem(x), use_reentrant=False)
@@ -1223,7 +1238,9 @@ class Penalty(Net):
 
 class ParameterByKey(Net):
     def forward(self, x):
-        return F.linear(x, self.fc._parameters["weight"], dict(self.named_parameters())["fc.bias"])
+        return F.linear(
+            x, self.fc._parameters["weight"], dict(self.named_parameters())["fc.bias"]
+        )
 
 
 class NewestParameter(Net):
@@ -1294,7 +1311,11 @@ class OverSampleNumbers(Net):
 
 class DividesByBatch(Net):
     def forward(self, x):
-        return self.fc(x).sum(0, keepdim=True).expand(len(x), 4) / len(x) * math.sqrt(x.shape[0])
+        return (
+            self.fc(x).sum(0, keepdim=True).expand(len(x), 4)
+            / len(x)
+            * math.sqrt(x.shape[0])
+        )
 
 
 class OverSteps(Net):
@@ -1354,7 +1375,9 @@ class WholeBuffers(Net):
         super().__init__()
         self.register_buffer("order", torch.tensor([2, 0, 3, 1]))
         self.register_buffer("mask", torch.tensor([True, False, True, True]))
-        self.register_buffer("loose", torch.tensor([1.5, 2.5, 3.5, 4.5]), persistent=False)
+        self.register_buffer(
+            "loose", torch.tensor([1.5, 2.5, 3.5, 4.5]), persistent=False
+        )
 
     def forward(self, x):
         return self.fc(x)[:, self.order].masked_fill(self.mask, 0.5) * self.loose

@@ -38,7 +38,9 @@ def shown(key: str) -> SnippetAnswer:
 
 def made_by(tape: Tape) -> list[str]:
     """Names of the operations of a tape, from the loss on, without the leaves."""
-    return [tape.nodes[node].name for node in tape.order if not tape.nodes[node].is_leaf]
+    return [
+        tape.nodes[node].name for node in tape.order if not tape.nodes[node].is_leaf
+    ]
 
 
 def leaves(tape: Tape) -> set[str]:

@@ -81,7 +81,10 @@ def _processes() -> Iterator[tuple[str, str]]:
     engine = OwnEngine(lambda: pool.start("engine"))
     try:
         yield "the channel of an engine", as_stranger(lambda: _opened(engine.child.pid))
-        yield "the socket of the fork server", as_stranger(lambda: _opened(_parent_of(engine.child.pid)))
+        yield (
+            "the socket of the fork server",
+            as_stranger(lambda: _opened(_parent_of(engine.child.pid))),
+        )
     finally:
         engine.kill()
         engine.close()
@@ -110,5 +113,11 @@ def _store() -> Iterator[tuple[str, str]]:
     with TemporaryFolder() as folder:
         store = Path(folder, "store")
         store.write_bytes(b"")
-        yield "the store of several processes", as_stranger(lambda: f"read {len(store.read_bytes())} bytes")
-        yield "a place beside that store", as_stranger(lambda: f"wrote {store.with_name('other').write_text('x')}")
+        yield (
+            "the store of several processes",
+            as_stranger(lambda: f"read {len(store.read_bytes())} bytes"),
+        )
+        yield (
+            "a place beside that store",
+            as_stranger(lambda: f"wrote {store.with_name('other').write_text('x')}"),
+        )

@@ -11,7 +11,14 @@ from app.builder.catalog.catalog import catalog
 from app.data.config import DataConfig
 from app.project import file
 from app.source.generated import InputSpec, Source
-from app.training.config import INPUT, Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
+from app.training.config import (
+    INPUT,
+    Choice,
+    OutputLoss,
+    ParameterGroup,
+    Schedule,
+    TrainingConfig,
+)
 from app.training.events import Event, StepDone
 from app.training.job import Job
 from app.training.loop import train
@@ -30,17 +37,26 @@ class Net(nn.Module):
 """
 
 
-def net(init: list[str], forward: list[str], shape: tuple[int, ...] = (1, 8, 8)) -> Source:
+def net(
+    init: list[str], forward: list[str], shape: tuple[int, ...] = (1, 8, 8)
+) -> Source:
     """A source whose nodes bear the names of the attributes and `f1`, `f2` ... for the lines of `forward`."""
     first = HEAD.count("\n") + 1
     body = [f"        {line}" for line in init]
-    text = HEAD + "\n".join([*body, "", "    def forward(self, x: torch.Tensor) -> torch.Tensor:", ""])
+    text = HEAD + "\n".join(
+        [*body, "", "    def forward(self, x: torch.Tensor) -> torch.Tensor:", ""]
+    )
     start = text.count("\n") + 1
     text += "".join(f"        {line}\n" for line in forward)
-    modules = {line.split(" ")[0].removeprefix("self."): first + i for i, line in enumerate(init)}
+    modules = {
+        line.split(" ")[0].removeprefix("self."): first + i
+        for i, line in enumerate(init)
+    }
     lines = {name: (number,) for name, number in modules.items()}
     for index, line in enumerate(forward):
-        name = next((name for name in modules if f"self.{name}(" in line), f"f{index + 1}")
+        name = next(
+            (name for name in modules if f"self.{name}(" in line), f"f{index + 1}"
+        )
         lines[name] = (*lines.get(name, ()), start + index)
     return Source(
         text,
@@ -71,27 +87,46 @@ CONV_NET = net(
 )
 
 SMALL_NET = net(
-    ["self.linear1 = nn.Linear(64, 16)", "self.drop1 = nn.Dropout(0.5)", "self.linear2 = nn.Linear(16, 10)"],
-    ["x = F.relu(self.linear1(x.flatten(1)))", "x = self.drop1(x)", "return self.linear2(x)"],
+    [
+        "self.linear1 = nn.Linear(64, 16)",
+        "self.drop1 = nn.Dropout(0.5)",
+        "self.linear2 = nn.Linear(16, 10)",
+    ],
+    [
+        "x = F.relu(self.linear1(x.flatten(1)))",
+        "x = self.drop1(x)",
+        "return self.linear2(x)",
+    ],
 )
 
 
 # Where dropout leaves nothing of a sample, it is divided by nought.
 BAD_NET = net(
     ["self.drop1 = nn.Dropout(0.96)", "self.linear1 = nn.Linear(64, 10)"],
-    ["x = self.drop1(x.flatten(1))", "x = x / x.sum(1, keepdim=True)", "return self.linear1(x)"],
+    [
+        "x = self.drop1(x.flatten(1))",
+        "x = x / x.sum(1, keepdim=True)",
+        "return self.linear1(x)",
+    ],
 )
 
 # Which digit it is, and the picture again.
 TWO_OUTPUTS = replace(
     net(
-        ["self.linear1 = nn.Linear(64, 16)", "self.drop1 = nn.Dropout(0.2)", "self.digit = nn.Linear(16, 10)",
-         "self.again = nn.Linear(16, 64)"],
-        ["x = self.drop1(F.relu(self.linear1(x.flatten(1))))", "y = self.again(x)",
-         "return self.digit(x), y.reshape(-1, 1, 8, 8)"],
+        [
+            "self.linear1 = nn.Linear(64, 16)",
+            "self.drop1 = nn.Dropout(0.2)",
+            "self.digit = nn.Linear(16, 10)",
+            "self.again = nn.Linear(16, 64)",
+        ],
+        [
+            "x = self.drop1(F.relu(self.linear1(x.flatten(1))))",
+            "y = self.again(x)",
+            "return self.digit(x), y.reshape(-1, 1, 8, 8)",
+        ],
     ),
     outputs=("digit", "again"),
-)  # fmt: skip
+)
 TWO_LOSSES = (
     OutputLoss("digit", Choice("CrossEntropyLoss", FrozenMap(label_smoothing=0.1))),
     OutputLoss("again", Choice("MSELoss"), 0.5, INPUT),
@@ -103,22 +138,36 @@ COSINE = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=50)), "step", 5)
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD with momentum": {"optimizer": SGD, "no_decay": True},
     "AdamW, cosine after a warmup": {"optimizer": Choice("AdamW"), "schedule": COSINE},
-    "LBFGS": {"optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)), "batch_size": 256},
-    "accumulation and clipping": {"accumulate": 3, "clip_norm": 0.5, "clip_value": 0.1, "batch_size": 48},
+    "LBFGS": {
+        "optimizer": Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)),
+        "batch_size": 256,
+    },
+    "accumulation and clipping": {
+        "accumulate": 3,
+        "clip_norm": 0.5,
+        "clip_value": 0.1,
+        "batch_size": 48,
+    },
     "AMP with bfloat16": {"amp": "bfloat16"},
     "a running mean, mixup, groups": {
         "ema": 0.9,
         "mixup": 0.4,
         "groups": (ParameterGroup("linear1", FrozenMap(lr=0.01)),),
-        "schedule": Schedule(Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"),
+        "schedule": Schedule(
+            Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"
+        ),
     },
     "recomputed in backward": {"recompute": ("linear1",), "clip_norm": 1.0},
-}  # fmt: skip
+}
 
 
-def job(source: Source = SMALL_NET, *, data: DataConfig = DataConfig(), **training: Any) -> Job:  # noqa: B008
+def job(
+    source: Source = SMALL_NET, *, data: DataConfig = DataConfig(), **training: Any
+) -> Job:
     """A run on the digits; three epochs on the CPU unless told otherwise."""
-    return Job(source, data, replace(TrainingConfig(epochs=3, device="cpu"), **training))
+    return Job(
+        source, data, replace(TrainingConfig(epochs=3, device="cpu"), **training)
+    )
 
 
 def adam(**params: Any) -> Choice:
@@ -138,4 +187,6 @@ def example(name: str, count: int, **settings: Any) -> Job:
     project = file.read(resource("examples", f"{name}.tape"))
     data = replace(project.data, options=FrozenMap(count=count))
     source = analyse(project.graph, catalog()).source
-    return Job(source, data, replace(project.training, epochs=2, device="cpu", **settings))
+    return Job(
+        source, data, replace(project.training, epochs=2, device="cpu", **settings)
+    )

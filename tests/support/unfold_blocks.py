@@ -16,7 +16,9 @@ def cell() -> Block:
     for i, op in enumerate(("nn.Conv2d", "nn.ReLU", "operator.add", "output"), start=1):
         block, last = edits.add_behind(block, catalog(), op, last, (240.0 * i, 0.0))
         if op == "nn.Conv2d":
-            graph = block.graph.with_param(last, "out_channels", 4).with_param(last, "padding", 1)
+            graph = block.graph.with_param(last, "out_channels", 4).with_param(
+                last, "padding", 1
+            )
             block = edits.changed(block, graph.with_param(last, "kernel_size", (3, 3)))
         if op == "operator.add":
             block = edits.connect(block, catalog(), first, 0, last, "other")
@@ -42,6 +44,8 @@ def net(unfolded: bool = False) -> tuple[Project, Catalog]:
     project, last = edits.add(Project(blocks=blocks), ops, "input", (0.0, 0.0))
     project = edits.changed(project, project.graph.with_param(last, "shape", (4, 8, 8)))
     for i, op in enumerate(("block.Stage", "block.Cell", "nn.ReLU", "output"), start=1):
-        project, last = edits.add_behind(project, ops, op, last, (248.0 * i, 8.0 * (i % 2)))
+        project, last = edits.add_behind(
+            project, ops, op, last, (248.0 * i, 8.0 * (i % 2))
+        )
     project, _ = edits.add(project, ops, "nn.Linear", (240.0, 400.0))
     return project, ops

@@ -46,7 +46,9 @@ class Part(Generic[F, T]):
         self._feature, self._part = feature, part
 
     def __get__(self, window: MainWindow, _kind: type[MainWindow]) -> T:
-        return self._part(next(each for each in window.features if isinstance(each, self._feature)))
+        return self._part(
+            next(each for each in window.features if isinstance(each, self._feature))
+        )
 
 
 class WholeWindow(MainWindow):

@@ -37,7 +37,9 @@ def asked(window: WholeWindow) -> None:
 
 def training(window: WholeWindow) -> None:
     """Have a run that has taken steps."""
-    window.session.told.connect(lambda _events: ready() if len(window.session.runs[-1].history.steps) else None)
+    window.session.told.connect(
+        lambda _events: ready() if len(window.session.runs[-1].history.steps) else None
+    )
     window.start_run()
 
 
@@ -56,7 +58,9 @@ def failing(window: WholeWindow) -> None:
 
     window.notifier.refuse = print_too  # type: ignore[method-assign]
     window.live.torch_failed.connect(lambda _failure: window.run_control.run())
-    window.live.torch_failed.connect(lambda _failure: QTimer.singleShot(0, window, ready))
+    window.live.torch_failed.connect(
+        lambda _failure: QTimer.singleShot(0, window, ready)
+    )
 
 
 DOES: dict[str, Callable[[WholeWindow], None]] = {

@@ -13,16 +13,24 @@ STEPS = 6
 
 def net(*sizes: int) -> nn.Sequential:
     pairs = zip(sizes, sizes[1:], strict=False)
-    return nn.Sequential(*(nn.Sequential(nn.Linear(a, b), nn.Dropout(0.1), nn.Tanh()) for a, b in pairs))
+    return nn.Sequential(
+        *(nn.Sequential(nn.Linear(a, b), nn.Dropout(0.1), nn.Tanh()) for a, b in pairs)
+    )
 
 
 def norms(*models: nn.Module) -> list[float]:
     """Of each linear layer."""
-    layers = [one for model in models for one in model.modules() if isinstance(one, nn.Linear)]
+    layers = [
+        one for model in models for one in model.modules() if isinstance(one, nn.Linear)
+    ]
     found = []
     for layer in layers:
         gradients = [each.grad for each in layer.parameters() if each.grad is not None]
-        found.append(torch.cat([g.flatten().double() for g in gradients]).norm().item() if gradients else float("nan"))
+        found.append(
+            torch.cat([g.flatten().double() for g in gradients]).norm().item()
+            if gradients
+            else float("nan")
+        )
     return found
 
 
@@ -42,7 +50,10 @@ def plain():
 
 def gan():
     maker, judge = net(3, 6, 4), net(4, 6, 1)
-    judging, making = torch.optim.Adam(judge.parameters(), 0.01), torch.optim.Adam(maker.parameters(), 0.02)
+    judging, making = (
+        torch.optim.Adam(judge.parameters(), 0.01),
+        torch.optim.Adam(maker.parameters(), 0.02),
+    )
     for _ in range(STEPS):
         made = maker(torch.randn(8, 3))
         judging.zero_grad()
@@ -110,7 +121,9 @@ def scaled():
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         if step == 2:
-            next(model.parameters()).grad.fill_(float("inf"))  # a step that the scaler leaves out
+            next(model.parameters()).grad.fill_(
+                float("inf")
+            )  # a step that the scaler leaves out
         else:
             scale = scaler.get_scale()
             yield loss.item(), [norm / scale for norm in norms(model)]
@@ -127,7 +140,12 @@ def several_backwards():
         optimizer.zero_grad()
         value = critic(inside).square().mean()
         value.backward(retain_graph=True)
-        policy = torch.distributions.Categorical(logits=actor(inside)).log_prob(torch.zeros(7)).mean().neg()
+        policy = (
+            torch.distributions.Categorical(logits=actor(inside))
+            .log_prob(torch.zeros(7))
+            .mean()
+            .neg()
+        )
         policy.backward()
         for each in body.parameters():
             each.requires_grad_(step % 2 == 1)  # frozen and thawed
@@ -142,7 +160,9 @@ def _skipping(clear, first=True):
     for batch in range(STEPS + 3):
         clear(model, optimizer) if first else None
         skipped = batch in (0, 3, 4)
-        loss = model(torch.randn(7, 5)).square().mean() * (float("nan") if skipped else 1.0)
+        loss = model(torch.randn(7, 5)).square().mean() * (
+            float("nan") if skipped else 1.0
+        )
         loss.backward()
         if skipped:
             clear(model, optimizer) if not first else None
@@ -157,7 +177,9 @@ def skipping():
 
 
 def skipping_after():
-    yield from _skipping(lambda model, _optimizer: model.zero_grad(set_to_none=False), first=False)
+    yield from _skipping(
+        lambda model, _optimizer: model.zero_grad(set_to_none=False), first=False
+    )
 
 
 def skipping_by_hand():
@@ -186,7 +208,10 @@ def adversarial():
 def cleared_by_another():
     """Gradients of one optimizer are cleared while those of the other wait for its step."""
     maker, judge = net(3, 6, 4), net(4, 6, 1)
-    judging, making = torch.optim.Adam(judge.parameters(), 0.01), torch.optim.Adam(maker.parameters(), 0.02)
+    judging, making = (
+        torch.optim.Adam(judge.parameters(), 0.01),
+        torch.optim.Adam(maker.parameters(), 0.02),
+    )
     for _ in range(STEPS):
         made = maker(torch.randn(8, 3))
         judging.zero_grad()
@@ -203,7 +228,10 @@ def cleared_by_another():
 def inside_backward():
     """Each parameter has an optimizer of its own, which steps as soon as its gradient has arrived."""
     model = net(5, 8, 8, 1)
-    norms_of, optimizers = {}, {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
+    norms_of, optimizers = (
+        {},
+        {each: torch.optim.SGD([each], 0.1) for each in model.parameters()},
+    )
 
     def step(parameter):
         norms_of[id(parameter)] = parameter.grad.double().norm().item()
@@ -215,8 +243,16 @@ def inside_backward():
     for _ in range(STEPS):
         loss = model(torch.randn(7, 5)).square().mean()
         loss.backward()
-        layers = [one for one in model.modules() if isinstance(one, nn.Linear)][::-1]  # as they step
-        yield loss.item(), [math.hypot(*(norms_of[id(each)] for each in one.parameters())) for one in layers]
+        layers = [one for one in model.modules() if isinstance(one, nn.Linear)][
+            ::-1
+        ]  # as they step
+        yield (
+            loss.item(),
+            [
+                math.hypot(*(norms_of[id(each)] for each in one.parameters()))
+                for one in layers
+            ],
+        )
 
 
 SKIPPING = (skipping, skipping_after, skipping_by_hand)
@@ -237,6 +273,10 @@ LOOPS = (
 if __name__ == "__main__":
     for loop in LOOPS:
         torch.manual_seed(3)
-        print(loop.__name__, *(f"{loss.hex()}" for loss, _ in loop()), torch.get_rng_state().sum().item())
+        print(
+            loop.__name__,
+            *(f"{loss.hex()}" for loss, _ in loop()),
+            torch.get_rng_state().sum().item(),
+        )
     print(sys.argv[1:], sys.stdin.read(), __name__, sys.path[0], sorted(globals())[:9])
     raise KeyError("the end")

@@ -27,14 +27,26 @@ from app.autograd.playback.steps import Breaks
 from app.engine.protocol import EngineDiedError, Handle, HandleLostError
 from app.engine.requests.autograd.capture import CapturedStep, HeldStep
 from app.engine.requests.autograd.findings import FindingsRequest
-from app.engine.requests.autograd.playback import MovementEnded, Play, PlaybackRequest, Seek
+from app.engine.requests.autograd.playback import (
+    MovementEnded,
+    Play,
+    PlaybackRequest,
+    Seek,
+)
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
 from tapedeck import program
 from tapedeck.frames import socket_path
 from tests.support.forked_python import run_forked
 from tests.tapedeck import loops
-from tests.tapedeck.test_watching import Script, asked, at_every_step, reach, script, told  # noqa: F401
+from tests.tapedeck.test_watching import (  # noqa: F401
+    Script,
+    asked,
+    at_every_step,
+    reach,
+    script,
+    told,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +63,11 @@ class Doubling(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         factor = ctx.factor[0]
         del ctx.factor
-        return gradient * factor * (1 + 0 * (torch.rand(()) + numpy.random.rand() + random.random()))
+        return (
+            gradient
+            * factor
+            * (1 + 0 * (torch.rand(()) + numpy.random.rand() + random.random()))
+        )
 
 
 def with_state() -> Iterator[tuple[float, Any]]:
@@ -62,11 +78,17 @@ def with_state() -> Iterator[tuple[float, Any]]:
     head = nn.Linear(8, 1)
     seen: list[float] = []
     head.weight.register_hook(lambda gradient: seen.append(float(gradient.norm())))
-    head.bias.register_post_accumulate_grad_hook(lambda leaf: seen.append(float(leaf.grad.norm())))
-    head.register_full_backward_hook(lambda _module, _inputs, outputs: seen.append(float(outputs[0].norm())))
+    head.bias.register_post_accumulate_grad_hook(
+        lambda leaf: seen.append(float(leaf.grad.norm()))
+    )
+    head.register_full_backward_hook(
+        lambda _module, _inputs, outputs: seen.append(float(outputs[0].norm()))
+    )
     optimizer = torch.optim.SGD([*part.parameters(), *head.parameters()], 0.1)
     for _ in range(loops.STEPS):
-        inside = Doubling.apply(checkpoint(part, torch.randn(7, 5, requires_grad=True), use_reentrant=False))
+        inside = Doubling.apply(
+            checkpoint(part, torch.randn(7, 5, requires_grad=True), use_reentrant=False)
+        )
         inside.register_hook(lambda gradient: seen.append(float(gradient.norm())))
         inside.retain_grad()
         loss = head(inside).square().mean()
@@ -74,7 +96,16 @@ def with_state() -> Iterator[tuple[float, Any]]:
         loss.backward()
         optimizer.step()
         drawn = (random.random(), numpy.random.rand())
-        yield loss.item(), (len(seen), sum(seen), inside.grad.sum().item(), part[1].running_var.sum().item(), drawn)
+        yield (
+            loss.item(),
+            (
+                len(seen),
+                sum(seen),
+                inside.grad.sum().item(),
+                part[1].running_var.sum().item(),
+                drawn,
+            ),
+        )
 
 
 class Window:
@@ -100,7 +131,11 @@ class Window:
         """Play to the end, half of the way back, and to the end again."""
         events: queue.Queue[Any] = queue.Queue()
         playing = engine.ask(PlaybackRequest(held, step.tape), events.put)
-        for command in (Play(Breaks()), Seek(len(step.tape.order) // 2), Play(Breaks())):
+        for command in (
+            Play(Breaks()),
+            Seek(len(step.tape.order) // 2),
+            Play(Breaks()),
+        ):
             playing.send(command)
             while not isinstance(event := events.get(timeout=60), MovementEnded):
                 continue
@@ -115,7 +150,9 @@ class Window:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Window]]:
     """Opens windows, and closes them if the test fails: a script would stand for as long as they are there."""
-    monkeypatch.setattr("tapedeck.capture.SILENCE", 600.0)  # a machine that stands still is no window that hangs
+    monkeypatch.setattr(
+        "tapedeck.capture.SILENCE", 600.0
+    )  # a machine that stands still is no window that hangs
     windows: list[Window] = []
 
     def open_one(folder: Path) -> Window:
@@ -143,7 +180,10 @@ class Backwards:
     def _note(self, playback: Any) -> None:
         graph, found = playback.graph, playback.leaf_gradients
         if found and playback.position == len(playback):
-            leaves = {id(graph.nodes[node].variable): gradient.clone() for node, gradient in found.items()}
+            leaves = {
+                id(graph.nodes[node].variable): gradient.clone()
+                for node, gradient in found.items()
+            }
             self.played.append((len(self.own), leaves))
         self._release(playback)
 
@@ -157,14 +197,20 @@ class Backwards:
         for leaf in leaves:
             leaf.grad = None
         self._backward(tensors, *args, **kwargs)
-        self.own.append({id(leaf): leaf.grad.clone() for leaf in leaves if leaf.grad is not None})
+        self.own.append(
+            {id(leaf): leaf.grad.clone() for leaf in leaves if leaf.grad is not None}
+        )
         for leaf, held in zip(leaves, before, strict=True):
             if held is not None:
                 leaf.grad = held if leaf.grad is None else held.add_(leaf.grad)
 
 
-@pytest.mark.parametrize("loop", [*loops.LOOPS, with_state], ids=lambda loop: loop.__name__)
-def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path, monkeypatch, opened):
+@pytest.mark.parametrize(
+    "loop", [*loops.LOOPS, with_state], ids=lambda loop: loop.__name__
+)
+def test_every_backward_is_captured_played_and_that_of_the_script(
+    loop, tmp_path, monkeypatch, opened
+):
     tmp_path.chmod(0o700)
     torch.manual_seed(3)
     alone = [(loss.hex(), repr(more)) for loss, more in loop()]
@@ -190,9 +236,17 @@ def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path
             assert "ended before it called backward again" in str(error)
             break
         assert step.tape.loss is not None
-        if held.step == loops.STEPS:  # those of a GAN have other names once its second optimizer is known
-            own = [node for node in step.tape.nodes if not node.is_leaf and node.name != "DoublingBackward"]
-            assert all(node.line and (node.call or node.in_loss) for node in own), step.tape.nodes
+        if (
+            held.step == loops.STEPS
+        ):  # those of a GAN have other names once its second optimizer is known
+            own = [
+                node
+                for node in step.tape.nodes
+                if not node.is_leaf and node.name != "DoublingBackward"
+            ]
+            assert all(node.line and (node.call or node.in_loss) for node in own), (
+                step.tape.nodes
+            )
         notes.append(step.notes)
         names |= {name for node in step.tape.nodes for name in node.parameters}
         window.play(engine, held, step)
@@ -201,13 +255,18 @@ def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path
     thread.join(60)
     window.close()
     assert not thread.is_alive() and watched == alone
-    assert torch.equal(torch.get_rng_state(), random_state) and not torch._C._len_torch_function_stack()
+    assert (
+        torch.equal(torch.get_rng_state(), random_state)
+        and not torch._C._len_torch_function_stack()
+    )
     assert len(notes) >= loops.STEPS - 1
     if backwards is not None:
         assert len(backwards.played) == len(notes)
         for place, leaves in backwards.played:
             own = backwards.own[place]
-            assert own.keys() <= leaves.keys() and all(same(own[leaf], leaves[leaf]) for leaf in own)
+            assert own.keys() <= leaves.keys() and all(
+                same(own[leaf], leaves[leaf]) for leaf in own
+            )
     said = " ".join(notes[-1])
     assert ("the loss is scaled by" in said) == (loop is loops.scaled)
     assert ("hook" in said) == (loop is with_state)
@@ -215,7 +274,7 @@ def test_every_backward_is_captured_played_and_that_of_the_script(loop, tmp_path
         assert {"judge.0.0.weight", "maker.1.0.bias"} <= names
 
 
-def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # noqa: F811
+def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):
     window = opened(script.watch.folder)
     capture = window.link.send("capture")
     script.start()
@@ -223,10 +282,21 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
     assert held.step == 2 and held.script
     by_name = {node.name: node for node in step.tape.nodes}
     addmm, mean = by_name["AddmmBackward0"], by_name["MeanBackward0"]
-    assert dict(step.tape.layers) == {"": "Linear"} and step.tape.input_shapes == ((4, 3),) and step.tape.train
+    assert (
+        dict(step.tape.layers) == {"": "Linear"}
+        and step.tape.input_shapes == ((4, 3),)
+        and step.tape.train
+    )
     assert mean.in_loss and not addmm.in_loss and addmm.call == 1
-    assert step.tape.code_of(mean) == step.tape.code_of(addmm) == "self.model(torch.ones(4, 3)).mean().backward()"
-    assert {node.parameters for node in step.tape.nodes if node.is_leaf} == {("weight",), ("bias",)}
+    assert (
+        step.tape.code_of(mean)
+        == step.tape.code_of(addmm)
+        == "self.model(torch.ones(4, 3)).mean().backward()"
+    )
+    assert {node.parameters for node in step.tape.nodes if node.is_leaf} == {
+        ("weight",),
+        ("bias",),
+    }
     with pytest.raises(Exception, match="runs the batch again"):
         engine.ask(FindingsRequest(held)).result(60)
 
@@ -234,7 +304,9 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
     second = ScriptLink(script.watch.folder)
     with pytest.raises(Exception, match="Another client is connected"):
         asked(second, "engine")
-    assert asked(second, "rate", rate=0.25)["before"] == 0.5  # commands are heard meanwhile
+    assert (
+        asked(second, "rate", rate=0.25)["before"] == 0.5
+    )  # commands are heard meanwhile
     assert len(script.rates) == taken
     window.link.send("release").result(60)
     with pytest.raises((EngineDiedError, HandleLostError), match="has gone on|is gone"):
@@ -244,7 +316,9 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
     with pytest.raises(Exception, match="not paused before a backward"):
         asked(second, "engine")
 
-    asked(second, "pause")  # then a capture takes it on to the next backward, and it pauses after that step
+    asked(
+        second, "pause"
+    )  # then a capture takes it on to the next backward, and it pauses after that step
     at = asked(second, "ping")["step"]
     waits = window.link.send("capture")
     assert waits.result(60)["step"] == at + 1
@@ -253,7 +327,9 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
     reach(second, at + 1)
     overtaken, held_again = Future[dict[str, Any]](), Future[dict[str, Any]]()
     window.link._waiting |= {901: overtaken, 902: held_again}
-    window.link._socket.sendall(b'{"do": "capture", "id": 901}\n{"do": "capture", "id": 902}\n')  # read at once
+    window.link._socket.sendall(
+        b'{"do": "capture", "id": 901}\n{"do": "capture", "id": 902}\n'
+    )  # read at once
     with pytest.raises(Exception, match="another capture"):
         overtaken.result(60)
     assert held_again.result(60)["step"] > at
@@ -263,7 +339,7 @@ def test_a_capture_has_the_layers_and_lines_of_the_script(script, opened):  # no
     second.close()
 
 
-def test_who_asks_and_never_looks_holds_no_script(script, monkeypatch):  # noqa: F811
+def test_who_asks_and_never_looks_holds_no_script(script, monkeypatch):
     monkeypatch.setattr("tapedeck.capture.SILENCE", 0.05)
     link = ScriptLink(script.watch.folder)
     capture = link.send("capture")
@@ -277,11 +353,15 @@ def test_who_asks_and_never_looks_holds_no_script(script, monkeypatch):  # noqa:
     second.close()
 
 
-def test_a_backward_that_cannot_be_described_is_said_and_runs(script, opened, monkeypatch):  # noqa: F811
+def test_a_backward_that_cannot_be_described_is_said_and_runs(
+    script, opened, monkeypatch
+):
     def broken(*_given: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(program.module("autograd.scripts.step_graph"), "StepGraph", broken)
+    monkeypatch.setattr(
+        program.module("autograd.scripts.step_graph"), "StepGraph", broken
+    )
     window = opened(script.watch.folder)
     capture = window.link.send("capture")
     script.start()
@@ -337,7 +417,9 @@ input()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process is killed by a signal")
-def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_its_own(tmp_path):
+def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_its_own(
+    tmp_path,
+):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("")
     (tmp_path / "app" / "late.py").write_text("VALUE = 7")
@@ -346,8 +428,13 @@ def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_it
     folder.mkdir(mode=0o700)
 
     def started(*command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                cwd=tmp_path)  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
 
     watched = started(str(ROOT / "tapedeck" / "script.py"), str(folder), "train.py")
     frames = folder / "frames.jsonl"
@@ -357,7 +444,9 @@ def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_it
     window = started("-c", KILLED, str(socket_path(folder)))
     assert window.stdout.readline() == "asked\n"
     (tmp_path / "begin").touch()
-    assert "'step': 2" in window.stdout.readline() and "True" in window.stdout.readline()
+    assert (
+        "'step': 2" in window.stdout.readline() and "True" in window.stdout.readline()
+    )
     window.send_signal(signal.SIGKILL)
     window.communicate()
     output, _ = watched.communicate()
@@ -392,8 +481,13 @@ def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     folder.mkdir(mode=0o700)
 
     def started(*command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                cwd=tmp_path)  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
 
     launcher = str(ROOT / "tapedeck" / "script.py")
     watched = started(launcher, str(folder), "train.py", "watched")
@@ -409,9 +503,17 @@ def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     watched.send_signal(signal.SIGINT)
     output, trace = watched.communicate()
     alone = run_forked(tmp_path / "train.py", "alone", cwd=tmp_path)
-    assert watched.returncode == -signal.SIGINT and output == alone.stdout and len(output.splitlines()) == 2
-    assert trace.splitlines()[-1] == "KeyboardInterrupt" == alone.stderr.splitlines()[-1]
-    assert "loss.backward()" in trace and "tapedeck" not in trace.replace(str(tmp_path), "")
+    assert (
+        watched.returncode == -signal.SIGINT
+        and output == alone.stdout
+        and len(output.splitlines()) == 2
+    )
+    assert (
+        trace.splitlines()[-1] == "KeyboardInterrupt" == alone.stderr.splitlines()[-1]
+    )
+    assert "loss.backward()" in trace and "tapedeck" not in trace.replace(
+        str(tmp_path), ""
+    )
     assert told(frames)[-1]["note"] == "The script was interrupted."
     with pytest.raises((EngineDiedError, HandleLostError)):
         engine.ask(held).result(60)
@@ -420,4 +522,6 @@ def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
 
 def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """Return whether two gradients are equal, a NaN in the same places included."""
-    return torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+    return torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(
+        ours.nan_to_num(), theirs.nan_to_num()
+    )

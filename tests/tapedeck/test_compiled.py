@@ -19,7 +19,9 @@ from tests.tapedeck.test_watching import at_every_step, told  # noqa: F401
 STEPS = 5
 
 
-def learn(backend: str, gradients: list[dict[str, torch.Tensor]], compile_late: bool = False) -> list[str]:
+def learn(
+    backend: str, gradients: list[dict[str, torch.Tensor]], compile_late: bool = False
+) -> list[str]:
     """Train a compiled model; keep the gradients of each step."""
     torch.manual_seed(4)
     net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
@@ -32,14 +34,20 @@ def learn(backend: str, gradients: list[dict[str, torch.Tensor]], compile_late: 
         loss = compiled(torch.randn(7, 5)).square().mean()
         optimizer.zero_grad()
         loss.backward()
-        gradients.append({name: each.grad.clone() for name, each in net.named_parameters()})
+        gradients.append(
+            {name: each.grad.clone() for name, each in net.named_parameters()}
+        )
         losses.append(loss.item().hex())
         optimizer.step()
     return losses
 
 
-@pytest.mark.parametrize(("backend", "late"), [("eager", False), ("aot_eager", False), ("aot_eager", True)])
-def test_a_compiled_step_is_captured(backend, late, tmp_path, opened: Callable[[dict[str, Any]], Window]):  # noqa: F811
+@pytest.mark.parametrize(
+    ("backend", "late"), [("eager", False), ("aot_eager", False), ("aot_eager", True)]
+)
+def test_a_compiled_step_is_captured(
+    backend, late, tmp_path, opened: Callable[[dict[str, Any]], Window]
+):
     tmp_path.chmod(0o700)
     alone = learn(backend, [], late)
     torch._dynamo.reset()
@@ -65,7 +73,11 @@ def test_a_compiled_step_is_captured(backend, late, tmp_path, opened: Callable[[
         passed = engine.ask(RecordRequest(held)).result(60)
         assert passed.stopped == "", (passed.stopped, step.notes)
         records = passed.steps.records
-        arrived = {name: record.arriving for record in records for name in step.tape.nodes[record.node].parameters}
+        arrived = {
+            name: record.arriving
+            for record in records
+            for name in step.tape.nodes[record.node].parameters
+        }
         steps.append((held.step, step, arrived))
         capture = window.link.send("capture")
         engine.close()
@@ -75,8 +87,19 @@ def test_a_compiled_step_is_captured(backend, late, tmp_path, opened: Callable[[
     for number, step, arrived in steps:
         assert arrived.keys() == gradients[number - 1].keys(), (number, step.tape.nodes)
         for name, gradient in gradients[number - 1].items():
-            assert arrived[name] == tuple(measure([gradient])), (number, name, sorted(arrived))
-        one_node = any(node.name == "CompiledFunctionBackward" for node in step.tape.nodes)
+            assert arrived[name] == tuple(measure([gradient])), (
+                number,
+                name,
+                sorted(arrived),
+            )
+        one_node = any(
+            node.name == "CompiledFunctionBackward" for node in step.tape.nodes
+        )
         assert one_node == (backend != "eager")
-        assert any("compiled parts are one node each" in note for note in step.notes) == one_node
-        assert not any(node.layer for node in step.tape.nodes if not node.is_leaf)  # a hook would compile it anew
+        assert (
+            any("compiled parts are one node each" in note for note in step.notes)
+            == one_node
+        )
+        assert not any(
+            node.layer for node in step.tape.nodes if not node.is_leaf
+        )  # a hook would compile it anew

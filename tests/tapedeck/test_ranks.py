@@ -64,9 +64,19 @@ def port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def started(folder: Path, rank: int, *command: str) -> subprocess.Popen[str]:
-    launched = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
-    return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=folder,
-                            env={**os.environ, **launched, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    launched = {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": str(rank),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    return subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **launched, "PYTHONPATH": str(ROOT)},
+    )
 
 
 def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
@@ -75,8 +85,12 @@ def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
     return outputs
 
 
-@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
-def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[Path], Window]):  # noqa: F811
+@pytest.mark.skipif(
+    not torch.distributed.is_gloo_available(), reason="this torch has no gloo"
+)
+def test_a_rank_is_captured_while_the_other_waits(
+    tmp_path, opened: Callable[[Path], Window]
+):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     apart, watched = tmp_path / "apart", tmp_path / "watched"
@@ -86,30 +100,51 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[Pa
     alone = printed([started(apart, rank, str(script)) for rank in range(2)])
 
     launcher = str(ROOT / "tapedeck" / "script.py")
-    ranks = [started(watched, rank, launcher, str(folders[rank]), str(script), "watched") for rank in range(2)]
+    ranks = [
+        started(watched, rank, launcher, str(folders[rank]), str(script), "watched")
+        for rank in range(2)
+    ]
     frames = [folder / "frames.jsonl" for folder in folders]
     while not all(path.exists() and path.read_text().endswith("\n") for path in frames):
         assert all(rank.poll() is None for rank in ranks)
     for path in frames:
         script_frame = script_of(path)
-        assert script_frame is not None and ranks_of(path, script_frame) == dict(enumerate(frames))
+        assert script_frame is not None and ranks_of(path, script_frame) == dict(
+            enumerate(frames)
+        )
     windows = [opened(path.parent) for path in frames]
-    waiting = [window.link.send("capture", step=step) for window, step in zip(windows, (2, 3), strict=True)]
+    waiting = [
+        window.link.send("capture", step=step)
+        for window, step in zip(windows, (2, 3), strict=True)
+    ]
     (watched / "begin").touch()
 
     played: dict[tuple[int, int], dict[str, Any]] = {}
     for rank, following in ((0, 5), (1, 7), (0, 0)):
         engine, held, step = windows[rank].hold(waiting[rank])
         assert any(
-            f"those of rank {rank} only: `.grad` will hold their mean over the 2 ranks" in note for note in step.notes
+            f"those of rank {rank} only: `.grad` will hold their mean over the 2 ranks"
+            in note
+            for note in step.notes
         )
-        assert any("continues by itself after 15 min" in note and "is 30 min" in note for note in step.notes)
+        assert any(
+            "continues by itself after 15 min" in note and "is 30 min" in note
+            for note in step.notes
+        )
         records = engine.ask(RecordRequest(held)).result(60).steps.records
-        arrived = {name: record.arriving for record in records for name in step.tape.nodes[record.node].parameters}
+        arrived = {
+            name: record.arriving
+            for record in records
+            for name in step.tape.nodes[record.node].parameters
+        }
         played[rank, held.step] = arrived
-        assert not (watched / f"{1 - rank}-{held.step}.pt").exists()  # the other rank waits
+        assert not (
+            watched / f"{1 - rank}-{held.step}.pt"
+        ).exists()  # the other rank waits
         if following:
-            waiting[rank] = windows[rank].link.send("capture", step=following)  # by which it goes on
+            waiting[rank] = windows[rank].link.send(
+                "capture", step=following
+            )  # by which it goes on
         else:
             windows[rank].link.send("release").result(60)
         engine.close()
@@ -117,11 +152,23 @@ def test_a_rank_is_captured_while_the_other_waits(tmp_path, opened: Callable[[Pa
     assert printed(ranks) == alone
     assert played.keys() == {(0, 2), (1, 3), (0, 5)}
     for (rank, number), arrived in played.items():
-        kept = [torch.load(watched / f"{each}-{number}.pt", weights_only=True) for each in range(2)]
+        kept = [
+            torch.load(watched / f"{each}-{number}.pt", weights_only=True)
+            for each in range(2)
+        ]
         assert arrived.keys() == kept[rank]["own"].keys() and len(arrived) == 4
         for name, gradient in kept[rank]["own"].items():
             mean = (kept[0]["own"][name] + kept[1]["own"][name]) / 2
             assert torch.allclose(kept[rank]["mean"][name], mean, rtol=1e-5, atol=1e-8)
-            assert arrived[name] == tuple(measure([gradient])) != tuple(measure([mean])), (number, name)
-    noticed = [event.message for event in follow(frames[1], every=0.01) if isinstance(event, Noticed)]
-    assert any("continued by itself after" in words and "fail after 30 min" in words for words in noticed), noticed
+            assert (
+                arrived[name] == tuple(measure([gradient])) != tuple(measure([mean]))
+            ), (number, name)
+    noticed = [
+        event.message
+        for event in follow(frames[1], every=0.01)
+        if isinstance(event, Noticed)
+    ]
+    assert any(
+        "continued by itself after" in words and "fail after 30 min" in words
+        for words in noticed
+    ), noticed

@@ -11,7 +11,11 @@ PRINTED = [{"step": 1, "loss": 0.5, "norms": {"net.0.weight": 3.0, "net.0.bias":
 
 def told(loss: float = 0.5, norm: float | None = 5.0) -> list[dict]:
     norms = {"event": "norms", "step": 1, "norms": [norm, 7.0]}
-    return [{"event": "layers", "layers": ["0", "another"]}, norms, {"event": "step", "step": 1, "loss": loss}]
+    return [
+        {"event": "layers", "layers": ["0", "another"]},
+        norms,
+        {"event": "step", "step": 1, "loss": loss},
+    ]
 
 
 def test_what_is_told_as_printed_is_counted():
@@ -33,7 +37,12 @@ def test_a_difference_is_said(frames, why):
 
 
 def test_scripts_that_were_not_tried_are_not_counted_as_equal():
-    rows = [Row("a", "", 1, 1, 1, 1), Row("b", "", why="differs"), Row("c", "", why="no package", tried=False)]
+    rows = [
+        Row("a", "", 1, 1, 1, 1),
+        Row("b", "", why="differs"),
+        Row("c", "", why="no package", tried=False),
+    ]
     assert (
-        counts(rows) == "1 of 2 scripts equal, 1 losses and 1 norms reported as printed. c was not tried: no package."
+        counts(rows)
+        == "1 of 2 scripts equal, 1 losses and 1 norms reported as printed. c was not tried: no package."
     )

@@ -21,7 +21,15 @@ import tapedeck
 from app.engine.json_lines import frame_types
 from app.engine.watched.follow import follow
 from app.engine.watched.script_link import ScriptLink
-from app.training.events import Finished, GradientNorms, GroupRates, LossParts, Noticed, Started, StepDone
+from app.training.events import (
+    Finished,
+    GradientNorms,
+    GroupRates,
+    LossParts,
+    Noticed,
+    Started,
+    StepDone,
+)
 from tapedeck import commands, frames, watcher, watching
 from tests.support.forked_python import run_replaced
 from tests.tapedeck import loops
@@ -63,26 +71,43 @@ def test_losses_and_norms_are_those_of_the_script(loop, tmp_path):
     with tapedeck.watch(folder=tmp_path, quiet=True) as watch:
         watched = list(loop())
     assert [loss.hex() for loss, _ in watched] == [loss.hex() for loss, _ in alone]
-    assert torch.equal(torch.get_rng_state(), random) and torch.autograd.backward.__name__ == "backward"
+    assert (
+        torch.equal(torch.get_rng_state(), random)
+        and torch.autograd.backward.__name__ == "backward"
+    )
     assert not hasattr(torch.autograd.backward, "__wrapped__")
 
     found = told(watch.frames)
-    assert [each["loss"] for each in found if each["event"] == "step"] == [loss for loss, _ in alone]
+    assert [each["loss"] for each in found if each["event"] == "step"] == [
+        loss for loss, _ in alone
+    ]
     seen = {each["step"]: each["norms"] for each in found if each["event"] == "norms"}
     for step, (_, norms) in enumerate(alone, 1):
-        if loop in (loops.gan, loops.cleared_by_another, loops.inside_backward) and step == 1:
+        if (
+            loop in (loops.gan, loops.cleared_by_another, loops.inside_backward)
+            and step == 1
+        ):
             continue  # the second optimizer was not known yet
         told_norms = [math.nan if norm is None else norm for norm in seen[step]]
         assert told_norms == pytest.approx(norms, rel=1e-6, nan_ok=True), step
     if loop is loops.gan:
         parts = [each for each in found if each["event"] == "losses"]
-        assert len(parts) == loops.STEPS and {"loss_judging", "loss_making"} <= parts[0].keys()
+        assert (
+            len(parts) == loops.STEPS
+            and {"loss_judging", "loss_making"} <= parts[0].keys()
+        )
     if loop is loops.scaled:
         assert [each["step"] for each in found if each["event"] == "skipped"] == [3]
     if loop in loops.SKIPPING:
-        reasons = {each["step"]: each["reason"] for each in found if each["event"] == "skipped"}
+        reasons = {
+            each["step"]: each["reason"] for each in found if each["event"] == "skipped"
+        }
         assert "a batch before step 1 without a step (loss nan)" in reasons.pop(1)
-        assert reasons.keys() == {3} and "2 batches before step 3" in reasons[3] and "(loss nan, nan)" in reasons[3]
+        assert (
+            reasons.keys() == {3}
+            and "2 batches before step 3" in reasons[3]
+            and "(loss nan, nan)" in reasons[3]
+        )
     if loop is loops.plain:
         rates = [each["rate"] for each in found if "rate" in each]
         assert rates == [0.1, 0.05, 0.025]
@@ -96,7 +121,10 @@ def test_steps_that_wait_to_be_written_are_told_as_at_once(tmp_path, monkeypatch
                 list(loop())
         kinds = ("step", "losses", "rates", "skipped", "finished")
         found = [each for each in told(watch.frames) if each["event"] in kinds]
-        return [{name: value for name, value in each.items() if name != "seconds"} for each in found]
+        return [
+            {name: value for name, value in each.items() if name != "seconds"}
+            for each in found
+        ]
 
     at_once = steps("at once")
     monkeypatch.setattr(watcher, "NORMS", (math.inf, math.inf))
@@ -109,28 +137,54 @@ def test_the_window_reads_what_is_told(tmp_path):
         losses = [loss for loss, _ in loops.gan()]
     events = list(follow(watch.frames, every=0.01))
     steps = [event for event in events if isinstance(event, StepDone)]
-    assert [event.loss for event in steps] == losses and steps[-1].seconds > steps[0].seconds
+    assert [event.loss for event in steps] == losses and steps[-1].seconds > steps[
+        0
+    ].seconds
     assert {event.rate for event in steps} == {0.01}
     (started,) = [event for event in events if isinstance(event, Started)]
     assert started.steps_per_epoch == 0 and started.parameters == 37
-    assert any("making: 52 parameters" in event.message for event in events if isinstance(event, Noticed))
+    assert any(
+        "making: 52 parameters" in event.message
+        for event in events
+        if isinstance(event, Noticed)
+    )
     norms = [event for event in events if isinstance(event, GradientNorms)]
-    assert len(norms) >= len(losses) and norms[-1].layers == ("judge.0.0", "judge.1.0", "maker.0.0", "maker.1.0")
-    assert [event for event in events if isinstance(event, LossParts)][-1].outputs == ("judging", "making")
-    assert [event for event in events if isinstance(event, GroupRates)][-1].rates == (0.01, 0.02)
+    assert len(norms) >= len(losses) and norms[-1].layers == (
+        "judge.0.0",
+        "judge.1.0",
+        "maker.0.0",
+        "maker.1.0",
+    )
+    assert [event for event in events if isinstance(event, LossParts)][-1].outputs == (
+        "judging",
+        "making",
+    )
+    assert [event for event in events if isinstance(event, GroupRates)][-1].rates == (
+        0.01,
+        0.02,
+    )
     assert events[-1] == Finished("done", 1, loops.STEPS, events[-1].seconds, "")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process is replaced by another")
-@pytest.mark.parametrize("words", [["a", ""], ["exit"], ["kill"]], ids=["raises", "exits", "is interrupted"])
+@pytest.mark.parametrize(
+    "words", [["a", ""], ["exit"], ["kill"]], ids=["raises", "exits", "is interrupted"]
+)
 def test_a_script_ends_as_it_would_alone(words, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(PLAIN)
 
     def ran(*command: str) -> tuple[int, str, str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, *command, script.name, *words], input="hello", capture_output=True,
-                              text=True, cwd=tmp_path, env=environment, check=False)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, *command, script.name, *words],
+            input="hello",
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+        )
         return done.returncode, done.stdout, done.stderr
 
     assert ran(str(ROOT / "tapedeck" / "script.py"), str(tmp_path)) == ran()
@@ -163,7 +217,9 @@ class Script(threading.Thread):
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 10**6, 0.1)
         self.ending = threading.Event()
         self.rates: list[float] = []
-        self.watch = tapedeck.watch({"model": self.model}, self.optimizer, folder=folder, quiet=True)
+        self.watch = tapedeck.watch(
+            {"model": self.model}, self.optimizer, folder=folder, quiet=True
+        )
 
     def run(self) -> None:
         while not self.ending.is_set():
@@ -200,13 +256,21 @@ def reach(link: ScriptLink, step: int) -> None:
 
 def test_commands_act_between_two_steps(script, tmp_path):
     path = frames.socket_path(tmp_path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600
+        and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    )
     link = ScriptLink(script.watch.folder)
     paused = link.send("pause")
     script.start()
     while not paused.done():
         link.poll()
-    assert paused.result()["step"] == 1 and asked(link, "ping") == {"id": 3, "ok": True, "step": 1, "paused": True}
+    assert paused.result()["step"] == 1 and asked(link, "ping") == {
+        "id": 3,
+        "ok": True,
+        "step": 1,
+        "paused": True,
+    }
     asked(link, "step")
     reach(link, 2)
     assert asked(link, "ping")["paused"] and len(script.rates) == 2
@@ -216,8 +280,13 @@ def test_commands_act_between_two_steps(script, tmp_path):
         asked(link, "rate", rate=-1)
     with pytest.raises(Exception, match="no parameter group other"):
         asked(link, "rate", rate=1.0, group="other")
-    saved = torch.load(asked(link, "save", path=str(tmp_path / "now.pt"))["path"], weights_only=True)
-    assert torch.equal(saved["models"]["model"]["weight"], script.model.weight) and saved["step"] == 2
+    saved = torch.load(
+        asked(link, "save", path=str(tmp_path / "now.pt"))["path"], weights_only=True
+    )
+    assert (
+        torch.equal(saved["models"]["model"]["weight"], script.model.weight)
+        and saved["step"] == 2
+    )
     with pytest.raises(Exception, match="is a folder"):
         asked(link, "save", path=str(tmp_path))
 
@@ -226,7 +295,9 @@ def test_commands_act_between_two_steps(script, tmp_path):
     while not batch.done():
         link.poll()
     (given,) = batch.result()["args"]
-    assert given["shape"] == [4, 3] and given["dtype"] == "float32" and given["max"] == 1.0
+    assert (
+        given["shape"] == [4, 3] and given["dtype"] == "float32" and given["max"] == 1.0
+    )
     reach(link, 3)
     assert script.rates == [0.5, 0.5, 0.25] and script.schedule.base_lrs == [0.25]
     asked(link, "resume")
@@ -235,10 +306,16 @@ def test_commands_act_between_two_steps(script, tmp_path):
 
 
 def test_a_window_that_is_killed_or_hangs_holds_no_script(script, monkeypatch):
-    code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n" \
-           "s.sendall(b'{\"do\": \"pause\", \"id\": 1}\\n'); print(s.recv(99), flush=True); input()"  # fmt: skip
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        's.sendall(b\'{"do": "pause", "id": 1}\\n\'); print(s.recv(99), flush=True); input()'
+    )
     path = str(frames.socket_path(script.watch.folder))
-    window = subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    window = subprocess.Popen(
+        [sys.executable, "-c", code, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     script.start()
     assert b"ok" in window.stdout.readline()
     taken = len(script.rates)
@@ -278,7 +355,9 @@ def test_an_error_of_the_watching_ends_the_watching_alone(tmp_path, monkeypatch)
     monkeypatch.setattr(watcher.Watcher, "after_step", broken)
     watch = tapedeck.watch(folder=tmp_path, quiet=True)
     assert len(list(loops.plain())) == loops.STEPS
-    assert "broken" in told(watch.frames)[-1]["note"] and not hasattr(torch.autograd.backward, "__wrapped__")
+    assert "broken" in told(watch.frames)[-1]["note"] and not hasattr(
+        torch.autograd.backward, "__wrapped__"
+    )
 
 
 def test_another_rank_speaks_when_it_is_asked_to(tmp_path, monkeypatch):
@@ -288,13 +367,17 @@ def test_another_rank_speaks_when_it_is_asked_to(tmp_path, monkeypatch):
     link = ScriptLink(made.watch.folder)
     made.start()
     reach(link, 3)
-    assert {each["event"] for each in told(made.watch.frames)} == {"script"} and told(made.watch.frames)[0]["rank"] == 1
+    assert {each["event"] for each in told(made.watch.frames)} == {"script"} and told(
+        made.watch.frames
+    )[0]["rank"] == 1
     asked(link, "speak")
     asked(link, "pause")
     asked(link, "resume")
     made.ending.set()
     made.join(60)
-    assert {"script", "started", "layers", "step"} <= {each["event"] for each in told(made.watch.frames)}
+    assert {"script", "started", "layers", "step"} <= {
+        each["event"] for each in told(made.watch.frames)
+    }
     link.close()
 
 
@@ -324,15 +407,24 @@ def test_what_says_no_secret_is_hung_up_on(tmp_path, monkeypatch):
 def test_a_cell_of_a_notebook_leaves_no_step_untold(tmp_path, monkeypatch):
     """IPython is no dependency: what it calls after a cell is called here."""
     called: list = []
-    events = SimpleNamespace(register=lambda _name, f: called.append(f), unregister=lambda _name, f: called.remove(f))
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(events=events)))
+    events = SimpleNamespace(
+        register=lambda _name, f: called.append(f),
+        unregister=lambda _name, f: called.remove(f),
+    )
+    monkeypatch.setitem(
+        sys.modules,
+        "IPython",
+        SimpleNamespace(get_ipython=lambda: SimpleNamespace(events=events)),
+    )
     monkeypatch.setattr(sys, "argv", ["/x/ipykernel_launcher.py", "-f", "kernel.json"])
     monkeypatch.setattr(watcher, "TURN_EVERY", math.inf)
     watch = tapedeck.watch(folder=tmp_path, quiet=True)
     list(loops.plain())
     called[0](None)
     found = told(watch.frames)
-    assert sum(each["event"] == "step" for each in found) == loops.STEPS and found[0]["argv"] == ["notebook"]
+    assert sum(each["event"] == "step" for each in found) == loops.STEPS and found[0][
+        "argv"
+    ] == ["notebook"]
     assert repr(watch) == f"<Watch: tapedeck {watch.frames}>"
     watch.stop()
     assert not called and "has ended" in repr(watch)
@@ -345,10 +437,27 @@ def test_each_line_of_a_script_is_a_frame_that_the_window_takes(loop, tmp_path):
         list(loop())
         watch._watcher.say("half a pair: \ud800")
         watch.failed(ValueError("x" * 100_000))
-    kinds = {type(frame_types.decode(line)).__name__.lower() for line in watch.frames.read_bytes().splitlines()}
-    assert {"script", "started", "layers", "step", "norms", "memory", "looking", "said", "failed"} <= kinds
+    kinds = {
+        type(frame_types.decode(line)).__name__.lower()
+        for line in watch.frames.read_bytes().splitlines()
+    }
+    assert {
+        "script",
+        "started",
+        "layers",
+        "step",
+        "norms",
+        "memory",
+        "looking",
+        "said",
+        "failed",
+    } <= kinds
     events = list(follow(watch.frames, every=0.01))
-    assert not [event for event in events if isinstance(event, Noticed) and "not a line" in event.message]
+    assert not [
+        event
+        for event in events
+        if isinstance(event, Noticed) and "not a line" in event.message
+    ]
 
 
 def test_a_script_that_updates_by_itself_is_said_to_have_no_steps(tmp_path):
@@ -374,15 +483,21 @@ def test_a_script_is_interrupted_as_by_ctrl_c(tmp_path):
         "        weight(torch.ones(1, 2)).sum().backward(); optimizer.step()\n"
     )
     tmp_path.chmod(0o700)
-    running = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     path = frames.socket_path(tmp_path)
     while not path.exists():
         assert running.poll() is None
     link = ScriptLink(tmp_path)
     assert asked(link, "interrupt")["ok"]
     _, trace = running.communicate()
-    assert running.returncode == -signal.SIGINT and trace.rstrip().endswith("KeyboardInterrupt")
+    assert running.returncode == -signal.SIGINT and trace.rstrip().endswith(
+        "KeyboardInterrupt"
+    )
     assert "tapedeck" not in trace
     assert told(tmp_path / frames.FRAMES)[-1]["note"] == "The script was interrupted."
     link.close()

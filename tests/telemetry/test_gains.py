@@ -27,9 +27,14 @@ def deep(act, scale=""):
     init = ["self.first = nn.Linear(64, 16)"]
     forward = ["x = self.first(x.flatten(1))"]
     for number in range(1, DEEP + 1):
-        init += [f"self.linear{number} = nn.Linear(16, 16)", f"self.act{number} = nn.{act}()"]
+        init += [
+            f"self.linear{number} = nn.Linear(16, 16)",
+            f"self.act{number} = nn.{act}()",
+        ]
         forward += [f"x = self.act{number}(self.linear{number}(x){scale})"]
-    return net([*init, "self.head = nn.Linear(16, 10)"], [*forward, "return self.head(x)"])
+    return net(
+        [*init, "self.head = nn.Linear(16, 10)"], [*forward, "return self.head(x)"]
+    )
 
 
 def trained(source, **settings):
@@ -87,8 +92,9 @@ def test_the_figures_are_those_of_the_ladder_of_a_tape():
         with record(graph.ends) as recorder:
             graph.ends[0].backward()
         rungs = ladder(by_module(graph.tape), recorder.finish()).rungs[::-1]
-    assert [path_of(layer) for layer in gains.layers] == [rung.key.removeprefix("layer:").split("#")[0].split("/")[0]
-                                                         for rung in rungs]  # fmt: skip
+    assert [path_of(layer) for layer in gains.layers] == [
+        rung.key.removeprefix("layer:").split("#")[0].split("/")[0] for rung in rungs
+    ]
     assert {"branch", "branch/2", "cell", "cell#3", "Net", "head"} <= set(gains.layers)
     assert gains.arriving == pytest.approx([rung.arriving for rung in rungs], rel=1e-6)
     left = [math.nan if rung.leaving is None else rung.leaving for rung in rungs]
@@ -108,7 +114,9 @@ def test_nothing_is_left_on_the_modules_and_nothing_is_kept_of_the_graph():
     output = model(inputs)
     loss, kept = F.cross_entropy(output, target), weakref.ref(output)
     probe.forward_done(loss)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
     loss.backward()
     del loss, output
     gc.collect()
@@ -120,18 +128,32 @@ def test_a_deep_sigmoid_net_vanishes_at_every_step_and_the_layer_is_named(every_
     reach = history.seen.tables["reach"]
     (found,) = lost_over(reach)
     assert len(reach) >= 2 and list(reach.steps) == sorted(reach.steps)
-    assert (found.kind, found.first, found.last, found.times) == ("vanishes", 1, reach.steps[-1], len(reach))
+    assert (found.kind, found.first, found.last, found.times) == (
+        "vanishes",
+        1,
+        reach.steps[-1],
+        len(reach),
+    )
     left = dict(zip(reach.layers, reach.columns.matrix()[:, -1], strict=True))
     assert left[found.layer] < 1e-3
     behind = reach.layers[reach.layers.index(found.layer) + 1 :]
     assert behind and all(left[layer] >= 1e-3 for layer in behind)
-    assert found.text.startswith(f"Vanishes first at {found.layer}: at step {found.last} its gradient norm is ")
-    assert found.text.endswith(f"found at every measured step, from step 1 to {found.last}.")
+    assert found.text.startswith(
+        f"Vanishes first at {found.layer}: at step {found.last} its gradient norm is "
+    )
+    assert found.text.endswith(
+        f"found at every measured step, from step 1 to {found.last}."
+    )
 
 
 def test_a_badly_scaled_net_explodes_and_a_healthy_one_says_nothing(every_step):
-    (found,) = [one for one in lost_over(trained(deep("Identity", " * 6"), max_steps=3).seen.tables["reach"])
-                if one.kind == "explodes"]  # fmt: skip
+    (found,) = [
+        one
+        for one in lost_over(
+            trained(deep("Identity", " * 6"), max_steps=3).seen.tables["reach"]
+        )
+        if one.kind == "explodes"
+    ]
     assert found.first == 1 and found.layer.startswith(("linear", "act", "Net"))
     healthy = trained(CONV_NET, max_steps=3).seen
     assert lost_over(healthy.tables["reach"]) == () and len(healthy.tables["gain"])
@@ -141,14 +163,20 @@ def test_a_badly_scaled_net_explodes_and_a_healthy_one_says_nothing(every_step):
 
 def test_a_gradient_that_is_not_finite_is_told_apart_from_none():
     history = History()
-    history.add(GainFigures(1, 2.0, ("a", "b", "c"), (1.0, 1.0, 2.0), (math.nan, math.inf, 1.0)))
-    history.add(GainFigures(2, 2.0, ("a", "b", "c"), (1.0, 1.0, 2.0), (math.nan, 1.0, 1.0)))
+    history.add(
+        GainFigures(1, 2.0, ("a", "b", "c"), (1.0, 1.0, 2.0), (math.nan, math.inf, 1.0))
+    )
+    history.add(
+        GainFigures(2, 2.0, ("a", "b", "c"), (1.0, 1.0, 2.0), (math.nan, 1.0, 1.0))
+    )
     (found,) = lost_over(history.seen.tables["reach"])
     assert (found.kind, found.layer, found.times) == ("non_finite", "b", 1)
     assert found.text.endswith("found at 1 of 2 measured steps; not at the newest.")
 
 
-@pytest.mark.parametrize("settings", [{"amp": "bfloat16"}, {"accumulate": 2}, {"recompute": ("conv2",)}])
+@pytest.mark.parametrize(
+    "settings", [{"amp": "bfloat16"}, {"accumulate": 2}, {"recompute": ("conv2",)}]
+)
 def test_gains_come_with_other_ways_of_training_as_well(every_step, settings):
     gain = trained(CONV_NET, max_steps=4, **settings).seen.tables["gain"]
     assert len(gain) and {"conv1", "norm1", "conv2", "linear1"} <= set(gain.layers)

@@ -9,7 +9,9 @@ from app.telemetry.memory import read, resident
 from app.telemetry.ring import Ring
 
 
-@pytest.mark.skipif(sys.platform not in {"linux", "darwin", "win32"}, reason="the system does not tell")
+@pytest.mark.skipif(
+    sys.platform not in {"linux", "darwin", "win32"}, reason="the system does not tell"
+)
 def test_the_resident_memory_grows_with_what_is_held():
     before = resident()
     block = bytearray(b"\x01" * 200_000_000)

@@ -43,7 +43,12 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 
 def test_flipped_bits_and_cuts_are_told_or_harmless(tmp_path: Path) -> None:
     found = damaged(tmp_path, flips=25, cuts=5, choose=random.Random(1))
-    assert found.silent == () and found.told + found.harmless == 25 and found.told > 15 and found.cuts_told == 5
+    assert (
+        found.silent == ()
+        and found.told + found.harmless == 25
+        and found.told > 15
+        and found.cuts_told == 5
+    )
 
 
 def test_the_tensor_that_is_not_what_was_written_is_named(folder: Path) -> None:
@@ -52,20 +57,42 @@ def test_the_tensor_that_is_not_what_was_written_is_named(folder: Path) -> None:
     data = last.read_bytes()
     at = data.index(weight.numpy().tobytes()) + 5
     last.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
-    with pytest.raises(checkpoint.DamagedCheckpointError, match="model.linear1.weight changed since it was written"):
+    with pytest.raises(
+        checkpoint.DamagedCheckpointError,
+        match="model.linear1.weight changed since it was written",
+    ):
         checkpoint.load(last)
     failed = list(train(A_JOB, resume=last))[-1]
-    assert isinstance(failed, Failed) and "model.linear1.weight changed since it was written" in failed.message
+    assert (
+        isinstance(failed, Failed)
+        and "model.linear1.weight changed since it was written" in failed.message
+    )
 
 
 def test_every_kind_of_value_counts() -> None:
     values: list[Any] = [
-        torch.ones(2), torch.ones(2, dtype=torch.bfloat16), torch.ones(2, 1), torch.empty(0), torch.tensor(True),
-        torch.ones(2, dtype=torch.complex64).mul(1j).conj(), 1, 1.0, True, "1", None, [], (), {}, [1], {"a": 1},
-    ]  # fmt: skip
+        torch.ones(2),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(2, 1),
+        torch.empty(0),
+        torch.tensor(True),
+        torch.ones(2, dtype=torch.complex64).mul(1j).conj(),
+        1,
+        1.0,
+        True,
+        "1",
+        None,
+        [],
+        (),
+        {},
+        [1],
+        {"a": 1},
+    ]
     found = [tuple(checksums.checksums({"it": value}).items()) for value in values]
     assert len(set(found)) == len(values)
-    assert checksums.checksums({"a": [torch.ones(2), 0.1]}) == checksums.checksums({"a": [torch.ones(2), 0.1]})
+    assert checksums.checksums({"a": [torch.ones(2), 0.1]}) == checksums.checksums(
+        {"a": [torch.ones(2), 0.1]}
+    )
 
 
 def resaved(path: Path, **changes: Any) -> None:
@@ -74,40 +101,73 @@ def resaved(path: Path, **changes: Any) -> None:
     torch.save({key: value for key, value in state.items() if value is not ...}, path)
 
 
-def test_a_checkpoint_of_an_older_version_is_taken_and_said_to_be_unverified(folder: Path) -> None:
+def test_a_checkpoint_of_an_older_version_is_taken_and_said_to_be_unverified(
+    folder: Path,
+) -> None:
     last = folder / checkpoint.LAST
     resaved(last, tapedeck_checkpoint=checkpoint.WITHOUT_CHECKSUMS, sha256=...)
     assert checkpoint.newest(folder) == last
     longer = job(SMALL_NET, epochs=2)
     events = list(train(longer, resume=last))
-    assert isinstance(events[0], Started) and "last.pt is of an older version and has no checksums" in events[0].changed
+    assert (
+        isinstance(events[0], Started)
+        and "last.pt is of an older version and has no checksums" in events[0].changed
+    )
     assert isinstance(events[-1], Finished)
     resaved(folder / checkpoint.BEST, sha256=...)
     with pytest.raises(checkpoint.DamagedCheckpointError, match="checksums missing"):
         checkpoint.load(folder / checkpoint.BEST)
 
 
-@pytest.mark.parametrize("change", [
-    {"position": ...}, {"position": 7}, {"position": {"step": 1}}, {"position": {"step": "x", "done": 0, "epoch": 0,
-     "batch": 0}}, {"model": ...}, {"generators": ...}, {"shuffle": ...},
-])  # fmt: skip
-def test_a_checkpoint_that_lacks_a_part_is_passed_over(folder: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"position": ...},
+        {"position": 7},
+        {"position": {"step": 1}},
+        {"position": {"step": "x", "done": 0, "epoch": 0, "batch": 0}},
+        {"model": ...},
+        {"generators": ...},
+        {"shuffle": ...},
+    ],
+)
+def test_a_checkpoint_that_lacks_a_part_is_passed_over(
+    folder: Path, change: dict[str, Any]
+) -> None:
     last = folder / checkpoint.LAST
-    resaved(last, tapedeck_checkpoint=checkpoint.WITHOUT_CHECKSUMS, sha256=..., **change)
+    resaved(
+        last, tapedeck_checkpoint=checkpoint.WITHOUT_CHECKSUMS, sha256=..., **change
+    )
     told: list[str] = []
     taken = checkpoint.newest(folder, told.append)
     assert taken is not None and taken != last
-    assert len(told) == 1 and told[0].startswith("A checkpoint is skipped: ") and str(last) in told[0]
+    assert (
+        len(told) == 1
+        and told[0].startswith("A checkpoint is skipped: ")
+        and str(last) in told[0]
+    )
 
 
 def test_what_does_not_fit_in_a_state_is_no_traceback(folder: Path) -> None:
     last = folder / checkpoint.LAST
-    resaved(last, tapedeck_checkpoint=checkpoint.WITHOUT_CHECKSUMS, sha256=..., optimizer=[1], generators={"torch": 1})
+    resaved(
+        last,
+        tapedeck_checkpoint=checkpoint.WITHOUT_CHECKSUMS,
+        sha256=...,
+        optimizer=[1],
+        generators={"torch": 1},
+    )
     failed = list(train(A_JOB, resume=last))[-1]
-    assert isinstance(failed, Failed) and failed.kind == "job" and "other settings" in failed.message
+    assert (
+        isinstance(failed, Failed)
+        and failed.kind == "job"
+        and "other settings" in failed.message
+    )
 
 
-def test_going_on_lets_go_of_damaged_ones_and_keeps_those_of_a_newer_program(folder: Path, tmp_path: Path) -> None:
+def test_going_on_lets_go_of_damaged_ones_and_keeps_those_of_a_newer_program(
+    folder: Path, tmp_path: Path
+) -> None:
     from app.project.project import Project
 
     kept = store.begin(tmp_path / "runs", Project("a"))
@@ -139,10 +199,19 @@ def test_resume_passes_over_an_empty_checkpoint_and_names_it(
     capsys.readouterr()
     assert main([*TRAIN, "--out", str(out), "--resume", str(last)]) == 2
     told = capsys.readouterr().err
-    assert f"tapedeck: {last} is empty." in told and "is intact: use that one." in told and told.count("\n") == 1
+    assert (
+        f"tapedeck: {last} is empty." in told
+        and "is intact: use that one." in told
+        and told.count("\n") == 1
+    )
     assert main([*TRAIN, "--out", str(out), "--resume", str(out)]) == 0
-    assert f"tapedeck: A checkpoint is skipped: {last} is empty." in capsys.readouterr().err
-    assert (out / "weights.safetensors").read_bytes() == whole and checkpoint.load(last)["position"]["done"] == 1
+    assert (
+        f"tapedeck: A checkpoint is skipped: {last} is empty."
+        in capsys.readouterr().err
+    )
+    assert (out / "weights.safetensors").read_bytes() == whole and checkpoint.load(
+        last
+    )["position"]["done"] == 1
     for file in kept.checkpoints.glob("*.pt"):
         file.write_bytes(b"")
     assert main([*TRAIN, "--out", str(out), "--resume", str(out)]) == 2
@@ -162,8 +231,17 @@ def test_checkpoints_that_cannot_be_written_are_said_at_the_first_one_and_at_the
 
     monkeypatch.setattr(checkpoint, "save", full)
     assert main([*TRAIN, "--out", str(tmp_path), "--save-every", "2"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tapedeck: ")]
+    lines = [
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if line.startswith("tapedeck: ")
+    ]
     first, again, end = lines
     assert "step-00000004.pt could not be written: No space left on device" in first
-    assert again == "tapedeck: Checkpoints are being saved again: the newest is from step 14."
-    assert end.startswith("tapedeck: 5 checkpoints could not be saved; the newest saved one is from step ")
+    assert (
+        again
+        == "tapedeck: Checkpoints are being saved again: the newest is from step 14."
+    )
+    assert end.startswith(
+        "tapedeck: 5 checkpoints could not be saved; the newest saved one is from step "
+    )

@@ -52,8 +52,13 @@ def test_one_step_at_a_time_and_weights_in_between(standing):
     # What was handed out is a copy: the run does not change it.
     standing.control.step()
     standing.wait_until_it_stands()
-    assert not torch.equal(after["linear1.weight"], standing.control.weights(30)["linear1.weight"])
-    assert [event.step for event in standing.events if isinstance(event, StepDone)] == [1, 2]
+    assert not torch.equal(
+        after["linear1.weight"], standing.control.weights(30)["linear1.weight"]
+    )
+    assert [event.step for event in standing.events if isinstance(event, StepDone)] == [
+        1,
+        2,
+    ]
 
 
 def test_resume_from_another_thread_gives_the_same_numbers(standing):
@@ -87,7 +92,10 @@ def test_pauses_are_left_out_of_the_clock(standing, monkeypatch):
     monkeypatch.setattr(loop, "perf_counter", lambda: clock() + 3600)
     standing.control.step()
     standing.wait_until_it_stands()
-    assert next(event for event in standing.events if isinstance(event, StepDone)).seconds < 1800
+    assert (
+        next(event for event in standing.events if isinstance(event, StepDone)).seconds
+        < 1800
+    )
 
 
 def test_after_the_end_visits_are_refused_and_weights_stay():

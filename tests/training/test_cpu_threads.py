@@ -42,27 +42,39 @@ def steps_take(monkeypatch, seconds: dict[int, float]) -> list[int]:
         ({1: 1.0, 2: 3.0}, [1, 2], 1),
     ],
 )
-def test_more_threads_are_taken_while_a_step_is_faster(seconds, tried, chosen, six_are_free, monkeypatch) -> None:
+def test_more_threads_are_taken_while_a_step_is_faster(
+    seconds, tried, chosen, six_are_free, monkeypatch
+) -> None:
     seen = steps_take(monkeypatch, seconds)
     assert thread_count.choose_threads(job(CONV_NET)) == chosen and seen == tried
 
 
-def test_a_run_that_measures_has_the_losses_of_one_that_is_given_the_number(six_are_free, monkeypatch) -> None:
+def test_a_run_that_measures_has_the_losses_of_one_that_is_given_the_number(
+    six_are_free, monkeypatch
+) -> None:
     steps_take(monkeypatch, {1: 1.0, 2: 0.5, 4: 0.5})
     wanted = job(CONV_NET, epochs=1)
     events = list(train(wanted))
     assert isinstance(events[0], Started) and events[0].threads == 2
-    assert losses(events) == losses(list(train(replace(wanted, training=replace(wanted.training, threads=2)))))
+    assert losses(events) == losses(
+        list(train(replace(wanted, training=replace(wanted.training, threads=2))))
+    )
 
 
-def test_a_net_that_cannot_be_measured_takes_what_is_free(six_are_free, monkeypatch) -> None:
+def test_a_net_that_cannot_be_measured_takes_what_is_free(
+    six_are_free, monkeypatch
+) -> None:
     monkeypatch.setattr(thread_count, "_fastest", lambda job, most: 1 / 0)
     assert thread_count.choose_threads(job(CONV_NET)) == 6
 
 
 def test_the_script_of_a_run_has_its_number() -> None:
-    assert "    torch.set_num_threads(5)\n" in training_script(job(CONV_NET).ran_with(5))
-    assert "    torch.set_num_threads(3)\n" in training_script(job(CONV_NET, threads=3).ran_with(5))
+    assert "    torch.set_num_threads(5)\n" in training_script(
+        job(CONV_NET).ran_with(5)
+    )
+    assert "    torch.set_num_threads(3)\n" in training_script(
+        job(CONV_NET, threads=3).ran_with(5)
+    )
 
 
 def test_a_run_that_other_programs_slow_down_says_so_once(monkeypatch) -> None:
@@ -70,5 +82,13 @@ def test_a_run_that_other_programs_slow_down_says_so_once(monkeypatch) -> None:
     monkeypatch.setattr(processors.Delay, "share", lambda _: next(shares, 0.0))
     monkeypatch.setattr(watcher, "DELAY_EVERY", 0.0)
     monkeypatch.setattr(watcher, "FLUSH_EVERY", 0.0)
-    said = [event.message for event in train(job(CONV_NET, epochs=1)) if isinstance(event, Noticed)]
-    assert len(said) == 2 and "Other programs slow this run down: 50 %" in said[0] and "30 %" in said[1]
+    said = [
+        event.message
+        for event in train(job(CONV_NET, epochs=1))
+        if isinstance(event, Noticed)
+    ]
+    assert (
+        len(said) == 2
+        and "Other programs slow this run down: 50 %" in said[0]
+        and "30 %" in said[1]
+    )

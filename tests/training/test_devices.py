@@ -11,7 +11,9 @@ GPUS = (Device("cuda:0", "H200"), Device("cuda:1", "H200"), CPU)
 
 
 def test_the_cpu_is_always_there():
-    assert devices()[-1].id == "cpu" and len({device.id for device in devices()}) == len(devices())
+    assert devices()[-1].id == "cpu" and len(
+        {device.id for device in devices()}
+    ) == len(devices())
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,9 @@ def test_loss_and_accuracy_are_those_of_the_run_bit_for_bit(trained, found):
 def test_a_checkpoint_is_evaluated_as_it_was_validated(name, trained):
     best = min(event.val_loss for event in trained[0] if isinstance(event, EpochDone))
     weights = checkpoint_weights(trained[2] / name)
-    assert Evaluator(JOB, weights).evaluate().loss == (found_last(trained) if name == "last.pt" else best)
+    assert Evaluator(JOB, weights).evaluate().loss == (
+        found_last(trained) if name == "last.pt" else best
+    )
 
 
 def found_last(trained):
@@ -58,33 +60,58 @@ def found_last(trained):
 
 def test_the_running_mean_of_a_checkpoint_is_what_is_evaluated(tmp_path):
     a_job = job(SMALL_NET, epochs=1, ema=0.9)
-    (last,) = [event for event in train(a_job, folder=tmp_path) if isinstance(event, EpochDone)]
-    assert Evaluator(a_job, checkpoint_weights(tmp_path / "last.pt")).evaluate().loss == last.val_loss
+    (last,) = [
+        event for event in train(a_job, folder=tmp_path) if isinstance(event, EpochDone)
+    ]
+    assert (
+        Evaluator(a_job, checkpoint_weights(tmp_path / "last.pt")).evaluate().loss
+        == last.val_loss
+    )
 
 
 def test_the_table_and_the_matrix_are_those_of_scikit_learn(found):
     from sklearn import metrics
 
     true, called = found.columns["true"][:, 0], found.columns["called"][:, 0]
-    assert np.array_equal(found.confusion, metrics.confusion_matrix(true, called, labels=range(10)))
-    wanted = zip(*metrics.precision_recall_fscore_support(true, called, labels=range(10)), strict=True)
-    for row, (precision, recall, f1, support) in zip(found.class_rows(), wanted, strict=True):
-        assert (row.precision, row.recall, row.f1) == pytest.approx((precision, recall, f1)) and row.support == support
-    assert dict(found.metrics)["f1"] == pytest.approx(metrics.f1_score(true, called, average="macro"))
+    assert np.array_equal(
+        found.confusion, metrics.confusion_matrix(true, called, labels=range(10))
+    )
+    wanted = zip(
+        *metrics.precision_recall_fscore_support(true, called, labels=range(10)),
+        strict=True,
+    )
+    for row, (precision, recall, f1, support) in zip(
+        found.class_rows(), wanted, strict=True
+    ):
+        assert (row.precision, row.recall, row.f1) == pytest.approx(
+            (precision, recall, f1)
+        ) and row.support == support
+    assert dict(found.metrics)["f1"] == pytest.approx(
+        metrics.f1_score(true, called, average="macro")
+    )
 
 
 def test_the_worst_samples_come_first_and_a_cell_has_its_own(found):
     order = found.worst()
-    assert found.columns["loss"][order[0]] == found.columns["loss"].max() and len(order) == found.count
+    assert (
+        found.columns["loss"][order[0]] == found.columns["loss"].max()
+        and len(order) == found.count
+    )
     assert found.columns["loss"].mean() == pytest.approx(found.loss, abs=1e-5)
     wrong = found.wrong()
-    assert len(wrong) == round(found.count * (1 - found.accuracy)) == (found.confusion.sum() - found.confusion.trace())
+    assert (
+        len(wrong)
+        == round(found.count * (1 - found.accuracy))
+        == (found.confusion.sum() - found.confusion.trace())
+    )
     number = wrong[0]
     true, called = found.columns["true"][number, 0], found.columns["called"][number, 0]
     cell = found.cell(true, called)
     assert number in cell and len(cell) == found.confusion[true, called]
     assert found.columns["top"][number, 0] == called
-    assert found.columns["sure"][number] == pytest.approx(math.exp(-found.columns["loss"][number]), abs=1e-5)
+    assert found.columns["sure"][number] == pytest.approx(
+        math.exp(-found.columns["loss"][number]), abs=1e-5
+    )
 
 
 def test_start_weights_are_evaluated_as_a_run_begins_with_them():
@@ -96,7 +123,10 @@ def test_start_weights_are_evaluated_as_a_run_begins_with_them():
     from app.source.compiled import make_module
 
     again = make_module(JOB.source)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
 
 
 def test_every_part_has_its_samples_and_one_without_says_what_to_set(trained):
@@ -119,9 +149,13 @@ def test_test_time_augmentation_takes_the_mean_of_the_probabilities(trained):
     every = [inputs, *views(inputs, ("shift",))]
     assert any(torch.equal(up, one) for one in every)
     with torch.no_grad():
-        mean = torch.stack([evaluator.stepper.model(one).softmax(1) for one in every]).mean(0)
+        mean = torch.stack(
+            [evaluator.stepper.model(one).softmax(1) for one in every]
+        ).mean(0)
     assert np.array_equal(found.columns["called"][:, 0], mean.argmax(1).numpy())
-    assert found.columns["sure"] == pytest.approx(mean[range(len(labels)), labels].numpy(), abs=1e-5)
+    assert found.columns["sure"] == pytest.approx(
+        mean[range(len(labels)), labels].numpy(), abs=1e-5
+    )
     assert len(views(inputs, ("flip", "shift"))) == 9
 
 
@@ -138,7 +172,11 @@ def test_evaluating_while_a_run_goes_on_changes_no_number_of_it():
 def test_an_evaluation_can_be_broken_off_and_tells_how_far_it_is():
     told = []
     with pytest.raises(EvaluationCancelledError):
-        Evaluator(job()).evaluate("training", watch=lambda *at: told.append(at), stopping=lambda: len(told) == 2)
+        Evaluator(job()).evaluate(
+            "training",
+            watch=lambda *at: told.append(at),
+            stopping=lambda: len(told) == 2,
+        )
     assert told == [(64, 1438), (128, 1438)]
 
 
@@ -148,26 +186,44 @@ def test_weights_of_another_net_are_refused_by_name(trained):
 
 
 def test_classes_that_a_loss_compares_by_one_hot_rows_and_weights_are_measured_as_in_the_run():
-    for changes in ({"loss": Choice("MSELoss")}, {"data": DataConfig(class_weights=True)}, {"amp": "bfloat16"}):
+    for changes in (
+        {"loss": Choice("MSELoss")},
+        {"data": DataConfig(class_weights=True)},
+        {"amp": "bfloat16"},
+    ):
         a_job = job(SMALL_NET, epochs=1, **changes)
         control = Control()
-        (last,) = [event for event in train(a_job, control) if isinstance(event, EpochDone)]
+        (last,) = [
+            event for event in train(a_job, control) if isinstance(event, EpochDone)
+        ]
         found = Evaluator(a_job, control.weights()).evaluate()
         assert (found.loss, found.accuracy) == (last.val_loss, last.val_accuracy)
 
 
 def test_what_was_found_is_written_as_a_table(found):
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert len(rows) == found.count and sum(int(row["right"]) for row in rows) / len(rows) == found.accuracy
+    assert (
+        len(rows) == found.count
+        and sum(int(row["right"]) for row in rows) / len(rows) == found.accuracy
+    )
     assert float(rows[3]["loss"]) == found.columns["loss"][3]
-    digits = load_digits().target  # the number of a sample in the whole data leads to it
-    assert [str(digits[int(row["row"])]) for row in rows] == [row["class"] for row in rows]
+    digits = (
+        load_digits().target
+    )  # the number of a sample in the whole data leads to it
+    assert [str(digits[int(row["row"])]) for row in rows] == [
+        row["class"] for row in rows
+    ]
     assert found.classes_csv().startswith("class,precision,recall,f1,support\n0,")
     told = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert told["loss"] == found.loss and told["classes"][0]["support"] == found.class_rows()[0].support
+    assert (
+        told["loss"] == found.loss
+        and told["classes"][0]["support"] == found.class_rows()[0].support
+    )
 
 
-def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none(tmp_path, capsys):
+def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none(
+    tmp_path, capsys
+):
     from app.export.weights import save_safetensors
     from app.main import main
     from app.util.resources import path
@@ -175,13 +231,20 @@ def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none
     project, weights = str(path("examples", "digits.tape")), tmp_path / "w.safetensors"
     assert main(["evaluate", project, "--json", "--device", "cpu"]) == 0
     first = json.loads(capsys.readouterr().out)
-    assert first["weights"] == "start weights" and first["accuracy"] < 0.4 and len(first["confusion"]) == 10
+    assert (
+        first["weights"] == "start weights"
+        and first["accuracy"] < 0.4
+        and len(first["confusion"]) == 10
+    )
     save_safetensors({"fc.weight": __import__("torch").ones(2)}, weights)
     assert main(["evaluate", project, "--weights", str(weights)]) == 1
     assert "another net" in capsys.readouterr().err
     table = tmp_path / "rows.csv"
     assert main(["evaluate", project, "--part", "training", "--csv", str(table)]) == 0
-    assert "precision" in capsys.readouterr().out and len(table.read_text().splitlines()) == 1439
+    assert (
+        "precision" in capsys.readouterr().out
+        and len(table.read_text().splitlines()) == 1439
+    )
 
 
 def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
@@ -191,9 +254,16 @@ def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
     from app.util.frozen import FrozenMap
 
     plain = job(SMALL_NET)
-    noisy = replace(plain, data=DataConfig(train_transforms=(Transform("RandomErasing", FrozenMap(p=1.0)),)))
+    noisy = replace(
+        plain,
+        data=DataConfig(
+            train_transforms=(Transform("RandomErasing", FrozenMap(p=1.0)),)
+        ),
+    )
     first, second = (Evaluator(one).evaluate("training") for one in (plain, noisy))
-    assert first.loss == second.loss and np.array_equal(first.columns["loss"], second.columns["loss"])
+    assert first.loss == second.loss and np.array_equal(
+        first.columns["loss"], second.columns["loss"]
+    )
 
 
 def test_the_command_takes_a_folder_with_checkpoints(tmp_path, capsys):
@@ -202,10 +272,29 @@ def test_the_command_takes_a_folder_with_checkpoints(tmp_path, capsys):
     from tests.concepts.test_training import digits_project, job_of
 
     a_job, _ = job_of(digits_project(max_steps=3))
-    (last,) = [event for event in train(a_job, folder=tmp_path) if isinstance(event, EpochDone)]
+    (last,) = [
+        event for event in train(a_job, folder=tmp_path) if isinstance(event, EpochDone)
+    ]
     project = str(path("examples", "digits.tape"))
-    assert main(["evaluate", project, "--checkpoint", str(tmp_path), "--json", "--device", "cpu"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                project,
+                "--checkpoint",
+                str(tmp_path),
+                "--json",
+                "--device",
+                "cpu",
+            ]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
-    assert (told["loss"], told["accuracy"], told["weights"]) == (last.val_loss, last.val_accuracy, "last.pt")
+    assert (told["loss"], told["accuracy"], told["weights"]) == (
+        last.val_loss,
+        last.val_accuracy,
+        "last.pt",
+    )
     assert main(["evaluate", project, "--checkpoint", str(tmp_path / "nowhere")]) == 2
     assert "nowhere" in capsys.readouterr().err

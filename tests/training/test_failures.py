@@ -20,7 +20,10 @@ def failed(a_job, control=None) -> Failed:
 
 
 def linear_net(*forward: str):
-    return net(["self.linear1 = nn.Linear(64, 10)"], ["x = torch.flatten(x, 1)", *forward, "return self.linear1(x)"])
+    return net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        ["x = torch.flatten(x, 1)", *forward, "return self.linear1(x)"],
+    )
 
 
 def stepper_of(source):
@@ -28,7 +31,9 @@ def stepper_of(source):
     from app.training.stepper import Stepper
     from app.training.task import Task
 
-    return Stepper(make_module(source), job(source).training, Task("CrossEntropyLoss", 10), "cpu")
+    return Stepper(
+        make_module(source), job(source).training, Task("CrossEntropyLoss", 10), "cpu"
+    )
 
 
 def test_a_shape_that_does_not_fit_names_its_node():
@@ -54,7 +59,13 @@ def test_a_log_of_zero_names_its_node_and_spoils_no_weights():
 
 
 def test_a_learning_rate_that_is_too_large_ends_at_the_step_where_it_shows():
-    events = run(job(epochs=50, optimizer=Choice("SGD", adam(lr=1e6).params), loss=Choice("MSELoss")))
+    events = run(
+        job(
+            epochs=50,
+            optimizer=Choice("SGD", adam(lr=1e6).params),
+            loss=Choice("MSELoss"),
+        )
+    )
     event = events[-1]
     assert isinstance(event, Failed) and event.kind == "not finite"
     assert "learning rate" in event.cure and f"step {event.step + 1}" in event.message
@@ -62,7 +73,10 @@ def test_a_learning_rate_that_is_too_large_ends_at_the_step_where_it_shows():
 
 
 def test_a_mask_of_infinities_is_no_fault():
-    source = linear_net("x = torch.softmax(x.masked_fill(x < 0.1, float('-inf')) * 1.0, 1)", "x = torch.nan_to_num(x)")
+    source = linear_net(
+        "x = torch.softmax(x.masked_fill(x < 0.1, float('-inf')) * 1.0, 1)",
+        "x = torch.nan_to_num(x)",
+    )
     assert not isinstance(run(job(source, epochs=1))[-1], Failed)
 
 
@@ -77,7 +91,11 @@ def test_the_origin_of_a_nan_is_found_behind_what_passes_it_on():
 
     origin = found(linear_net("x = F.relu(x - 2)", "x = x / x.sum()", "x = x + 1"))
     assert origin.node == "f3" and origin.operation == "aten.div"
-    masked = linear_net("x = torch.softmax(x.masked_fill(x < 0.1, float('-inf')), 1)", "x = x - 2", "x = x.sqrt()")
+    masked = linear_net(
+        "x = torch.softmax(x.masked_fill(x < 0.1, float('-inf')), 1)",
+        "x = x - 2",
+        "x = x.sqrt()",
+    )
     origin = found(masked)
     assert (origin.node, origin.operation) == ("f4", "aten.sqrt")
     assert found(linear_net()) is None
@@ -88,8 +106,17 @@ def test_of_a_batch_that_is_gone_nothing_is_claimed():
 
     from app.training.monitoring.nonfinite import not_finite
 
-    error = not_finite(stepper_of(linear_net()), linear_net(), float("nan"), 7, later=torch.rand(9, 1, 8, 8))
-    assert error.node is None and "for 9 other samples every layer's output is finite" in str(error)
+    error = not_finite(
+        stepper_of(linear_net()),
+        linear_net(),
+        float("nan"),
+        7,
+        later=torch.rand(9, 1, 8, 8),
+    )
+    assert (
+        error.node is None
+        and "for 9 other samples every layer's output is finite" in str(error)
+    )
 
 
 TWO_LINEAR = ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"]
@@ -97,7 +124,10 @@ TWO_LINEAR = ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 
 
 def test_what_leaves_the_numbers_of_float16_alone_names_its_layer():
     # In float32 all of it is finite.
-    source = net(TWO_LINEAR, ["x = self.linear1(x.flatten(1) * 1e6) * 1e-6", "return self.linear2(x)"])
+    source = net(
+        TWO_LINEAR,
+        ["x = self.linear1(x.flatten(1) * 1e6) * 1e-6", "return self.linear2(x)"],
+    )
     assert not isinstance(run(job(source, epochs=1))[-1], Failed)
     event = failed(job(source, amp="float16"))
     assert (event.kind, event.node) == ("not finite", "linear1")
@@ -107,10 +137,16 @@ def test_what_leaves_the_numbers_of_float16_alone_names_its_layer():
 def test_of_mixed_samples_those_are_run_again_that_the_net_was_given():
     # Samples of the digits are sixteenths; those that are mixed are not.
     mixing = "x = torch.where((x * 16 == (x * 16).round()).all(), x, x.log())"
-    source = net(TWO_LINEAR, ["x = x.flatten(1)", mixing, "x = self.linear1(x)", "return self.linear2(x)"])
+    source = net(
+        TWO_LINEAR,
+        ["x = x.flatten(1)", mixing, "x = self.linear1(x)", "return self.linear2(x)"],
+    )
     assert not isinstance(run(job(source, epochs=1))[-1], Failed)
     event = failed(job(source, mixup=0.4))
-    assert (event.kind, event.node) == ("not finite", "f2") and "torch.where" in event.message
+    assert (event.kind, event.node) == (
+        "not finite",
+        "f2",
+    ) and "torch.where" in event.message
 
 
 def test_dropout_falls_as_it_fell_behind_a_mixing():
@@ -119,8 +155,15 @@ def test_dropout_falls_as_it_fell_behind_a_mixing():
 
 
 def test_a_loss_that_alone_is_not_finite_blames_no_layer():
-    event = failed(job(linear_net("x = x * 1e19"), loss=Choice("MSELoss"), optimizer=adam(lr=1e-30)))
-    assert event.node is None and "Every layer's output is finite; the loss itself" in event.message
+    event = failed(
+        job(
+            linear_net("x = x * 1e19"), loss=Choice("MSELoss"), optimizer=adam(lr=1e-30)
+        )
+    )
+    assert (
+        event.node is None
+        and "Every layer's output is finite; the loss itself" in event.message
+    )
 
 
 def test_out_of_memory_suggests_a_smaller_batch():
@@ -135,13 +178,21 @@ def test_out_of_memory_suggests_a_smaller_batch():
 
 def test_the_cpu_runs_out_of_memory_in_its_own_words():
     event = failed(job(linear_net("x = x + torch.empty(2**58)[:1]")))
-    assert event.kind == "memory" and event.node == "f2" and "Reduce batch_size: it is 64" in event.cure
+    assert (
+        event.kind == "memory"
+        and event.node == "f2"
+        and "Reduce batch_size: it is 64" in event.cure
+    )
 
 
 def test_an_exception_at_a_later_step_keeps_the_steps_before_it():
     source = net(
         ["self.linear1 = nn.Linear(64, 10)", "self.calls = 0"],
-        ["self.calls += 1", "assert self.calls < 6, 'enough'", "return self.linear1(x.flatten(1))"],
+        [
+            "self.calls += 1",
+            "assert self.calls < 6, 'enough'",
+            "return self.linear1(x.flatten(1))",
+        ],
     )
     control = Control()
     event = failed(job(source), control)
@@ -154,7 +205,9 @@ def test_an_input_of_another_shape_than_the_data_says_both():
     source = replace(SMALL_NET, inputs=(InputSpec("x", (1, 28, 28)),))
     control = Control()
     event = failed(job(source), control)
-    assert event.kind == "job" and "1×28×28" in event.message and "1×8×8" in event.message
+    assert (
+        event.kind == "job" and "1×28×28" in event.message and "1×8×8" in event.message
+    )
     with pytest.raises(NoWeightsError):
         control.weights()
 
@@ -162,10 +215,28 @@ def test_an_input_of_another_shape_than_the_data_says_both():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (net(["self.linear1 = nn.Linear(64, 7)"], ["return self.linear1(x.flatten(1))"]), "out_features to 10"),
-        (net(["self.conv1 = nn.Conv2d(1, 10, 3)"], ["return self.conv1(x)"]), "one value for each of the 10"),
-        (net(["self.linear1 = nn.Linear(64, 10)"], ["return (self.linear1(x.flatten(1)),)"]), "a tuple"),
-        (net(["self.linear1 = nn.Linear(64, 10)"], ["return x.flatten(1)[:, :10]"]), "nothing to train"),
+        (
+            net(
+                ["self.linear1 = nn.Linear(64, 7)"],
+                ["return self.linear1(x.flatten(1))"],
+            ),
+            "out_features to 10",
+        ),
+        (
+            net(["self.conv1 = nn.Conv2d(1, 10, 3)"], ["return self.conv1(x)"]),
+            "one value for each of the 10",
+        ),
+        (
+            net(
+                ["self.linear1 = nn.Linear(64, 10)"],
+                ["return (self.linear1(x.flatten(1)),)"],
+            ),
+            "a tuple",
+        ),
+        (
+            net(["self.linear1 = nn.Linear(64, 10)"], ["return x.flatten(1)[:, :10]"]),
+            "nothing to train",
+        ),
     ],
     ids=["classes", "rank", "tuple", "no gradient"],
 )
@@ -182,23 +253,36 @@ def test_a_last_batch_of_one_sample_says_what_to_change():
     )
     # 1,438 samples to train on: three batches and one sample.
     event = failed(job(source, batch_size=479))
-    assert event.node == "norm1" and event.step == 3 and "change batch_size by one" in event.cure
+    assert (
+        event.node == "norm1"
+        and event.step == 3
+        and "change batch_size by one" in event.cure
+    )
 
 
 def test_a_rate_beyond_float32_is_said_with_its_cure():
     event = failed(job(SMALL_NET, optimizer=Choice("Adam", adam(lr=1e40).params)))
-    assert "without overflow" in event.message and "Reduce the learning rate" in event.cure
+    assert (
+        "without overflow" in event.message and "Reduce the learning rate" in event.cure
+    )
     event = failed(job(SMALL_NET, clip_value=1e40))
-    assert event.kind == "job" and "clip_value is 1e+40; it must be at most 3.4e+38" in event.message
+    assert (
+        event.kind == "job"
+        and "clip_value is 1e+40; it must be at most 3.4e+38" in event.message
+    )
 
 
 def test_one_hot_targets_are_never_broadcast():
-    source = net(["self.linear1 = nn.Linear(64, 1)"], ["return self.linear1(x.flatten(1))"])
+    source = net(
+        ["self.linear1 = nn.Linear(64, 1)"], ["return self.linear1(x.flatten(1))"]
+    )
     assert failed(job(source, loss=Choice("MSELoss"))).kind == "shape"
 
 
 def test_a_net_without_parameters_says_so_in_torchs_words():
-    source = net(["self.pool1 = nn.AvgPool2d(2)"], ["return self.pool1(x).flatten(1)[:, :10]"])
+    source = net(
+        ["self.pool1 = nn.AvgPool2d(2)"], ["return self.pool1(x).flatten(1)[:, :10]"]
+    )
     event = failed(job(source))
     assert event.kind == "job" and "empty parameter list" in event.message
 
@@ -223,7 +307,9 @@ def test_a_setting_that_no_run_could_use_is_refused(change, words):
 
 def test_data_that_are_not_downloaded_say_so(tmp_path):
     source = replace(SMALL_NET, inputs=(InputSpec("x", (1, 28, 28)),))
-    a_job = replace(job(source, data=DataConfig("torchvision.MNIST")), data_root=str(tmp_path))
+    a_job = replace(
+        job(source, data=DataConfig("torchvision.MNIST")), data_root=str(tmp_path)
+    )
     event = failed(a_job)
     assert event.kind == "data" and "11.6 MB" in event.message
 

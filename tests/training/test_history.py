@@ -30,12 +30,16 @@ def test_a_history_holds_every_number_of_a_run():
     assert history.steps["loss"].tolist() == [event.loss for event in steps]
     norms = [event for event in events if isinstance(event, GradientNorms)]
     assert history.layers == ("conv1", "norm1", "conv2", "linear1")
-    assert history.gradients.matrix().T.tolist() == [list(event.norms) for event in norms]
+    assert history.gradients.matrix().T.tolist() == [
+        list(event.norms) for event in norms
+    ]
     assert history.gradient_steps.tolist() == [event.step for event in norms]
     assert len(history.epochs) == 2 and len(history.memory) >= 1
     assert history.samples_per_second() > 0
     rows = list(csv.DictReader(io.StringIO(history.to_csv())))
-    assert [float(row["loss"]) for row in rows if row["event"] == "step"] == [event.loss for event in steps]
+    assert [float(row["loss"]) for row in rows if row["event"] == "step"] == [
+        event.loss for event in steps
+    ]
     last = next(event for event in reversed(events) if isinstance(event, EpochDone))
     assert rows[-1]["event"] == "epoch" and float(rows[-1]["val_loss"]) == last.val_loss
     assert rows[-1]["epoch"] == "2" and rows[0]["train_loss"] == ""

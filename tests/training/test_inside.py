@@ -23,7 +23,9 @@ def test_the_channels_are_those_of_plain_torch_in_eval_mode():
     found = activations(model, "conv2", sample)
     assert model.training and found.count == 32 and found.pictures.shape == (32, 8, 8)
     model.eval()
-    wanted = model.conv2(torch.relu(model.norm1(model.conv1(sample))))[0].detach().numpy()
+    wanted = (
+        model.conv2(torch.relu(model.norm1(model.conv1(sample))))[0].detach().numpy()
+    )
     np.testing.assert_array_equal(found.pictures, wanted)
 
 
@@ -31,7 +33,9 @@ def test_a_vector_is_a_picture_of_lines_and_what_is_missing_of_the_last_is_empty
     import torch
 
     found = of_values(torch.arange(100.0), "x")
-    assert found.pictures.shape == (1, 2, 64) and np.isnan(found.pictures[0, 1, 36:]).all()
+    assert (
+        found.pictures.shape == (1, 2, 64) and np.isnan(found.pictures[0, 1, 36:]).all()
+    )
 
 
 def test_filters_of_a_convolution_and_of_a_linear_that_sees_the_picture():
@@ -70,7 +74,9 @@ def test_weights_of_a_run_and_fresh_ones_differ_and_say_so():
     steps = sum(isinstance(e, StepDone) for e in train(job(max_steps=9), control))
     fresh = of_weights(job(), None, "linear1", 0, "fresh weights")
     again = of_weights(job(), None, "linear1", 0, "fresh weights")
-    trained = of_weights(job(), control.result.state_dict, "linear1", 0, f"step {steps}")
+    trained = of_weights(
+        job(), control.result.state_dict, "linear1", 0, f"step {steps}"
+    )
     np.testing.assert_array_equal(fresh.channels.pictures, again.channels.pictures)
     assert not np.array_equal(fresh.channels.pictures, trained.channels.pictures)
     assert trained.weights == "step 9" and fresh.weights == "fresh weights"

@@ -8,7 +8,16 @@ from app.data.config import DataConfig
 from app.data.loaders import load
 from app.training.config import Choice
 from app.training.control import Control
-from app.training.events import EpochDone, Failed, Finished, GradientNorms, MemorySample, Paused, Started, StepDone
+from app.training.events import (
+    EpochDone,
+    Failed,
+    Finished,
+    GradientNorms,
+    MemorySample,
+    Paused,
+    Started,
+    StepDone,
+)
 from app.training.loop import train
 from app.util.rng import borrowed
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
@@ -28,9 +37,13 @@ def plain_losses(source, epochs: int, seed: int) -> list[float]:
     found = []
     for _ in range(epochs):
         model.train()
-        for batch in torch.randperm(len(data.train.inputs), generator=shuffle).split(64):
+        for batch in torch.randperm(len(data.train.inputs), generator=shuffle).split(
+            64
+        ):
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(data.train.inputs[batch]), data.train.labels[batch])
+            loss = torch.nn.functional.cross_entropy(
+                model(data.train.inputs[batch]), data.train.labels[batch]
+            )
             loss.backward()
             optimizer.step()
             found.append(loss.item())
@@ -66,9 +79,13 @@ def test_the_events_tell_the_whole_run():
     assert len(steps) == 2 * started.steps_per_epoch == finished.steps
     assert [event.step for event in steps] == list(range(1, finished.steps + 1))
     assert sum(event.samples for event in steps) == 2 * started.train_count
-    assert [event.seconds for event in steps] == sorted(event.seconds for event in steps)
+    assert [event.seconds for event in steps] == sorted(
+        event.seconds for event in steps
+    )
     norms = [event for event in events if isinstance(event, GradientNorms)]
-    assert norms and all(len(event.norms) == 4 and min(event.norms) > 0 for event in norms)
+    assert norms and all(
+        len(event.norms) == 4 and min(event.norms) > 0 for event in norms
+    )
     samples = [event for event in events if isinstance(event, MemorySample)]
     assert samples and samples[0].scope == "process" and samples[0].resident > 1e7
     assert samples[0].allocated is None and samples[0].peak is None
@@ -79,7 +96,9 @@ def test_training_figures_are_means_over_samples():
     steps = [event for event in events if isinstance(event, StepDone)]
     epoch = next(event for event in events if isinstance(event, EpochDone))
     total = sum(event.samples for event in steps)
-    assert epoch.train_loss == pytest.approx(sum(e.loss * e.samples for e in steps) / total, rel=1e-12)
+    assert epoch.train_loss == pytest.approx(
+        sum(e.loss * e.samples for e in steps) / total, rel=1e-12
+    )
 
 
 def test_a_seed_decides_and_another_differs(small_losses):
@@ -135,7 +154,9 @@ def test_a_visit_leaves_batch_norm_as_it_was():
         if isinstance(event, StepDone):
             control.call(look)
     alone = run(job(CONV_NET, epochs=1))
-    ours, theirs = (next(e for e in each if isinstance(e, EpochDone)) for each in (events, alone))
+    ours, theirs = (
+        next(e for e in each if isinstance(e, EpochDone)) for each in (events, alone)
+    )
     assert (ours.val_loss, ours.val_accuracy) == (theirs.val_loss, theirs.val_accuracy)
 
 
@@ -151,7 +172,12 @@ def test_stop_in_mid_epoch_keeps_the_weights():
     assert not any(isinstance(event, EpochDone) for event in events)
     result = control.result
     assert (result.ending, result.step) == ("stopped", 7)
-    assert set(control.weights()) == {"linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias"}
+    assert set(control.weights()) == {
+        "linear1.weight",
+        "linear1.bias",
+        "linear2.weight",
+        "linear2.bias",
+    }
     assert all(torch.isfinite(value).all() for value in control.weights().values())
 
 

@@ -52,9 +52,13 @@ def test_parameters_gradients_and_the_optimizers_state_are_those_of_the_layers()
     report, _ = measured(job(SMALL_NET, optimizer=adam(lr=0.001), max_steps=4))
     rows = {row.layer: row for row in report.step.layers}
     assert rows["linear1"].parameters == rows["linear1"].gradients == 4 * (64 * 16 + 16)
-    assert rows["linear1"].optimizer == 2 * 4 * (64 * 16 + 16) + 8  # two moments, and a step for each parameter
+    assert (
+        rows["linear1"].optimizer == 2 * 4 * (64 * 16 + 16) + 8
+    )  # two moments, and a step for each parameter
     assert rows["drop1"].activations and not rows["drop1"].parameters
-    assert report.step.batch == 64 and report.step.total.parameters == 4 * (64 * 16 + 16 + 160 + 10)
+    assert report.step.batch == 64 and report.step.total.parameters == 4 * (
+        64 * 16 + 16 + 160 + 10
+    )
 
 
 @pytest.mark.parametrize("source", [CONV_NET, SMALL_NET], ids=["conv", "small"])
@@ -68,18 +72,25 @@ def test_the_estimate_on_meta_tensors_is_what_a_step_holds(source, optimizer):
 
 def test_a_layer_that_is_computed_anew_in_backward_holds_less():
     plain = memory_by_layer.estimate(job(CONV_NET), load(job().data).info)
-    anew = memory_by_layer.estimate(job(CONV_NET, recompute=("norm1",)), load(job().data).info)
+    anew = memory_by_layer.estimate(
+        job(CONV_NET, recompute=("norm1",)), load(job().data).info
+    )
     assert anew.total.activations < plain.total.activations
 
 
 def test_an_optimizer_that_cannot_be_estimated_is_none():
-    assert memory_by_layer.estimate(job(optimizer=Choice("LBFGS")), load(job().data).info) is None
+    assert (
+        memory_by_layer.estimate(job(optimizer=Choice("LBFGS")), load(job().data).info)
+        is None
+    )
 
 
 def test_a_report_is_a_file_of_bytes():
     raw = json.loads(measured_memory.before(job(), "cpu").to_json())
     assert raw["estimated"] and raw["step"]["batch"] == 64 and raw["allocator"] is None
-    assert raw["step"]["total"]["parameters"] == sum(row["parameters"] for row in raw["step"]["layers"])
+    assert raw["step"]["total"]["parameters"] == sum(
+        row["parameters"] for row in raw["step"]["layers"]
+    )
     assert raw["gpu"]["reason"] == "cpu reports neither utilisation nor temperature"
     assert memory_report.score(90, 100) == pytest.approx(-0.1)
 
@@ -87,7 +98,9 @@ def test_a_report_is_a_file_of_bytes():
 def test_an_estimate_asks_the_device_that_auto_means_here(monkeypatch):
     present = (devices.Device("cuda:1", "NVIDIA H200"), devices.Device("cpu", "CPU"))
     monkeypatch.setattr(devices, "devices", lambda: present)
-    monkeypatch.setattr(gpu, "read", lambda device: gpu.GpuReading(name=f"what is at {device}"))
+    monkeypatch.setattr(
+        gpu, "read", lambda device: gpu.GpuReading(name=f"what is at {device}")
+    )
     for asked, meant in (("auto", "cuda:1"), ("cuda:1", "cuda:1"), ("cuda:7", "cpu")):
         report = measured_memory.before(job(), asked)
         assert (report.device, report.gpu.name) == (meant, f"what is at {meant}")
@@ -104,33 +117,65 @@ def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
         NVMLError=Error,
         NVML_TEMPERATURE_GPU=0,
         nvmlDeviceGetName=lambda _handle: "Some GPU",
-        nvmlDeviceGetUtilizationRates=lambda _handle: SimpleNamespace(gpu=43, memory=20),
+        nvmlDeviceGetUtilizationRates=lambda _handle: SimpleNamespace(
+            gpu=43, memory=20
+        ),
         nvmlDeviceGetMemoryInfo=refuse,
         nvmlDeviceGetTemperature=lambda _handle, _kind: 61,
     )
     assert gpu._read(library, None) == GpuReading("Some GPU", 43, 61)
     assert gpu.read("mps").reason == "mps reports neither utilisation nor temperature"
-    assert Allocator(50, 100, 80, 25).fragmentation == 0.25 and Allocator(0, 0, 0, 0).fragmentation == 0.0
+    assert (
+        Allocator(50, 100, 80, 25).fragmentation == 0.25
+        and Allocator(0, 0, 0, 0).fragmentation == 0.0
+    )
 
 
-def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_available(qtbot):
+def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_available(
+    qtbot,
+):
     from app.views.training.memory.memory_dialog import MemoryDialog, device_text
 
     dialog = MemoryDialog()
     qtbot.addWidget(dialog)
-    step = StepBytes((LayerBytes("conv1", 640, 640, 1280, 2**21), LayerBytes("", 0, 0, 0, 512)), 64)
-    report = memory_report.MemoryReport("cpu", step, True, None, gpu.read("cpu"), 600 * 2**20)
+    step = StepBytes(
+        (LayerBytes("conv1", 640, 640, 1280, 2**21), LayerBytes("", 0, 0, 0, 512)), 64
+    )
+    report = memory_report.MemoryReport(
+        "cpu", step, True, None, gpu.read("cpu"), 600 * 2**20
+    )
     dialog.show_report(report)
     texts = [[dialog.table.item(r, c).text() for c in range(6)] for r in range(3)]
-    assert texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"] and texts[2][0] == "Outside layers"
-    assert dialog.summary.text() == "Estimated, without running anything: 2.00 MiB for a batch of 64."
-    assert "not available" in dialog.device.text() and not dialog.empty.isEnabled() and dialog.empty.toolTip()
+    assert (
+        texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"]
+        and texts[2][0] == "Outside layers"
+    )
+    assert (
+        dialog.summary.text()
+        == "Estimated, without running anything: 2.00 MiB for a batch of 64."
+    )
+    assert (
+        "not available" in dialog.device.text()
+        and not dialog.empty.isEnabled()
+        and dialog.empty.toolTip()
+    )
     on_cuda = memory_report.MemoryReport(
-        "cuda:0", step, False, Allocator(2**20, 2**22, 2**21, 2**20), GpuReading("Some GPU", 43, 61), None
+        "cuda:0",
+        step,
+        False,
+        Allocator(2**20, 2**22, 2**21, 2**20),
+        GpuReading("Some GPU", 43, 61),
+        None,
     )
     dialog.show_report(on_cuda, "The estimate was off.")
-    assert dialog.empty.isEnabled() and dialog.summary.text().endswith("64. The estimate was off.")
+    assert dialog.empty.isEnabled() and dialog.summary.text().endswith(
+        "64. The estimate was off."
+    )
     assert "25.00 % of the reserved memory is fragmented" in device_text(on_cuda)
     assert "Some GPU: 43 % busy, 61 °C." in device_text(on_cuda)
-    dialog.show_report(memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None))
-    assert "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0
+    dialog.show_report(
+        memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None)
+    )
+    assert (
+        "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0
+    )

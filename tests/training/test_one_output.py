@@ -35,14 +35,29 @@ LOGITS = Choice("BCEWithLogitsLoss")
 def signs(tmp_path: Path) -> DataConfig:
     """Rows of four numbers, and whether the first is large."""
     x = torch.randn(120, 4, generator=torch.Generator().manual_seed(0)).numpy()
-    np.savez(tmp_path / "signs.npz", x=x, y=(x[:, 0] > 0.2).astype(np.int64), three=np.arange(120) % 3)
-    return DataConfig("file.tensors", path=str(tmp_path / "signs.npz"), options=FrozenMap(inputs="x", labels="y"))
+    np.savez(
+        tmp_path / "signs.npz",
+        x=x,
+        y=(x[:, 0] > 0.2).astype(np.int64),
+        three=np.arange(120) % 3,
+    )
+    return DataConfig(
+        "file.tensors",
+        path=str(tmp_path / "signs.npz"),
+        options=FrozenMap(inputs="x", labels="y"),
+    )
 
 
-def binary_job(data: DataConfig, code: str = CODE["column"], loss: Choice = LOGITS, **training: Any) -> Job:
+def binary_job(
+    data: DataConfig, code: str = CODE["column"], loss: Choice = LOGITS, **training: Any
+) -> Job:
     source = net(["self.line = nn.Linear(4, 1)"], [code], (4,))
     adam = Choice("Adam", FrozenMap(lr=0.05))
-    return job(source, data=data, **{"epochs": 2, "batch_size": 32, "loss": loss, "optimizer": adam, **training})
+    return job(
+        source,
+        data=data,
+        **{"epochs": 2, "batch_size": 32, "loss": loss, "optimizer": adam, **training},
+    )
 
 
 def plain_losses(a_job: Job) -> list[float]:
@@ -52,7 +67,9 @@ def plain_losses(a_job: Job) -> list[float]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     samples, values = load(a_job.data).train, []
     for _ in range(a_job.training.epochs):
-        for inputs, labels in samples.batches(torch.arange(len(samples)).split(a_job.training.batch_size)):
+        for inputs, labels in samples.batches(
+            torch.arange(len(samples)).split(a_job.training.batch_size)
+        ):
             optimizer.zero_grad()
             output = model(inputs)
             loss = loss_function(output, labels.float().reshape(output.shape))
@@ -63,8 +80,13 @@ def plain_losses(a_job: Job) -> list[float]:
 
 
 @pytest.mark.parametrize("shape", CODE)
-@pytest.mark.parametrize("loss", [LOGITS, Choice("MSELoss"), Choice(LOGITS.name, FrozenMap(pos_weight=(3.0,)))])
-def test_losses_are_those_of_a_plain_loop(signs: DataConfig, shape: str, loss: Choice) -> None:
+@pytest.mark.parametrize(
+    "loss",
+    [LOGITS, Choice("MSELoss"), Choice(LOGITS.name, FrozenMap(pos_weight=(3.0,)))],
+)
+def test_losses_are_those_of_a_plain_loop(
+    signs: DataConfig, shape: str, loss: Choice
+) -> None:
     a_job = binary_job(replace(signs, shuffle=False), CODE[shape], loss)
     found = losses(list(train(a_job)))
     assert found and found == plain_losses(a_job)
@@ -76,7 +98,7 @@ def test_the_script_has_the_losses_accuracy_and_metrics_of_the_run(
     signs: DataConfig,
     loss: Choice,
     settings: dict[str, Any],
-    run_script: Any,  # noqa: F811
+    run_script: Any,
 ) -> None:
     code = CODE["column"] if loss == LOGITS else PROBABILITIES
     settings = {} if loss != LOGITS else settings  # torch refuses BCELoss in autocast
@@ -87,9 +109,13 @@ def test_the_script_has_the_losses_accuracy_and_metrics_of_the_run(
 
 
 @pytest.mark.parametrize("shape", CODE)
-def test_evaluation_has_two_classes_and_the_second_where_the_logit_is_above_0(signs: DataConfig, shape: str) -> None:
+def test_evaluation_has_two_classes_and_the_second_where_the_logit_is_above_0(
+    signs: DataConfig, shape: str
+) -> None:
     a_job, control = binary_job(signs, CODE[shape], epochs=4), Control()
-    last = [event for event in train(a_job, control) if isinstance(event, EpochDone)][-1]
+    last = [event for event in train(a_job, control) if isinstance(event, EpochDone)][
+        -1
+    ]
     assert control.result is not None and control.result.state_dict is not None
     evaluator = Evaluator(a_job, control.result.state_dict)
     found, samples = evaluator.evaluate(), evaluator.samples("validation")
@@ -101,18 +127,24 @@ def test_evaluation_has_two_classes_and_the_second_where_the_logit_is_above_0(si
     assert found.accuracy == pytest.approx(float((called == labels).float().mean()))
     assert found.columns["called"][:, 0].tolist() == called.tolist()
     assert found.confusion is not None and found.confusion.tolist() == [
-        [int(((labels == true) & (called == other)).sum()) for other in (0, 1)] for true in (0, 1)
+        [int(((labels == true) & (called == other)).sum()) for other in (0, 1)]
+        for true in (0, 1)
     ]
     each = nn.BCEWithLogitsLoss(reduction="none")(logits, labels.float())
     assert found.columns["loss"] == pytest.approx(each.numpy(), abs=1e-6)
     worst = found.worst()[0]
-    assert worst == int(each.argmax()) and "%" in shown(evaluator, found, [worst])[0].detail
+    assert (
+        worst == int(each.argmax())
+        and "%" in shown(evaluator, found, [worst])[0].detail
+    )
     predicted = try_input(evaluator, inputs[worst].numpy()).values
     second = float(logits[worst].sigmoid())
     assert predicted == pytest.approx([1 - second, second], abs=1e-6)
 
 
-def test_one_of_several_outputs_may_be_for_two_classes(signs: DataConfig, run_script: Any) -> None:  # noqa: F811
+def test_one_of_several_outputs_may_be_for_two_classes(
+    signs: DataConfig, run_script: Any
+) -> None:
     source = replace(
         net(
             ["self.line = nn.Linear(4, 1)", "self.three = nn.Linear(4, 3)"],
@@ -121,7 +153,10 @@ def test_one_of_several_outputs_may_be_for_two_classes(signs: DataConfig, run_sc
         ),
         outputs=("line", "three"),
     )
-    rows = (OutputLoss("line", LOGITS, 1.0, "y"), OutputLoss("three", Choice("CrossEntropyLoss"), 0.5, "three"))
+    rows = (
+        OutputLoss("line", LOGITS, 1.0, "y"),
+        OutputLoss("three", Choice("CrossEntropyLoss"), 0.5, "three"),
+    )
     data = replace(signs, options=FrozenMap(inputs="x", labels="y, three"))
     a_job = replace(binary_job(data, losses=rows, metrics=("f1",)), source=source)
     ours = app_lines(a_job)
@@ -134,7 +169,11 @@ def test_one_of_several_outputs_may_be_for_two_classes(signs: DataConfig, run_sc
     [
         ("three", LOGITS, "one value for each of the 3 classes"),
         ("y", Choice("CrossEntropyLoss"), "choose BCEWithLogitsLoss"),
-        ("y", Choice(LOGITS.name, FrozenMap(pos_weight=(1.0, 2.0))), "Give pos_weight one number"),
+        (
+            "y",
+            Choice(LOGITS.name, FrozenMap(pos_weight=(1.0, 2.0))),
+            "Give pos_weight one number",
+        ),
     ],
 )
 def test_what_one_output_cannot_be_compared_with_is_refused(

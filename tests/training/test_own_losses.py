@@ -36,13 +36,19 @@ SHORT = (
 )
 
 
-def test_models_train_to_the_losses_of_a_plain_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_train_to_the_losses_of_a_plain_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = [*own_losses.cases()]
     own_losses.written(tmp_path, known)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("models")
-    found = [own_losses.result_of(case, module, tmp_path) for case in known if case.name in SHORT]
+    found = [
+        own_losses.result_of(case, module, tmp_path)
+        for case in known
+        if case.name in SHORT
+    ]
     sys.modules.pop("models")
     assert len(found) == len(SHORT) and all(right for right, _ in found), found
 
@@ -52,9 +58,16 @@ def test_a_loss_is_told_from_other_numbers() -> None:
     assert Interface("", (), (tensor, number)).own_losses == (number,)
     detached = Returned("[1]", (), "float32", detached=True)
     assert Interface("", (), (tensor, detached)).own_losses == ()
-    parts = tuple(Returned(f'["{name}"]', (), "float32") for name in ("loss_a", "loss_b", "kl"))
+    parts = tuple(
+        Returned(f'["{name}"]', (), "float32") for name in ("loss_a", "loss_b", "kl")
+    )
     assert Interface("", (), parts).own_losses == parts[:2]
-    assert Interface("", (), (*parts, Returned('["loss"]', (), "float32"))).own_losses[0].name == "loss"
+    assert (
+        Interface("", (), (*parts, Returned('["loss"]', (), "float32")))
+        .own_losses[0]
+        .name
+        == "loss"
+    )
 
 
 def test_a_loss_that_does_not_exist_is_refused_with_those_that_do() -> None:
@@ -79,34 +92,65 @@ NET = "from torch import nn\n\nclass Net(nn.Sequential):\n    def __init__(self)
 @pytest.mark.parametrize(
     ("sample", "layers", "words"),
     [
-        ("x, torch.eye(3)[i % 3]", "nn.Linear(6, 3)", "CrossEntropyLoss of its output, chosen by default for"),
+        (
+            "x, torch.eye(3)[i % 3]",
+            "nn.Linear(6, 3)",
+            "CrossEntropyLoss of its output, chosen by default for",
+        ),
         (
             "x, torch.tensor([0.2, 0.8])",
             "nn.Linear(6, 2)",
             "CrossEntropyLoss of its output, chosen by default for prob",
         ),
-        ("x, torch.tensor([i % 2, 1, 0])", "nn.Linear(6, 3)", "BCEWithLogitsLoss of its output, chosen by default for"),
+        (
+            "x, torch.tensor([i % 2, 1, 0])",
+            "nn.Linear(6, 3)",
+            "BCEWithLogitsLoss of its output, chosen by default for",
+        ),
         (
             "x, i % 2 == 0",
             "nn.Linear(6, 1)",
             "BCEWithLogitsLoss of its output, chosen by default for labels of two",
         ),
-        ("x, i % 3 if i > 5 else -100", "nn.Linear(6, 3)", "CrossEntropyLoss of its output, chosen by default for"),
+        (
+            "x, i % 3 if i > 5 else -100",
+            "nn.Linear(6, 3)",
+            "CrossEntropyLoss of its output, chosen by default for",
+        ),
         ("x", "nn.Linear(6, 6)", "MSELoss of its output, chosen by default for values"),
-        ("(x,)", "nn.Linear(6, 6)", "MSELoss of its output, chosen by default for values"),
+        (
+            "(x,)",
+            "nn.Linear(6, 6)",
+            "MSELoss of its output, chosen by default for values",
+        ),
     ],
 )
 def test_labels_of_a_dataset_have_the_loss_that_torch_has_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: str, layers: str, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sample: str,
+    layers: str,
+    words: str,
 ) -> None:
-    losses, said = trained(tmp_path, monkeypatch, NET % layers, DATASET % sample, "--input", "2x6")
-    assert said.startswith(f"loss: {words}") and losses == own_losses.script_losses(tmp_path / "out")
+    losses, said = trained(
+        tmp_path, monkeypatch, NET % layers, DATASET % sample, "--input", "2x6"
+    )
+    assert said.startswith(f"loss: {words}") and losses == own_losses.script_losses(
+        tmp_path / "out"
+    )
 
 
-def test_whole_numbers_without_a_target_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_numbers_without_a_target_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net = NET % "nn.Linear(6, 6)"
-    losses, said = trained(tmp_path, monkeypatch, net, DATASET % "x.long()", "--input", "2x6")
-    assert not losses and "it is torch.int64 alone: return a pair of input and target" in said
+    losses, said = trained(
+        tmp_path, monkeypatch, net, DATASET % "x.long()", "--input", "2x6"
+    )
+    assert (
+        not losses
+        and "it is torch.int64 alone: return a pair of input and target" in said
+    )
 
 
 def test_settings_that_no_loss_takes_fail_before_the_first_step(
@@ -114,20 +158,38 @@ def test_settings_that_no_loss_takes_fail_before_the_first_step(
 ) -> None:
     wrong = ("--loss", "cross_entropy", "--set", "loss.params.label_smoothing=7")
     net = NET % "nn.Linear(6, 3)"
-    losses, said = trained(tmp_path, monkeypatch, net, DATASET % "x, i % 3", "--input", "2x6", *wrong)
+    losses, said = trained(
+        tmp_path, monkeypatch, net, DATASET % "x, i % 3", "--input", "2x6", *wrong
+    )
     assert not losses and "label_smoothing" in said and "Traceback" not in said
 
 
-def test_accuracy_leaves_out_what_the_loss_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracy_leaves_out_what_the_loss_ignores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = next(case for case in own_losses.cases() if case.name == "Words7")
-    trained(tmp_path, monkeypatch, own_losses.HEAD + case.code, own_losses.HEAD, "--set",
-            "data.options.dataset=Ignoring", "--set", 'metrics=["f1", "perplexity"]')  # fmt: skip
-    epochs = [line for line in (tmp_path / "events").read_text().splitlines() if '"epoch", ' in line]
+    trained(
+        tmp_path,
+        monkeypatch,
+        own_losses.HEAD + case.code,
+        own_losses.HEAD,
+        "--set",
+        "data.options.dataset=Ignoring",
+        "--set",
+        'metrics=["f1", "perplexity"]',
+    )
+    epochs = [
+        line
+        for line in (tmp_path / "events").read_text().splitlines()
+        if '"epoch", ' in line
+    ]
     again = io.StringIO()
     with contextlib.redirect_stdout(again):
         run_script(tmp_path / "out", "--json")
     assert epochs and set(epochs) <= {*again.getvalue().splitlines()}
-    right = json.loads(epochs[0])["train_accuracy"] * 38 * 6  # of the 9 places of a sample the loss ignores 3
+    right = (
+        json.loads(epochs[0])["train_accuracy"] * 38 * 6
+    )  # of the 9 places of a sample the loss ignores 3
     assert right == pytest.approx(round(right), abs=1e-6) and right > 0
 
 
@@ -140,9 +202,33 @@ def trained(
     (folder / f"{folder.name}_data.py").write_text(data)
     name = net.rpartition("class ")[2].partition("(")[0]
     out, said = io.StringIO(), io.StringIO()
-    more = ("--epochs", "1", "--seed", "0", "--trust", "--json", "--set", "threads=1", "--out", "out")
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), own_losses.in_one_process(str(folder)):
-        code = run(["train", f"{folder.name}_net.py:{name}", "--on", f"{folder.name}_data.py", *options, *more])
+    more = (
+        "--epochs",
+        "1",
+        "--seed",
+        "0",
+        "--trust",
+        "--json",
+        "--set",
+        "threads=1",
+        "--out",
+        "out",
+    )
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(said),
+        own_losses.in_one_process(str(folder)),
+    ):
+        code = run(
+            [
+                "train",
+                f"{folder.name}_net.py:{name}",
+                "--on",
+                f"{folder.name}_data.py",
+                *options,
+                *more,
+            ]
+        )
     (folder / "events").write_text(out.getvalue())
     events = [json.loads(line) for line in out.getvalue().splitlines()]
     losses = [line["loss"] for line in events if line["event"] == "step"]

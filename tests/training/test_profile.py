@@ -34,17 +34,25 @@ def profiled(a_job, trace=""):
 @pytest.mark.parametrize("source", [CONV_NET, SMALL_NET], ids=["norm", "dropout"])
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_run_is_profiled_and_stays_what_it_was(source, accumulate, monkeypatch):
-    monkeypatch.setattr(step_profile, "MOST", 1000)  # which are the largest is the machine's affair
+    monkeypatch.setattr(
+        step_profile, "MOST", 1000
+    )  # which are the largest is the machine's affair
     a_job = job(source, optimizer=adam(lr=0.001), accumulate=accumulate, max_steps=5)
     asked, told = profiled(a_job)
     assert told == losses(run(a_job))
     profile = asked.result()
     rows = {row.name: row for row in profile.rows}
-    assert "aten::addmm" in rows and rows["aten::addmm"].calls >= source.text.count("nn.Linear(")
+    assert "aten::addmm" in rows and rows["aten::addmm"].calls >= source.text.count(
+        "nn.Linear("
+    )
     assert profile.batch == 64 and profile.device == "cpu" and profile.on_device is None
     times = [row.cpu for row in profile.rows]
     assert times == sorted(times, reverse=True) and not profile.left_out
-    assert sum(times) == pytest.approx(profile.cpu) and profile.cpu > 0 and profile.milliseconds > 0
+    assert (
+        sum(times) == pytest.approx(profile.cpu)
+        and profile.cpu > 0
+        and profile.milliseconds > 0
+    )
     assert {row.on_device for row in profile.rows} == {None}
 
 
@@ -52,16 +60,25 @@ def test_a_profile_and_its_order_go_through_a_pipe(monkeypatch):
     monkeypatch.setattr(step_profile, "MOST", 5)
     asked, _ = profiled(job(max_steps=3))
     profile = asked.result()
-    assert len(profile.rows) == 5 and profile.left_out > 0 and sum(row.cpu for row in profile.rows) < profile.cpu
+    assert (
+        len(profile.rows) == 5
+        and profile.left_out > 0
+        and sum(row.cpu for row in profile.rows) < profile.cpu
+    )
     assert Codec(0).decode(*Codec(1).encode(profile)) == profile
-    assert Codec(0).decode(*Codec(1).encode(ProfileStep("trace.json"))) == ProfileStep("trace.json")
+    assert Codec(0).decode(*Codec(1).encode(ProfileStep("trace.json"))) == ProfileStep(
+        "trace.json"
+    )
 
 
 def test_the_trace_is_a_file_of_events_or_the_order_fails(tmp_path):
     path = tmp_path / "trace.json"
     asked, told = profiled(job(max_steps=3), str(path))
     assert asked.result().rows and told == losses(run(job(max_steps=3)))
-    assert any(event.get("name") == "aten::addmm" for event in json.loads(path.read_text())["traceEvents"])
+    assert any(
+        event.get("name") == "aten::addmm"
+        for event in json.loads(path.read_text())["traceEvents"]
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["trace.json"]
     asked, told = profiled(job(max_steps=3), str(tmp_path / "nowhere" / "trace.json"))
     error = asked.exception()
@@ -72,13 +89,39 @@ def test_the_trace_is_a_file_of_events_or_the_order_fails(tmp_path):
 def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
     dialog = ProfileDialog()
     qtbot.addWidget(dialog)
-    dialog.show_profile(StepProfile("cpu", 64, 2.5, 2000.0, None, (OpTime("aten::addmm", 2, 500.0, None),), 3))
-    texts = [[dialog.table.item(row, column).text() for column in range(5)] for row in range(2)]
-    assert texts == [["All", "", "2.000", "–", "100.00 %"], ["aten::addmm", "2", "0.500", "–", "25.00 %"]]
+    dialog.show_profile(
+        StepProfile(
+            "cpu", 64, 2.5, 2000.0, None, (OpTime("aten::addmm", 2, 500.0, None),), 3
+        )
+    )
+    texts = [
+        [dialog.table.item(row, column).text() for column in range(5)]
+        for row in range(2)
+    ]
+    assert texts == [
+        ["All", "", "2.000", "–", "100.00 %"],
+        ["aten::addmm", "2", "0.500", "–", "25.00 %"],
+    ]
     assert dialog.table.isColumnHidden(ON_DEVICE) and "3 more" in dialog.summary.text()
-    dialog.show_profile(StepProfile("cuda:0", 64, 2.5, 2000.0, 100.0, (OpTime("aten::addmm", 2, 500.0, 80.0),), 0))
-    assert not dialog.table.isColumnHidden(ON_DEVICE) and dialog.table.item(1, ON_DEVICE).text() == "0.080"
-    assert dialog.table.item(1, 4).text() == "80.00 %" and "not listed" not in dialog.summary.text()
+    dialog.show_profile(
+        StepProfile(
+            "cuda:0",
+            64,
+            2.5,
+            2000.0,
+            100.0,
+            (OpTime("aten::addmm", 2, 500.0, 80.0),),
+            0,
+        )
+    )
+    assert (
+        not dialog.table.isColumnHidden(ON_DEVICE)
+        and dialog.table.item(1, ON_DEVICE).text() == "0.080"
+    )
+    assert (
+        dialog.table.item(1, 4).text() == "80.00 %"
+        and "not listed" not in dialog.summary.text()
+    )
 
 
 @pytest.fixture
@@ -92,20 +135,32 @@ def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
     window.actions_by_key["profile"].trigger()
     control = window.profile_control
     dialog = control.dialog
-    assert dialog.isVisible() and dialog.summary.text() == NOTHING and not dialog.write.isEnabled()
+    assert (
+        dialog.isVisible()
+        and dialog.summary.text() == NOTHING
+        and not dialog.write.isEnabled()
+    )
     dialog.accept()
     window.run_control.step()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     window.actions_by_key["profile"].trigger()
     qtbot.waitUntil(lambda: dialog.profile is not None, timeout=60_000)
     names = [dialog.table.item(row, 0).text() for row in range(dialog.table.rowCount())]
-    assert names[0] == "All" and any(name.startswith("aten::") for name in names) and dialog.write.isEnabled()
+    assert (
+        names[0] == "All"
+        and any(name.startswith("aten::") for name in names)
+        and dialog.write.isEnabled()
+    )
     path = tmp_path / "trace.json"
     control.write(path)
     qtbot.waitUntil(path.exists, timeout=60_000)
     assert json.loads(path.read_text())["traceEvents"]
-    qtbot.waitUntil(lambda: dialog.told.text() == f"The trace of this step was saved to {path}")
+    qtbot.waitUntil(
+        lambda: dialog.told.text() == f"The trace of this step was saved to {path}"
+    )
     control.write(tmp_path / "nowhere" / "trace.json")
-    qtbot.waitUntil(lambda: dialog.told.text().startswith("The trace could not be saved: "))
+    qtbot.waitUntil(
+        lambda: dialog.told.text().startswith("The trace could not be saved: ")
+    )
     assert dialog.profile is not None and dialog.told.isVisible()
     dialog.accept()

@@ -56,7 +56,9 @@ def test_the_metrics_of_values_are_those_of_scikit_learn():
     torch.manual_seed(0)
     labels = torch.randn(100, 2)
     output = labels + 0.3 * torch.randn(100, 2)
-    ours = gathered(("mae", "rmse", "r2"), Task("MSELoss", 0, "values", 2), output, labels)
+    ours = gathered(
+        ("mae", "rmse", "r2"), Task("MSELoss", 0, "values", 2), output, labels
+    )
     truth, told = labels.numpy(), output.numpy()
     theirs = {
         "mae": metrics.mean_absolute_error(truth, told),
@@ -64,7 +66,9 @@ def test_the_metrics_of_values_are_those_of_scikit_learn():
         "r2": metrics.r2_score(truth, told),
     }
     assert ours == pytest.approx(theirs, abs=1e-5)
-    alone = gathered(("r2",), Task("MSELoss", 0, "values"), output[:1, :1], labels[:1, :1])
+    alone = gathered(
+        ("r2",), Task("MSELoss", 0, "values"), output[:1, :1], labels[:1, :1]
+    )
     assert math.isnan(alone["r2"]), "one sample has no variance to explain"
 
 
@@ -73,7 +77,9 @@ def test_perplexity_is_e_to_the_mean_loss_of_a_token():
 
     torch.manual_seed(0)
     labels, output = torch.randint(7, (40, 12)), torch.randn(40, 12, 7)
-    ours = gathered(("perplexity", "f1"), Task("CrossEntropyLoss", 7, "tokens", 12), output, labels)
+    ours = gathered(
+        ("perplexity", "f1"), Task("CrossEntropyLoss", 7, "tokens", 12), output, labels
+    )
     loss = torch.nn.functional.cross_entropy(output.flatten(0, 1), labels.flatten())
     assert ours["perplexity"] == pytest.approx(math.exp(loss.item()), rel=1e-5)
     assert 0 < ours["f1"] < 1
@@ -105,8 +111,14 @@ def test_watching_metrics_changes_no_number_and_they_are_kept_and_told():
     history = History()
     history.extend(watched)
     last = [event for event in watched if isinstance(event, EpochDone)][-1]
-    assert dict(last.metrics).keys() == {"f1", "auroc"} and 0 < dict(last.metrics)["f1"] <= 1
-    assert history.metrics == ("f1", "auroc") and history.scores["f1"][-1] == dict(last.metrics)["f1"]
+    assert (
+        dict(last.metrics).keys() == {"f1", "auroc"}
+        and 0 < dict(last.metrics)["f1"] <= 1
+    )
+    assert (
+        history.metrics == ("f1", "auroc")
+        and history.scores["f1"][-1] == dict(last.metrics)["f1"]
+    )
     assert json.loads(to_json(last))["val_auroc"] == dict(last.metrics)["auroc"]
     header, *rows = history.to_csv().splitlines()
     assert "val_f1,val_auroc" in header and repr(dict(last.metrics)["f1"]) in rows[-1]
@@ -120,19 +132,36 @@ def test_watching_metrics_changes_no_number_and_they_are_kept_and_told():
         (("top5_accuracy",), DataConfig("sklearn.iris"), "3 classes"),
     ],
 )
-def test_a_metric_that_says_nothing_of_the_data_is_refused_before_the_run(metrics, data, word):
+def test_a_metric_that_says_nothing_of_the_data_is_refused_before_the_run(
+    metrics, data, word
+):
     with pytest.raises(JobError, match=word):
         check_numbers(job(SMALL_NET, data=data, metrics=metrics))
 
 
 def test_a_run_without_validation_samples_has_no_metrics():
-    events = run(job(epochs=1, metrics=("f1",), data=DataConfig(validation_fraction=0.0), loss=Choice("NLLLoss")))
+    events = run(
+        job(
+            epochs=1,
+            metrics=("f1",),
+            data=DataConfig(validation_fraction=0.0),
+            loss=Choice("NLLLoss"),
+        )
+    )
     assert [event.metrics for event in events if isinstance(event, EpochDone)] == [()]
 
 
 FILES = {
-    "values": (lambda folder: values(folder, "pt"), ("mae", "rmse", "r2"), {"loss": Choice("MSELoss")}),
-    "one value": (lambda folder: csv(folder, target="length"), ("r2",), {"loss": Choice("L1Loss")}),
+    "values": (
+        lambda folder: values(folder, "pt"),
+        ("mae", "rmse", "r2"),
+        {"loss": Choice("MSELoss")},
+    ),
+    "one value": (
+        lambda folder: csv(folder, target="length"),
+        ("r2",),
+        {"loss": Choice("L1Loss")},
+    ),
     "tokens": (text, ("f1", "top3_accuracy", "perplexity"), {}),
     "perplexity alone": (text, ("perplexity",), {}),
     "classes of a table": (csv, ("auroc", "recall"), {"loss": Choice("MSELoss")}),
@@ -140,7 +169,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name, tmp_path, run_script):  # noqa: F811
+def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(
+    name, tmp_path, run_script
+):
     from app.data.loaders import read_spec
     from app.training.control import Control
     from app.training.evaluation.evaluator import Evaluator
@@ -148,17 +179,32 @@ def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name
 
     make, metrics, training = FILES[name]
     data = make(tmp_path)
-    a_job = job(net_for(read_spec(data)), data=data, epochs=2, batch_size=16, metrics=metrics, **training)
-    ours = app_lines(a_job)  # first, so that torchmetrics finds a torchvision that can be imported here
+    a_job = job(
+        net_for(read_spec(data)),
+        data=data,
+        epochs=2,
+        batch_size=16,
+        metrics=metrics,
+        **training,
+    )
+    ours = app_lines(
+        a_job
+    )  # first, so that torchmetrics finds a torchvision that can be imported here
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == ours
     assert all(f'"val_{metric}": ' in lines[-2] for metric in metrics)
     assert max(map(len, (tmp_path / "train.py").read_text().splitlines())) <= 120
     control = Control()
-    (last,) = [event for event in train(a_job, control) if isinstance(event, EpochDone) and event.epoch == 2]
+    (last,) = [
+        event
+        for event in train(a_job, control)
+        if isinstance(event, EpochDone) and event.epoch == 2
+    ]
     found = Evaluator(a_job, control.weights()).evaluate()
     assert (found.loss, found.accuracy) == (last.val_loss, last.val_accuracy)
-    assert {name: dict(found.metrics)[name] for name in metrics} == pytest.approx(dict(last.metrics), nan_ok=True)
+    assert {name: dict(found.metrics)[name] for name in metrics} == pytest.approx(
+        dict(last.metrics), nan_ok=True
+    )
     assert len(found.to_csv().splitlines()) == found.count + 1
 
 

@@ -87,20 +87,40 @@ def test_a_model_that_detects_trains_on_its_own_losses_as_its_script_does(
     from app.source import layer_files
 
     layer_files.allow(dataset_class.file_of(folder / "things.py").sha256, tried=True)
-    assert run(["train", "finder.py:make()", "--on", "things.py", *SHORT, "--out", "run", "--json"]) == 0
+    assert (
+        run(
+            [
+                "train",
+                "finder.py:make()",
+                "--on",
+                "things.py",
+                *SHORT,
+                "--out",
+                "run",
+                "--json",
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert json.loads(lines[-2])["val_loss"] > 0
     with pytest.MonkeyPatch.context() as here:
         here.delitem(sys.modules, "finder", raising=False)
         here.syspath_prepend(str(folder / "run"))
         assert script_here.run_script(folder / "run", "--json") is None
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    assert [line for line in told if '"saved"' not in line] == [line for line in lines if '"saved"' not in line]
+    told = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("{")
+    ]
+    assert [line for line in told if '"saved"' not in line] == [
+        line for line in lines if '"saved"' not in line
+    ]
 
 
 def test_an_opened_model_that_detects_is_described_by_its_losses(folder: Path) -> None:
     own_code.trust("finder.py:make()", folder)
-    found = answer(Observe(parse_source("finder.py:make()"), folder=str(folder))).interface
+    found = answer(
+        Observe(parse_source("finder.py:make()"), folder=str(folder))
+    ).interface
     assert found is not None and found.losses_in_training
     assert [one.name for one in found.own_losses] == ["loss_box", "loss_kind"]
     assert [(one.name, one.of, one.way, one.shape) for one in found.takes] == [
@@ -120,8 +140,11 @@ def test_each_tensor_within_an_argument_is_an_argument_of_its_own() -> None:
     given = {"batch": {"x": x, "mask": x > 0}, "state": (x, x), "scale": {"x": [x]}}
     takes = interface_of(Nested(), (), given, x).takes
     assert [(one.name, one.of, one.way) for one in takes] == [
-        ("x", "batch", '["x"]'), ("mask", "batch", '["mask"]'), ("state0", "state", "(0)"), ("state1", "state", "(1)"),
+        ("x", "batch", '["x"]'),
+        ("mask", "batch", '["mask"]'),
+        ("state0", "state", "(0)"),
+        ("state1", "state", "(1)"),
         ("scalex0", "scale", '["x"][0]'),
-    ]  # fmt: skip
+    ]
     odd = interface_of(Nested(), (), {**given, "scale": {"x": "wide"}}, x).takes
     assert odd[-1] == Argument("scale", other="dict")

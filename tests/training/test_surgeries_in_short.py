@@ -6,7 +6,9 @@ from app.training.revisit import recording
 from tests.slow import surgeries
 
 
-def test_a_run_with_an_inserted_layer_repeats_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_an_inserted_layer_repeats_in_every_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(recording, "SHARE", 1e9)  # a hash of every step
     case = surgeries.cases()[0]
     found = surgeries.measured(case)

@@ -8,7 +8,15 @@ from app.engine.requests.runs import FindResumable
 from app.engine.tasks.runs import find_resumable, job_of
 from app.runs import store
 from app.runs.recorder import Recorder
-from app.training.events import Cut, Failed, Finished, Paused, Resumed, Started, StepDone
+from app.training.events import (
+    Cut,
+    Failed,
+    Finished,
+    Paused,
+    Resumed,
+    Started,
+    StepDone,
+)
 from app.training.loop import train
 from app.training.run_requests import SetRate
 from app.training_thread import TrainingThread
@@ -62,9 +70,13 @@ def test_pause_step_look_and_resume(qtbot, begin):
     thread, listener = begin(job(epochs=1), paused=True)
     qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused], timeout=60_000)
     thread.step()
-    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000)
+    qtbot.waitUntil(
+        lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000
+    )
     assert thread.run_between_steps(SetRate(0.25)).result(30) == 0.001
-    assert "is in a separate process" in str(thread.run_between_steps(lambda live: live.step).exception(30))
+    assert "is in a separate process" in str(
+        thread.run_between_steps(lambda live: live.step).exception(30)
+    )
     assert sum(isinstance(event, StepDone) for event in thread.drain()) == 1
     thread.resume()
     qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
@@ -76,8 +88,13 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
     project = edited_nets.example("MLP on digits", epochs=2, batch_size=256)
     edited = edited_nets.inserted(project, "nn.Linear", "drop1", out_features=128)
     broken = edited_nets.changed(project, "fc3", out_features=9)
-    recorder = Recorder(store.begin(tmp_path, project), project, job_of(project, None).source.text)
-    thread, listener = TrainingThread(job_of(project, None), recorder=recorder), Listener()
+    recorder = Recorder(
+        store.begin(tmp_path, project), project, job_of(project, None).source.text
+    )
+    thread, listener = (
+        TrainingThread(job_of(project, None), recorder=recorder),
+        Listener(),
+    )
     thread.state_changed.connect(listener.hear)
     thread.pause()
     thread.start()
@@ -86,22 +103,36 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
         thread.step()
         qtbot.waitUntil(lambda: listener.kinds().count(Paused) == 2, timeout=60_000)
         refused = thread.operate(edited_nets.surgery(project, broken), broken)
-        assert "9" in str(refused.exception(60)) and "as it was" in str(refused.exception(60))
-        outcome = thread.operate(edited_nets.surgery(project, edited), edited).result(60)
-        assert outcome.difference == 0 and "identity" in {fate.what for fate in outcome.fates}
+        assert "9" in str(refused.exception(60)) and "as it was" in str(
+            refused.exception(60)
+        )
+        outcome = thread.operate(edited_nets.surgery(project, edited), edited).result(
+            60
+        )
+        assert outcome.difference == 0 and "identity" in {
+            fate.what for fate in outcome.fates
+        }
         thread.resume()
         qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
     finally:
         assert thread.stop_and_wait()
     events = thread.drain()
     (cut,) = (event for event in events if isinstance(event, Cut))
-    assert (cut.step, cut.stage, thread.job.last.source.text) == (1, 2, job_of(edited, None).source.text)
+    assert (cut.step, cut.stage, thread.job.last.source.text) == (
+        1,
+        2,
+        job_of(edited, None).source.text,
+    )
     assert losses(run(thread.job)) == losses(events)
     kept = recorder.kept
     assert recorder.problem == "" and [one.step for one in kept.record.cuts] == [1]
     longer = replace(project, training=replace(project.training, epochs=3))
     found = find_resumable(FindResumable(kept.folder, longer, ""), None)
-    assert (found.stage, len(found.projects), found.project.training.epochs) == (2, 2, 3)
+    assert (found.stage, len(found.projects), found.project.training.epochs) == (
+        2,
+        2,
+        3,
+    )
     rest = list(train(found.job, resume=found.checkpoint))
     assert isinstance(rest[-1], Finished) and len(losses(rest)) == 6
 
@@ -116,7 +147,9 @@ def test_closing_while_a_run_goes_on_ends_it(qtbot, begin):
 
 
 def test_a_failure_arrives_as_an_event(qtbot, begin):
-    source = net(["self.linear1 = nn.Linear(3, 10)"], ["return self.linear1(x.flatten(1))"])
+    source = net(
+        ["self.linear1 = nn.Linear(3, 10)"], ["return self.linear1(x.flatten(1))"]
+    )
     thread, listener = begin(job(source))
     qtbot.waitUntil(lambda: Failed in listener.kinds(), timeout=60_000)
     assert listener.events[-1].node == "linear1"

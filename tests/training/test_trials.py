@@ -29,20 +29,34 @@ from tests.support.training_jobs import SETTINGS, SMALL_NET, adam, job, losses, 
 
 
 def states() -> tuple[object, ...]:
-    return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+    return (
+        torch.get_rng_state().tolist(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+    )
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_the_drawn_rate_is_the_rate_of_the_run(name: str) -> None:
-    config = TrainingConfig(epochs=3, device="cpu", optimizer=Choice("SGD", FrozenMap(lr=0.05)))
+    config = TrainingConfig(
+        epochs=3, device="cpu", optimizer=Choice("SGD", FrozenMap(lr=0.05))
+    )
     schedule, _ = first_schedule(name, config.optimizer, span(config, 1438))
     config = replace(config, schedule=schedule)
     drawn = preview(config, span(config, 1438))
     if name == "ReduceLROnPlateau":
         assert drawn.rates == () and "validation loss" in drawn.words
         return
-    steps = [event for event in run(replace(job(), training=config)) if isinstance(event, StepDone)]
-    seen = [event.rate for event in steps] if schedule.per == "step" else [event.rate for event in steps[::23]]
+    steps = [
+        event
+        for event in run(replace(job(), training=config))
+        if isinstance(event, StepDone)
+    ]
+    seen = (
+        [event.rate for event in steps]
+        if schedule.per == "step"
+        else [event.rate for event in steps[::23]]
+    )
     assert seen == list(drawn.rates)
 
 
@@ -58,10 +72,17 @@ def test_a_schedule_of_another_length_is_fitted_to_the_run() -> None:
     cosine = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=20)), "epoch", 5)
     assert fitted(cosine, Span(20, None)).choice.params["T_max"] == 15
     assert fitted(replace(cosine, warmup=0), Span(20, None)) is None
-    assert fitted(replace(cosine, warmup=20), Span(20, None)) is None, "the run is all warmup"
-    by_epochs = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, epochs=2, steps_per_epoch=23)), "step")
+    assert fitted(replace(cosine, warmup=20), Span(20, None)) is None, (
+        "the run is all warmup"
+    )
+    by_epochs = Schedule(
+        Choice("OneCycleLR", FrozenMap(max_lr=0.1, epochs=2, steps_per_epoch=23)),
+        "step",
+    )
     assert fitted(by_epochs, Span(2, 46)) is None
-    assert fitted(by_epochs, Span(3, 69)).choice.params == FrozenMap(max_lr=0.1, total_steps=69)
+    assert fitted(by_epochs, Span(3, 69)).choice.params == FrozenMap(
+        max_lr=0.1, total_steps=69
+    )
 
 
 def test_a_plateau_moves_per_epoch_alone() -> None:
@@ -73,10 +94,14 @@ def test_a_plateau_moves_per_epoch_alone() -> None:
 def test_the_range_test_finds_a_rate_and_leaves_no_trace(name: str) -> None:
     before = states()
     told: list[int] = []
-    found = rate_test(job(**SETTINGS[name]), 1e-5, 1.0, 40, lambda done, total: told.append(done))
+    found = rate_test(
+        job(**SETTINGS[name]), 1e-5, 1.0, 40, lambda done, total: told.append(done)
+    )
     assert states() == before
     assert len(found.rates) == len(found.losses) == len(found.smoothed) == told[-1]
-    assert found.rates[0] == 1e-5 and (found.ended or math.isclose(found.rates[-1], 1.0))
+    assert found.rates[0] == 1e-5 and (
+        found.ended or math.isclose(found.rates[-1], 1.0)
+    )
     assert found.suggested is None or found.suggested in found.rates
 
 
@@ -102,19 +127,38 @@ def test_a_dry_run_measures_and_leaves_no_trace(name: str) -> None:
     before = states()
     tried = dry_run(job(**SETTINGS[name]))
     assert isinstance(tried, DryRun) and states() == before
-    assert len(tried.losses) == len(tried.seconds) == 2 and all(map(math.isfinite, tried.losses))
-    assert min(*tried.seconds, tried.validation_seconds) > 0 and tried.scope == "process"
+    assert len(tried.losses) == len(tried.seconds) == 2 and all(
+        map(math.isfinite, tried.losses)
+    )
+    assert (
+        min(*tried.seconds, tried.validation_seconds) > 0 and tried.scope == "process"
+    )
 
 
 def test_a_dry_run_needs_no_download() -> None:
-    net28 = net(["self.linear1 = nn.Linear(784, 10)"], ["return self.linear1(x.flatten(1))"], (1, 28, 28))
+    net28 = net(
+        ["self.linear1 = nn.Linear(784, 10)"],
+        ["return self.linear1(x.flatten(1))"],
+        (1, 28, 28),
+    )
     tried = dry_run(job(net28, data=DataConfig("torchvision.MNIST")))
     assert isinstance(tried, DryRun) and tried.input_shape == (1, 28, 28)
 
 
 def test_what_does_not_go_together_comes_back_as_a_run_would_tell_it() -> None:
-    failed = dry_run(job(net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])))
-    assert isinstance(failed, Failed) and failed.kind == "shape" and failed.node == "linear1"
+    failed = dry_run(
+        job(
+            net(
+                ["self.linear1 = nn.Linear(63, 10)"],
+                ["return self.linear1(x.flatten(1))"],
+            )
+        )
+    )
+    assert (
+        isinstance(failed, Failed)
+        and failed.kind == "shape"
+        and failed.node == "linear1"
+    )
 
 
 def test_a_rate_set_by_hand_applies_from_the_next_step_and_is_told() -> None:
@@ -127,8 +171,12 @@ def test_a_rate_set_by_hand_applies_from_the_next_step_and_is_told() -> None:
         if isinstance(event, StepDone) and event.step == 5:
             control.call(SetRate(0.001))
     rates = {event.step: event.rate for event in seen if isinstance(event, StepDone)}
-    assert rates[5] == 0.01 and rates[6] == pytest.approx(0.001) and rates[23] == rates[6]
-    assert [event for event in seen if isinstance(event, RateSet)] == [RateSet(5, rates[6])]
+    assert (
+        rates[5] == 0.01 and rates[6] == pytest.approx(0.001) and rates[23] == rates[6]
+    )
+    assert [event for event in seen if isinstance(event, RateSet)] == [
+        RateSet(5, rates[6])
+    ]
 
 
 def test_a_rate_of_nought_can_be_left_by_hand() -> None:
@@ -138,7 +186,9 @@ def test_a_rate_of_nought_can_be_left_by_hand() -> None:
 
     schedule = Schedule(Choice("PolynomialLR", FrozenMap(total_iters=1)), "epoch")
     config = TrainingConfig(device="cpu", schedule=schedule)
-    stepper = Stepper(initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu")
+    stepper = Stepper(
+        initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu"
+    )
     stepper.optimizer.step()
     stepper.end_epoch(None)
     assert stepper.rate == 0.0
@@ -146,7 +196,9 @@ def test_a_rate_of_nought_can_be_left_by_hand() -> None:
     assert stepper.rate == 0.1
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "ReduceLROnPlateau"])
+@pytest.mark.parametrize(
+    "name", [name for name in SCHEDULERS if name != "ReduceLROnPlateau"]
+)
 def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> None:
     sgd = Choice("SGD", FrozenMap(lr=0.05))
     schedule, _ = first_schedule(name, sgd, Span(12, 12))
@@ -156,8 +208,12 @@ def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> No
         from app.training.stepper import Stepper
         from app.training.task import Task
 
-        config = TrainingConfig(device="cpu", optimizer=sgd, schedule=replace(schedule, per="epoch"))
-        stepper = Stepper(initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu")
+        config = TrainingConfig(
+            device="cpu", optimizer=sgd, schedule=replace(schedule, per="epoch")
+        )
+        stepper = Stepper(
+            initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu"
+        )
         stepper.optimizer.step()
         rates = seen[by_hand] = []
         for move in range(11):
@@ -179,7 +235,9 @@ def test_the_command_tries_without_a_window(tmp_path, capsys) -> None:
     assert main(["try", digits, "--json"]) == 0
     tried = json.loads(capsys.readouterr().out)
     assert tried["input_shape"] == [1, 8, 8] and len(tried["seconds"]) == 2
-    assert main(["try", digits, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
+    assert (
+        main(["try", digits, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
+    )
     assert "The loss" in capsys.readouterr().out
     assert main(["try", digits, "--find-rate", "--batches", "3"]) == 1
     assert "too few" in capsys.readouterr().err

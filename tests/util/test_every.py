@@ -20,7 +20,10 @@ def test_all_that_fail_are_told_by_name_and_the_others_are_checked_too() -> None
     with pytest.raises(BaseExceptionGroup, match="2 of 4 fail: two, three") as told:
         of_a_number()
     assert checked == [1, 2, 3, 4]
-    assert [str(error).partition("\n")[0] for error in told.value.exceptions] == ["it is even", "it is three"]
+    assert [str(error).partition("\n")[0] for error in told.value.exceptions] == [
+        "it is even",
+        "it is three",
+    ]
 
 
 def test_an_empty_table_is_no_test() -> None:

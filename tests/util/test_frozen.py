@@ -17,14 +17,20 @@ maps = st.dictionaries(st.text(max_size=3), st.integers(), max_size=6)
 @given(maps)
 def test_is_the_mapping_it_was_made_of(items: dict[str, int]) -> None:
     frozen = FrozenMap(items)
-    assert dict(frozen) == items and list(frozen) == list(items) and len(frozen) == len(items)
+    assert (
+        dict(frozen) == items
+        and list(frozen) == list(items)
+        and len(frozen) == len(items)
+    )
     assert FrozenMap(items.items()) == frozen and hash(FrozenMap(items)) == hash(frozen)
     items["new"] = 1
     assert "new" not in frozen or frozen["new"] != 1 or len(items) == len(frozen)
 
 
 @given(maps, st.text(max_size=3), st.integers())
-def test_edits_leave_the_old_one_alone(items: dict[str, int], key: str, value: int) -> None:
+def test_edits_leave_the_old_one_alone(
+    items: dict[str, int], key: str, value: int
+) -> None:
     frozen = FrozenMap(items)
     assert dict(frozen.set(key, value)) == {**items, key: value}
     assert dict(frozen.update({key: value})) == {**items, key: value}

@@ -35,15 +35,27 @@ def start(end: str, folder: Path) -> subprocess.Popen[str]:
     """A process in the midst of writing a file in `folder`, which also has a temporary folder there."""
     environment = {**os.environ, "TMPDIR": str(folder)}
     command = [sys.executable, "-c", KILLED.format(end=end), str(folder)]
-    found = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment)
+    found = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     assert found.stdout is not None and found.stdout.readline()
     return found
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
-def test_what_a_killed_process_left_beside_a_project_goes_when_it_is_saved_next(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_beside_a_project_goes_when_it_is_saved_next(
+    tmp_path: Path,
+) -> None:
     start("os.kill(os.getpid(), signal.SIGKILL)", tmp_path).wait()
-    assert len(list(tmp_path.glob(".tapedeck-*"))) == len(list(tmp_path.glob("tapedeck-*"))) == 1
+    assert (
+        len(list(tmp_path.glob(".tapedeck-*")))
+        == len(list(tmp_path.glob("tapedeck-*")))
+        == 1
+    )
     project_file.write(Project(name="new"), tmp_path / "net.tape")
     assert [path.name for path in tmp_path.iterdir()] == ["net.tape"]
 
@@ -52,13 +64,19 @@ def test_what_a_killed_process_left_beside_a_project_goes_when_it_is_saved_next(
 def test_what_belongs_to_a_live_process_stays_until_it_is_gone(tmp_path: Path) -> None:
     live = start("sys.stdin.read()", tmp_path)
     before = sorted(tmp_path.iterdir())
-    assert len(before) == 2 and leftovers.sweep(tmp_path) == 0 and sorted(tmp_path.iterdir()) == before
+    assert (
+        len(before) == 2
+        and leftovers.sweep(tmp_path) == 0
+        and sorted(tmp_path.iterdir()) == before
+    )
     live.kill()
     live.wait()
     assert leftovers.sweep(tmp_path) == 2 and not list(tmp_path.iterdir())
 
 
-def test_an_id_that_another_process_has_by_now_does_not_keep_a_file(tmp_path: Path) -> None:
+def test_an_id_that_another_process_has_by_now_does_not_keep_a_file(
+    tmp_path: Path,
+) -> None:
     machine, process, started = leftovers.owner().split("-")
     if started == "0":
         pytest.skip("this system does not tell when a process started")
@@ -69,7 +87,11 @@ def test_an_id_that_another_process_has_by_now_does_not_keep_a_file(tmp_path: Pa
 
 def test_what_other_machines_and_other_programs_left_stays(tmp_path: Path) -> None:
     _, process, started = leftovers.owner().split("-")
-    for name in (f".tapedeck-00000000-{process}-{int(started) + 1}-aa", ".tapedeck-notes", ".tapedeck-abcd1234"):
+    for name in (
+        f".tapedeck-00000000-{process}-{int(started) + 1}-aa",
+        ".tapedeck-notes",
+        ".tapedeck-abcd1234",
+    ):
         (tmp_path / name).touch()
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -79,17 +101,29 @@ def test_what_other_machines_and_other_programs_left_stays(tmp_path: Path) -> No
     assert leftovers.sweep(tmp_path) == 0 and (outside / "mine").exists()
 
 
-def test_files_of_versions_that_did_not_say_who_made_them_go_after_a_day(tmp_path: Path) -> None:
-    for name, age in ((".tapedeck-abcd1234", 2), (".tapedeck-abcd_234.safetensors", 2), (".tapedeck-abcd1235", 0)):
+def test_files_of_versions_that_did_not_say_who_made_them_go_after_a_day(
+    tmp_path: Path,
+) -> None:
+    for name, age in (
+        (".tapedeck-abcd1234", 2),
+        (".tapedeck-abcd_234.safetensors", 2),
+        (".tapedeck-abcd1235", 0),
+    ):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age * 86_400,) * 2)
-    assert leftovers.sweep(tmp_path) == 2 and [path.name for path in tmp_path.iterdir()] == [".tapedeck-abcd1235"]
+    assert leftovers.sweep(tmp_path) == 2 and [
+        path.name for path in tmp_path.iterdir()
+    ] == [".tapedeck-abcd1235"]
 
 
-def test_a_temporary_folder_goes_at_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_temporary_folder_goes_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with leftovers.TemporaryFolder() as name:
-        assert Path(name).parent == tmp_path and Path(name).stat().st_mode & 0o777 == 0o700
+        assert (
+            Path(name).parent == tmp_path and Path(name).stat().st_mode & 0o777 == 0o700
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -115,13 +149,22 @@ def copied_file(path: Path) -> None:
     shutil.copyfile(shutil.__file__, path)
 
 
-@pytest.mark.parametrize("fill", [torch_file, safetensors_file, copied_file, plain_file])
-def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(fill, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fill", [torch_file, safetensors_file, copied_file, plain_file]
+)
+def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(
+    fill, tmp_path: Path
+) -> None:
     path = tmp_path / "it"
     path.write_text("old")
-    with files_of_at_most(20_000), pytest.raises(OSError, match="File too large") as error:
+    with (
+        files_of_at_most(20_000),
+        pytest.raises(OSError, match="File too large") as error,
+    ):
         atomic.write(path, fill)
-    assert atomic.failure_text(error.value) == f"{path} cannot be written: File too large."
+    assert (
+        atomic.failure_text(error.value) == f"{path} cannot be written: File too large."
+    )
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 

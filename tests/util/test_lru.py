@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from app.util.lru import LruCache, Same
 
-STEPS = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 5), st.integers(1, 4)), max_size=60)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 5), st.integers(1, 4)),
+    max_size=60,
+)
 
 
 class Thing:
@@ -20,7 +23,9 @@ class Thing:
 
 
 @given(STEPS, st.integers(1, 9))
-def test_what_was_asked_for_longest_ago_goes_first(steps: list[tuple[str, int, int]], room: int) -> None:
+def test_what_was_asked_for_longest_ago_goes_first(
+    steps: list[tuple[str, int, int]], room: int
+) -> None:
     """Against a list that is ordered anew at every step; values are their own sizes."""
     cache: LruCache[int] = LruCache(room, float)
     model: list[tuple[Hashable, int]] = []
@@ -46,7 +51,12 @@ def test_threads_that_compute_at_once_get_the_same() -> None:
         both.wait(10)
         return Thing()
 
-    threads = [threading.Thread(target=lambda: found.append(cache.get_or_compute("x", compute))) for _ in range(2)]
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(cache.get_or_compute("x", compute))
+        )
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

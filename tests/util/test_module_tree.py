@@ -19,7 +19,9 @@ class Hidden(nn.Module):
         super().__init__()
         self.registered = nn.ModuleList([nn.Linear(2, 2), nn.BatchNorm1d(2)])
         self.registered.append(self.registered[0])
-        self.modules = self.children = self.parameters = self.buffers = [nn.Linear(3, 3)]  # type: ignore[assignment]
+        self.modules = self.children = self.parameters = self.buffers = [
+            nn.Linear(3, 3)
+        ]  # type: ignore[assignment]
 
 
 class Cycle(nn.Module):
@@ -38,7 +40,9 @@ class Cycle(nn.Module):
 @pytest.mark.parametrize("name", ["named_modules", "named_parameters", "named_buffers"])
 @pytest.mark.parametrize("once", [True, False])
 def test_the_walks_are_those_of_torch(name: str, once: bool) -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)))
+    model = nn.Sequential(
+        nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    )
     model.append(model[0])
     model[1].append(model[0])
     theirs = list(getattr(model, name)(remove_duplicate=once))
@@ -51,22 +55,37 @@ def test_the_walks_are_those_of_torch(name: str, once: bool) -> None:
 
 def test_what_hides_a_method_is_no_hindrance() -> None:
     model = Hidden()
-    assert [path for path, _ in module_tree.named_modules(model)] == ["", "registered", "registered.0", "registered.1"]
-    assert len([*module_tree.parameters(model)]) == 4 and len([*module_tree.buffers(model)]) == 3
+    assert [path for path, _ in module_tree.named_modules(model)] == [
+        "",
+        "registered",
+        "registered.0",
+        "registered.1",
+    ]
+    assert (
+        len([*module_tree.parameters(model)]) == 4
+        and len([*module_tree.buffers(model)]) == 3
+    )
     module_tree.set_mode(model, False)
     assert not any(module.training for module in module_tree.modules(model))
 
 
 def test_a_child_that_holds_its_parent_and_a_deep_net_end_no_walk() -> None:
     cycle = Cycle()
-    assert [path for path, _ in module_tree.named_modules(cycle, remove_duplicate=False)] == ["", "child", "child.f"]
-    assert module_tree.cycle(cycle) == "child.parent" and module_tree.cycle(Hidden()) == ""
+    assert [
+        path for path, _ in module_tree.named_modules(cycle, remove_duplicate=False)
+    ] == ["", "child", "child.f"]
+    assert (
+        module_tree.cycle(cycle) == "child.parent" and module_tree.cycle(Hidden()) == ""
+    )
     module_tree.set_mode(cycle, False)
     assert not cycle.child.f.training
     deep: nn.Module = nn.Linear(2, 2)
     for _ in range(3000):
         deep = nn.Sequential(deep)
-    assert sum(1 for _ in module_tree.modules(deep)) == 3001 and len([*module_tree.parameters(deep)]) == 2
+    assert (
+        sum(1 for _ in module_tree.modules(deep)) == 3001
+        and len([*module_tree.parameters(deep)]) == 2
+    )
 
 
 def test_the_program_asks_no_model_for_its_modules() -> None:
@@ -75,10 +94,14 @@ def test_the_program_asks_no_model_for_its_modules() -> None:
     for file in sorted(Path("app").rglob("*.py")):
         if file.parts[1] == "views":  # widgets have children, and no models are there
             continue
-        if file == Path("app/training/surgery/transfer.py"):  # part of exported scripts, for drawn nets alone
+        if file == Path(
+            "app/training/surgery/transfer.py"
+        ):  # part of exported scripts, for drawn nets alone
             continue
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Attribute
+            ):
                 continue
             looked_at += 1
             names = ("modules", "named_modules", "children", "named_children")
@@ -96,7 +119,9 @@ def test_a_copy_of_torchscript_has_parameters_of_its_own_that_get_gradients() ->
     made = module_tree.copied(model)
     made(torch.ones(1, 2)).sum().backward()
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert [name for name, parameter in made.named_parameters() if parameter.grad is None] == ["0.bias"]
+    assert [
+        name for name, parameter in made.named_parameters() if parameter.grad is None
+    ] == ["0.bias"]
     assert made[0].weight is made[1].weight
 
 

@@ -68,7 +68,9 @@ def test_two_threads_take_turns() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_no_seed_is_left_for_devices_that_start_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_seed_is_left_for_devices_that_start_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`torch.manual_seed` would seed a CUDA that is not there yet, and a run begun later would feel it."""
     if torch.cuda.is_initialized():
         pytest.skip("CUDA has started, so its generators are there to be put back")

@@ -57,7 +57,14 @@ def write(path: Path, kind: str) -> None:
     elif kind == "asks":
         torch.save({"a": Asks(path.with_name("ran"))}, path)
     else:
-        path.write_bytes({"empty": b"", "text": b"hello\n", "bytes": bytes(range(256)) * 4, "half": _half()}[kind])
+        path.write_bytes(
+            {
+                "empty": b"",
+                "text": b"hello\n",
+                "bytes": bytes(range(256)) * 4,
+                "half": _half(),
+            }[kind]
+        )
 
 
 def _torchvision(path: Path) -> None:
@@ -65,8 +72,13 @@ def _torchvision(path: Path) -> None:
     hub = path.parent / "hub" / "checkpoints"
     hub.mkdir(parents=True)
     path.rename(hub / path.name)
-    known = SimpleNamespace(DEFAULT=SimpleNamespace(url=f"https://example.org/{path.name}", meta={}))
-    models = SimpleNamespace(get_model_weights=lambda _name: known, get_model=lambda *_, **__: nn.Linear(2, 2))
+    known = SimpleNamespace(
+        DEFAULT=SimpleNamespace(url=f"https://example.org/{path.name}", meta={})
+    )
+    models = SimpleNamespace(
+        get_model_weights=lambda _name: known,
+        get_model=lambda *_, **__: nn.Linear(2, 2),
+    )
     torch.hub.set_dir(str(hub.parent))
     import_model._with_known_weights(models, "net", {})
 
@@ -75,8 +87,14 @@ PLACES: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "a state_dict": (state_dicts.read, WeightsError),
     "a checkpoint": (checkpoint.load, CheckpointError),
     "what a run hands over": (TensorsOnDisk.read, OSError),
-    "data": (lambda path: read_spec(DataConfig("file.tensors", path=str(path))), DataError),
-    "a look at data": (lambda path: SURVEYS["file.tensors"](path, {"inputs": "", "labels": ""}), DataError),
+    "data": (
+        lambda path: read_spec(DataConfig("file.tensors", path=str(path))),
+        DataError,
+    ),
+    "a look at data": (
+        lambda path: SURVEYS["file.tensors"](path, {"inputs": "", "labels": ""}),
+        DataError,
+    ),
     "weights of torchvision": (_torchvision, ModelImportError),
 }
 KINDS = ("empty", "text", "bytes", "half", "module", "asks", "pipe", "folder")
@@ -94,21 +112,56 @@ def test_a_file_that_cannot_be_loaded_is_refused_in_our_own_words(
         load(tmp_path / "given.pt")
     words = str(refused.value)
     assert "given.pt" in words and "\n" not in words
-    assert not any(advice in words for advice in ("weights_only", "add_safe_globals", "Re-running", "file an issue"))
+    assert not any(
+        advice in words
+        for advice in (
+            "weights_only",
+            "add_safe_globals",
+            "Re-running",
+            "file an issue",
+        )
+    )
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_command_line_does_not_pass_torchs_advice_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_does_not_pass_torchs_advice_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "notes.txt").write_text("hello notes\n")
-    assert main(["train", PROJECT, "--out", str(tmp_path / "out"), "--resume", str(tmp_path / "notes.txt")]) == 2
+    assert (
+        main(
+            [
+                "train",
+                PROJECT,
+                "--out",
+                str(tmp_path / "out"),
+                "--resume",
+                str(tmp_path / "notes.txt"),
+            ]
+        )
+        == 2
+    )
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "nothing was executed" in told and "weights_only" not in told
+    assert (
+        told.count("\n") == 1
+        and "nothing was executed" in told
+        and "weights_only" not in told
+    )
 
 
 def test_no_other_module_calls_torch_load() -> None:
     """But for texts that stand alone in what is exported, and processes that have torch alone."""
-    alone = {"script.py", "checkpoints.py", "readers.py", "measure.py", "format_jobs.py", "other_python_pass.py"}
-    callers = {file.name for file in Path("app").rglob("*.py") if "torch.load(" in _code(file)}
+    alone = {
+        "script.py",
+        "checkpoints.py",
+        "readers.py",
+        "measure.py",
+        "format_jobs.py",
+        "other_python_pass.py",
+    }
+    callers = {
+        file.name for file in Path("app").rglob("*.py") if "torch.load(" in _code(file)
+    }
     assert callers - alone == {Path(tensor_files.__file__).name}
 
 
@@ -117,12 +170,23 @@ def _code(file: Path) -> str:
     return file.read_text("utf-8").replace("torch.load(path, weights_only=True)", "")
 
 
-def test_a_regular_file_has_a_size_and_nothing_else_is_waited_for(tmp_path: Path) -> None:
+def test_a_regular_file_has_a_size_and_nothing_else_is_waited_for(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    assert regular_files.check(tmp_path / "a") == regular_files.check(tmp_path / "link") == 5
-    said = {"pipe": "a named pipe", ".": "a folder", "a\0b": "NUL", "absent": "No such file"}
+    assert (
+        regular_files.check(tmp_path / "a")
+        == regular_files.check(tmp_path / "link")
+        == 5
+    )
+    said = {
+        "pipe": "a named pipe",
+        ".": "a folder",
+        "a\0b": "NUL",
+        "absent": "No such file",
+    }
     for name, words in said.items():
         with pytest.raises(OSError) as refused:
             regular_files.check(f"{tmp_path}/{name}")

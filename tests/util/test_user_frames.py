@@ -31,4 +31,6 @@ def test_a_call_by_way_of_pythons_own_library_is_at_the_users_line() -> None:
     probe = Probe()
     colorsys.rgb_to_yiq(probe, 0.0, 0.0)  # multiplies by way of Python's library
     assert {file for file, _ in probe.found} == {__file__}
-    assert all("colorsys.rgb_to_yiq" in linecache.getline(*place) for place in probe.found)
+    assert all(
+        "colorsys.rgb_to_yiq" in linecache.getline(*place) for place in probe.found
+    )

@@ -43,23 +43,46 @@ LINES = (12, 13, 14)
 
 def warned(folder: Path, *command: str) -> list[str]:
     """Return where each warning of a command was shown, without the folder."""
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=folder,
-                          env={"PYTHONPATH": str(ROOT), "HOME": str(folder), "PATH": ""}, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "HOME": str(folder), "PATH": ""},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    shown = [line.split(": ")[0] for line in done.stderr.splitlines() if "Warning: " in line]
+    shown = [
+        line.split(": ")[0] for line in done.stderr.splitlines() if "Warning: " in line
+    ]
     return [Path(place).name for place in shown]
 
 
 @pytest.mark.parametrize("command", ["draw", "autograd"])
 def test_warnings_of_a_model_name_its_lines(tmp_path: Path, command: str) -> None:
     (tmp_path / "net.py").write_text(NET)
-    words = ("-m", "tapedeck", command, "net.py:Net", "--trust", "--input", "2x4", "--out")
+    words = (
+        "-m",
+        "tapedeck",
+        command,
+        "net.py:Net",
+        "--trust",
+        "--input",
+        "2x4",
+        "--out",
+    )
     places = warned(tmp_path, *words, "made.svg" if command == "draw" else "made.json")
     assert places and set(places) <= {f"net.py:{line}" for line in LINES}
 
 
-@pytest.mark.parametrize("options", [(), ("--capture", "1", "--out", "step.json")], ids=["watched", "captured"])
-def test_warnings_of_a_watched_script_are_where_they_are_alone(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--capture", "1", "--out", "step.json")],
+    ids=["watched", "captured"],
+)
+def test_warnings_of_a_watched_script_are_where_they_are_alone(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "train.py").write_text(SCRIPT)
     alone = warned(tmp_path, "train.py")

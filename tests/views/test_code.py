@@ -67,8 +67,13 @@ def test_no_line_number_stands_beside_the_scroll_bar(view: CodeView) -> None:
     view.resize(220, 160)
     QApplication.processEvents()
     assert edit.horizontalScrollBar().isVisible()
-    gutter = next(one for one in edit.findChildren(QWidget) if type(one).__name__ == "_Gutter")
-    assert gutter.geometry().bottom() <= edit.horizontalScrollBar().parentWidget().geometry().top()
+    gutter = next(
+        one for one in edit.findChildren(QWidget) if type(one).__name__ == "_Gutter"
+    )
+    assert (
+        gutter.geometry().bottom()
+        <= edit.horizontalScrollBar().parentWidget().geometry().top()
+    )
 
 
 def test_a_node_marks_its_lines(view: CodeView, selection: Selection) -> None:
@@ -81,14 +86,22 @@ def test_a_node_marks_its_lines(view: CodeView, selection: Selection) -> None:
     assert marked(view) == {7, 11}
 
 
-def test_a_line_selects_its_node(qtbot: QtBot, view: CodeView, selection: Selection) -> None:
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 11))
+def test_a_line_selects_its_node(
+    qtbot: QtBot, view: CodeView, selection: Selection
+) -> None:
+    qtbot.mouseClick(
+        view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 11)
+    )
     assert selection.ids == {"r"}
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 3))
+    qtbot.mouseClick(
+        view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 3)
+    )
     assert selection.ids == {"r"}, "a line without a node changes nothing"
 
 
-def test_the_caret_selects_by_keyboard(qtbot: QtBot, view: CodeView, selection: Selection) -> None:
+def test_the_caret_selects_by_keyboard(
+    qtbot: QtBot, view: CodeView, selection: Selection
+) -> None:
     view.edit.setFocus()
     for _ in range(5):
         qtbot.keyClick(view.edit, Qt.Key.Key_Down)
@@ -97,15 +110,25 @@ def test_the_caret_selects_by_keyboard(qtbot: QtBot, view: CodeView, selection: 
     assert selection.ids == {"r"}
 
 
-def test_a_click_on_the_line_again_selects_again(qtbot: QtBot, view: CodeView, selection: Selection) -> None:
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6))
+def test_a_click_on_the_line_again_selects_again(
+    qtbot: QtBot, view: CodeView, selection: Selection
+) -> None:
+    qtbot.mouseClick(
+        view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6)
+    )
     selection.set(())
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6))
+    qtbot.mouseClick(
+        view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6)
+    )
     assert selection.ids == {"c"}
 
 
-def test_an_update_keeps_place_and_selection(view: CodeView, selection: Selection) -> None:
-    long = Source("\n".join(f"x{i} = {i}" for i in range(500)) + "\n", lines=FrozenMap(c=(300,)))
+def test_an_update_keeps_place_and_selection(
+    view: CodeView, selection: Selection
+) -> None:
+    long = Source(
+        "\n".join(f"x{i} = {i}" for i in range(500)) + "\n", lines=FrozenMap(c=(300,))
+    )
     view.set_source(long)
     view.edit.verticalScrollBar().setValue(210)
     selection.set({"c"})
@@ -119,7 +142,10 @@ def test_an_update_keeps_place_and_selection(view: CodeView, selection: Selectio
 
 def test_without_source_it_says_why(view: CodeView) -> None:
     view.set_source(None, "The net has a loop.")
-    assert view.empty.isVisible() and view.empty.accessibleDescription() == "The net has a loop."
+    assert (
+        view.empty.isVisible()
+        and view.empty.accessibleDescription() == "The net has a loop."
+    )
     view.set_source(SOURCE, "in step")
     assert view.note.text() == "12 lines · in step"
 
@@ -146,7 +172,9 @@ def test_find_goes_round(qtbot: QtBot, view: CodeView) -> None:
     qtbot.keyClicks(bar.field, "zz")
     assert bar.count.text() == "none found"
     qtbot.keyClick(bar.field, Qt.Key.Key_Escape)
-    assert not bar.isVisible() and view.edit.hasFocus() and not view.edit.extraSelections()
+    assert (
+        not bar.isVisible() and view.edit.hasFocus() and not view.edit.extraSelections()
+    )
 
 
 def test_it_cannot_be_typed_into(qtbot: QtBot, view: CodeView) -> None:
@@ -157,7 +185,10 @@ def test_it_cannot_be_typed_into(qtbot: QtBot, view: CodeView) -> None:
 
 def test_python_is_coloured_by_line() -> None:
     found = spans('class Net:\n    """Two\n    lines 𝒳"""\n    x = 1  # é\n')
-    assert [(s.role, s.start, s.length) for s in found[0]] == [("keyword", 0, 5), ("name", 6, 3)]
+    assert [(s.role, s.start, s.length) for s in found[0]] == [
+        ("keyword", 0, 5),
+        ("name", 6, 3),
+    ]
     assert found[1][-1].role == found[2][-1].role == "comment"
     assert ("number", 8, 1) in [(s.role, s.start, s.length) for s in found[3]]
     assert found[3][-1] == type(found[3][-1])(11, 3, "comment")
@@ -182,8 +213,18 @@ def test_the_colours_follow_the_theme(view: CodeView) -> None:
         theme.apply(app, before)
 
 
-@given(st.lists(st.lists(st.sampled_from(["x = 1", "", '"""', "def f():", "# é", "y = '𝒳'"]), max_size=8), min_size=2))
-def test_touching_only_what_differs_gives_the_same_text_and_colours(qtbot: QtBot, texts: list[list[str]]) -> None:
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["x = 1", "", '"""', "def f():", "# é", "y = '𝒳'"]),
+            max_size=8,
+        ),
+        min_size=2,
+    )
+)
+def test_touching_only_what_differs_gives_the_same_text_and_colours(
+    qtbot: QtBot, texts: list[list[str]]
+) -> None:
     edit = CodeEdit()
     qtbot.addWidget(edit)
     for lines in texts:

@@ -22,17 +22,31 @@ from tests.support.builder_sheets import row_of
 
 BLOCK = Block(
     "Unit",
-    row_of([("c", "nn.Conv2d", "conv", {"out_channels": Expr("width"), "kernel_size": 3}), ("r", "nn.ReLU", "act")]),
+    row_of(
+        [
+            (
+                "c",
+                "nn.Conv2d",
+                "conv",
+                {"out_channels": Expr("width"), "kernel_size": 3},
+            ),
+            ("r", "nn.ReLU", "act"),
+        ]
+    ),
     params=(Param("width", "int", 8),),
 )
 PROJECT = Project(
     graph=row_of(
-        [("u", "block.Unit", "unit", {"width": 4}), ("d", "F.dropout", "drop", {"p": 0.5}),
-         ("f", "nn.Flatten", "flat"), ("l", "nn.Linear", "head", {"out_features": 10})],
+        [
+            ("u", "block.Unit", "unit", {"width": 4}),
+            ("d", "F.dropout", "drop", {"p": 0.5}),
+            ("f", "nn.Flatten", "flat"),
+            ("l", "nn.Linear", "head", {"out_features": 10}),
+        ],
         (1, 8, 8),
     ),
     blocks=FrozenMap(Unit=BLOCK),
-)  # fmt: skip
+)
 KEY = Qt.Key
 
 
@@ -57,7 +71,9 @@ class Tab:
 
     def generate(self) -> None:
         project = self.document.project
-        self.view.set_source(analyse(project.graph, with_blocks(catalog(), project.blocks)).source)
+        self.view.set_source(
+            analyse(project.graph, with_blocks(catalog(), project.blocks)).source
+        )
 
     def put(self, words: str, further: int = 0) -> None:
         """The caret at the beginning of some words."""
@@ -68,7 +84,9 @@ class Tab:
         self.edit.setTextCursor(cursor)
         QApplication.processEvents()
 
-    def press(self, key: KEY, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+    def press(
+        self, key: KEY, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier
+    ) -> None:
         self.qtbot.keyClick(self.edit, key, modifiers)
         QApplication.processEvents()
 
@@ -100,9 +118,16 @@ def test_a_value_typed_over_is_one_edit(tab: Tab) -> None:
     assert "set out_features of head to 32" in tab.hint
     tab.press(KEY.Key_Return)
     assert tab.document.project.graph.nodes["l"].params["out_features"] == 32
-    assert tab.undos == 1 and tab.document.undo_stack.undoText() == "Set out_features of head to 32"
-    assert tab.edit.textCursor().block().text().strip() == "self.head = nn.Linear(144, 32)"
-    assert tab.edit.textCursor().positionInBlock() == len("        self.head = nn.Linear(144, 32")
+    assert (
+        tab.undos == 1
+        and tab.document.undo_stack.undoText() == "Set out_features of head to 32"
+    )
+    assert (
+        tab.edit.textCursor().block().text().strip() == "self.head = nn.Linear(144, 32)"
+    )
+    assert tab.edit.textCursor().positionInBlock() == len(
+        "        self.head = nn.Linear(144, 32"
+    )
     tab.document.undo_stack.undo()
     assert "nn.Linear(144, 10)" in tab.edit.toPlainText()
 
@@ -112,16 +137,25 @@ def test_what_the_rules_refuse_stays_red_until_escape(tab: Tab) -> None:
     tab.press(KEY.Key_Return)
     tab.write("-3")
     tab.press(KEY.Key_Return)
-    assert tab.document.project is PROJECT and "out_features must be at least" in tab.hint
+    assert (
+        tab.document.project is PROJECT and "out_features must be at least" in tab.hint
+    )
     assert "nn.Linear(144, -3)" in tab.edit.toPlainText()
     marks = tab.edit.extraSelections()
     assert marks[-1].cursor.selectedText() == "-3"
     tab.put("nn.Conv2d", 3)
     tab.write("x")
-    assert "Finish the red line" in tab.hint and "nn.Linear(144, -3)" in tab.edit.toPlainText()
+    assert (
+        "Finish the red line" in tab.hint
+        and "nn.Linear(144, -3)" in tab.edit.toPlainText()
+    )
     tab.put("144, -3")
     tab.press(KEY.Key_Escape)
-    assert "nn.Linear(144, 10)" in tab.edit.toPlainText() and not tab.hint and not tab.view.typing.under_way
+    assert (
+        "nn.Linear(144, 10)" in tab.edit.toPlainText()
+        and not tab.hint
+        and not tab.view.typing.under_way
+    )
 
 
 def test_what_does_not_parse_is_told(tab: Tab) -> None:
@@ -176,7 +210,10 @@ def test_a_default_can_be_added_and_taken_away(tab: Tab) -> None:
     for _ in ", stride=2":
         tab.press(KEY.Key_Delete)
     tab.press(KEY.Key_Return)
-    assert "stride" not in tab.document.project.blocks["Unit"].graph.nodes["c"].params and tab.undos == 2
+    assert (
+        "stride" not in tab.document.project.blocks["Unit"].graph.nodes["c"].params
+        and tab.undos == 2
+    )
 
 
 def test_a_layer_is_renamed_where_it_is_made_and_where_it_is_called(tab: Tab) -> None:
@@ -185,7 +222,10 @@ def test_a_layer_is_renamed_where_it_is_made_and_where_it_is_called(tab: Tab) ->
     assert tab.edit.textCursor().selectedText() == "head"
     tab.write("logits")
     tab.press(KEY.Key_Return)
-    assert tab.document.project.graph.nodes["l"].name == "logits" and "x = self.logits(x)" in tab.edit.toPlainText()
+    assert (
+        tab.document.project.graph.nodes["l"].name == "logits"
+        and "x = self.logits(x)" in tab.edit.toPlainText()
+    )
     tab.put("self.logits(x)", 6)
     tab.press(KEY.Key_Return)
     tab.write("training")
@@ -228,9 +268,15 @@ def test_an_edit_elsewhere_waits_for_the_line_under_way(tab: Tab) -> None:
     tab.write("2")
     graph = tab.document.project.graph.with_param("d", "p", 0.125)
     tab.sheet.apply("Set p", Project(graph=graph, blocks=PROJECT.blocks))
-    assert "nn.Linear(144, 2)" in tab.edit.toPlainText() and "0.125" not in tab.edit.toPlainText()
+    assert (
+        "nn.Linear(144, 2)" in tab.edit.toPlainText()
+        and "0.125" not in tab.edit.toPlainText()
+    )
     tab.press(KEY.Key_Escape)
-    assert "0.125" in tab.edit.toPlainText() and "nn.Linear(144, 10)" in tab.edit.toPlainText()
+    assert (
+        "0.125" in tab.edit.toPlainText()
+        and "nn.Linear(144, 10)" in tab.edit.toPlainText()
+    )
 
 
 def test_undo_is_that_of_the_drawing(tab: Tab) -> None:
@@ -244,7 +290,9 @@ def test_undo_is_that_of_the_drawing(tab: Tab) -> None:
     tab.press(KEY.Key_Return)
     assert "nn.Linear(144, -3)" in tab.edit.toPlainText() and tab.view.typing.under_way
     tab.press(KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    assert not undone and "nn.Linear(144, 10)" in tab.edit.toPlainText(), "a red line is undone before the drawing"
+    assert not undone and "nn.Linear(144, 10)" in tab.edit.toPlainText(), (
+        "a red line is undone before the drawing"
+    )
     tab.press(KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert undone
 

@@ -20,7 +20,17 @@ from app.engine.client import shared
 from app.engine.requests.shapes import Cost
 from app.project import file
 from app.util.resources import path
-from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of
+from app.views.cost.cost_rows import (
+    BYTES,
+    COMPUTE,
+    FIELD,
+    NODE,
+    PARAMETERS,
+    as_csv,
+    gaps_text,
+    note,
+    rows_of,
+)
 from app.views.cost.cost_table import CostTable
 from app.views.selection import Selection
 from app.views.ui import theme
@@ -42,7 +52,9 @@ def selection() -> Selection:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, qapp: QApplication, selection: Selection, digits: NetworkCost) -> CostTable:
+def page(
+    qtbot: QtBot, qapp: QApplication, selection: Selection, digits: NetworkCost
+) -> CostTable:
     theme.apply(qapp, "dark")
     view = CostTable(catalog(), selection)
     qtbot.addWidget(view)
@@ -57,8 +69,13 @@ def test_the_total_is_in_sight_in_a_low_page(page: CostTable, qtbot: QtBot) -> N
     page.resize(500, 176)  # that of a window of 1024x700
     qtbot.waitUntil(lambda: page.height() == 176)
     bottom = page.total.mapTo(page, page.total.rect().bottomLeft()).y()
-    assert page.rect().contains(0, bottom) and page.total.visibleRegion().boundingRect() == page.total.rect()
-    assert not [area for area in page.findChildren(QScrollArea) if area.isVisible()], "one scroll bar, of the table"
+    assert (
+        page.rect().contains(0, bottom)
+        and page.total.visibleRegion().boundingRect() == page.total.rect()
+    )
+    assert not [area for area in page.findChildren(QScrollArea) if area.isVisible()], (
+        "one scroll bar, of the table"
+    )
 
 
 def named(digits: NetworkCost, name: str) -> str:
@@ -66,7 +83,9 @@ def named(digits: NetworkCost, name: str) -> str:
 
 
 def column(page: CostTable, number: int) -> list[str]:
-    return [page.model.index(row, number).data() for row in range(page.model.rowCount())]
+    return [
+        page.model.index(row, number).data() for row in range(page.model.rowCount())
+    ]
 
 
 def test_rows_stand_in_running_order_and_the_total_below(page: CostTable) -> None:
@@ -94,7 +113,9 @@ def test_a_click_on_a_column_sorts_by_its_numbers_and_a_third_gives_the_running_
 
 
 @pytest.mark.parametrize("order", [ASCENDING, DESCENDING])
-def test_what_is_not_counted_comes_last_either_way(page: CostTable, order: Qt.SortOrder) -> None:
+def test_what_is_not_counted_comes_last_either_way(
+    page: CostTable, order: Qt.SortOrder
+) -> None:
     page.table.sortByColumn(COMPUTE, order)
     assert not {"not counted", "–"} & set(column(page, COMPUTE)[:4])
     page.table.sortByColumn(FIELD, order)
@@ -113,24 +134,34 @@ def test_the_selection_is_the_same_here_and_elsewhere(
 ) -> None:
     conv, fc = named(digits, "conv2"), named(digits, "fc1")
     selection.set([conv, fc])
-    chosen = {page.model.rows[index.row()].node for index in page.table.selectionModel().selectedRows()}
+    chosen = {
+        page.model.rows[index.row()].node
+        for index in page.table.selectionModel().selectedRows()
+    }
     assert chosen == {conv, fc}
     page.table.sortByColumn(PARAMETERS, DESCENDING)
-    chosen = {page.model.rows[index.row()].node for index in page.table.selectionModel().selectedRows()}
+    chosen = {
+        page.model.rows[index.row()].node
+        for index in page.table.selectionModel().selectedRows()
+    }
     assert chosen == {conv, fc} == selection.ids
     cell = page.table.visualRect(page.model.index(3, NODE)).center()
     qtbot.mouseClick(page.table.viewport(), Qt.MouseButton.LeftButton, pos=cell)
     assert selection.ids == {named(digits, "conv1")}
 
 
-def test_a_sorting_stays_when_the_network_changes(page: CostTable, digits: NetworkCost) -> None:
+def test_a_sorting_stays_when_the_network_changes(
+    page: CostTable, digits: NetworkCost
+) -> None:
     page.table.sortByColumn(PARAMETERS, DESCENDING)
     other = digits.graph.with_param(named(digits, "fc2"), "out_features", 5000)
     page.set_cost(cost(other))
     assert column(page, NODE)[0] == "fc2"
 
 
-def test_enter_and_a_double_click_ask_for_the_node(qtbot: QtBot, page: CostTable, digits: NetworkCost) -> None:
+def test_enter_and_a_double_click_ask_for_the_node(
+    qtbot: QtBot, page: CostTable, digits: NetworkCost
+) -> None:
     page.table.setCurrentIndex(page.model.index(1, 0))
     with qtbot.waitSignal(page.jump_requested) as asked:
         qtbot.keyClick(page.table, Qt.Key.Key_Return)
@@ -147,13 +178,25 @@ def test_ctrl_c_copies_the_chosen_rows_and_all_with_the_total_where_none_is(
     selection.set([named(digits, "conv2")])
     qtbot.keyClick(page.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[1].split("\t")[:5] == ["conv2", "Conv2d", "18,496", "21.7 %", "1,179,648"]
+    assert lines[1].split("\t")[:5] == [
+        "conv2",
+        "Conv2d",
+        "18,496",
+        "21.7 %",
+        "1,179,648",
+    ]
     assert len(lines) == 2
-    table = bytes(QGuiApplication.clipboard().mimeData().data("text/csv").data()).decode()
-    assert table.splitlines()[1].startswith("conv2,Conv2d,18496,21.74,1179648,93.31,N×64×8×8,16384")
+    table = bytes(
+        QGuiApplication.clipboard().mimeData().data("text/csv").data()
+    ).decode()
+    assert table.splitlines()[1].startswith(
+        "conv2,Conv2d,18496,21.74,1179648,93.31,N×64×8×8,16384"
+    )
 
 
-def test_csv_leaves_empty_what_is_unknown_and_says_what_is_not_counted(digits: NetworkCost) -> None:
+def test_csv_leaves_empty_what_is_unknown_and_says_what_is_not_counted(
+    digits: NetworkCost,
+) -> None:
     lines = as_csv(rows_of(digits, catalog()), digits).splitlines()
     assert lines[1] == "input,Input,0,0,,,N×1×8×8,256,"
     assert lines[3].startswith("relu1,ReLU,0,0,not counted,,")
@@ -171,7 +214,11 @@ def test_columns_of_a_hidden_page_are_measured_for_another_look_when_it_is_shown
     qapp: QApplication, page: CostTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[bool] = []
-    monkeypatch.setattr(page, "_fit_columns", lambda fit=page._fit_columns: (measured.append(page.isVisible()), fit()))
+    monkeypatch.setattr(
+        page,
+        "_fit_columns",
+        lambda fit=page._fit_columns: (measured.append(page.isVisible()), fit()),
+    )
     page.hide()
     theme.apply(qapp, "light")
     try:
@@ -187,12 +234,18 @@ def test_columns_of_a_hidden_page_are_measured_for_another_look_when_it_is_shown
 
 
 def test_a_node_that_counts_partly_names_what_is_left_out() -> None:
-    rows = [("input", "in", {"shape": (5, 12)}), ("nn.LSTM", "it", {}), ("output", "out", {})]
+    rows = [
+        ("input", "in", {"shape": (5, 12)}),
+        ("nn.LSTM", "it", {}),
+        ("output", "out", {}),
+    ]
     one = cost(net(rows)).nodes["it"]
     assert "aten.tanh_" in gaps_text(one) and gaps_text(one).startswith("Not counted, ")
 
 
-def test_the_note_tells_frozen_parameters_from_trained_ones(digits: NetworkCost) -> None:
+def test_the_note_tells_frozen_parameters_from_trained_ones(
+    digits: NetworkCost,
+) -> None:
     fc1 = digits.graph.nodes[named(digits, "fc1")]
     frozen = cost(digits.graph.with_node(replace(fc1, frozen=True)))
     assert "85,066 parameters: 19,466 trainable, 65,600 frozen." in note(frozen)
@@ -213,7 +266,9 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     return window
 
 
-def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtBot, window: WholeWindow) -> None:
+def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     graph = window.document.project.graph
     ids = {node.name: node.id for node in graph.nodes.values()}
     assert window.status.text("compute") == "2.53 MFLOP per sample"
@@ -227,19 +282,31 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(qtbot: QtB
     window.costs.controls.set_value("parameters")
     assert striped._words == "21.7 % params"
     changed = graph.with_param(ids["conv2"], "out_channels", 32)
-    window.document.apply("Set out_channels", replace(window.document.project, graph=changed))
+    window.document.apply(
+        "Set out_channels", replace(window.document.project, graph=changed)
+    )
     qtbot.waitUntil(lambda: window.status.text("compute") == "1.28 MFLOP per sample")
     window.costs.controls.set_value("compute")
     window.overlay.set_value("Shapes")
     assert striped._cells is None and not window.canvas.scales.isVisible()
 
 
-def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, window: WholeWindow) -> None:
+def test_another_project_does_not_show_what_the_last_one_cost(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.pages.show("cost")
     overview = window.inspector.overview
-    qtbot.waitUntil(lambda: "85,066" in window.status.text("parameters") and overview._verdict.isVisible())
+    qtbot.waitUntil(
+        lambda: (
+            "85,066" in window.status.text("parameters")
+            and overview._verdict.isVisible()
+        )
+    )
     window.document.new()
-    assert window.status.text("compute") == window.status.text("parameters") == "" and window.costs.empty.isVisible()
+    assert (
+        window.status.text("compute") == window.status.text("parameters") == ""
+        and window.costs.empty.isVisible()
+    )
     assert not overview._verdict.isVisible(), "nothing has been checked yet"
     assert window.costs.model.rowCount() == 0
     window.files.open(path("examples/digits.tape"))
@@ -247,7 +314,9 @@ def test_another_project_does_not_show_what_the_last_one_cost(qtbot: QtBot, wind
     assert window.costs.table.isVisible()
 
 
-def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.engine.busy)
     window.status.set_compute("")
     stop(shared().pid)  # so that the question is still open when it ends
@@ -257,8 +326,14 @@ def test_the_cost_is_asked_again_where_the_engine_ended_amid_the_question(qtbot:
     qtbot.waitUntil(lambda: window.status.text("compute") == "2.53 MFLOP per sample")
 
 
-def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: WholeWindow) -> None:
-    node = next(node.id for node in window.document.project.graph.nodes.values() if node.name == "conv2")
+def test_gradients_go_before_costs_and_give_them_back(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    node = next(
+        node.id
+        for node in window.document.project.graph.nodes.values()
+        if node.name == "conv2"
+    )
     item = window.canvas.scene.nodes[node]
     window.overlay.set_value("Cost")
     window.canvas.set_gradients({node: [0.5]}, 0.01, 10.0)
@@ -272,13 +347,16 @@ def test_gradients_go_before_costs_and_give_them_back(qtbot: QtBot, window: Whol
     assert window.canvas.scales.heat.bounds() == ("0.1 %", "100 %")
 
 
-def test_columns_take_no_more_room_than_they_need_where_there_is_little(qtbot: QtBot, page: CostTable) -> None:
+def test_columns_take_no_more_room_than_they_need_where_there_is_little(
+    qtbot: QtBot, page: CostTable
+) -> None:
     header = page.table.horizontalHeader()
     wide = [header.sectionSize(number) for number in range(8)]
     page.resize(972, 320)
     narrow = [header.sectionSize(number) for number in range(8)]
     assert sum(narrow) < sum(wide) and all(
-        width >= page.table.sizeHintForColumn(number) for number, width in enumerate(narrow)
+        width >= page.table.sizeHintForColumn(number)
+        for number, width in enumerate(narrow)
     ), "figures are whole"
     header.resizeSection(0, 240)
     page.resize(1000, 320)

@@ -30,7 +30,12 @@ from app.views.ui.dialogs.message import (
     running_dialog,
     unsaved_dialog,
 )
-from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
+from app.views.ui.dialogs.shortcuts import (
+    CommandPalette,
+    ShortcutSheet,
+    command_text,
+    key_text,
+)
 from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.painting import label
 
@@ -50,15 +55,21 @@ def show(qtbot: QtBot, dialog: QWidget) -> None:
 
 def test_an_error_says_what_where_and_what_next(qtbot: QtBot) -> None:
     trace = "Traceback (most recent call last):\nValueError: x"
-    dialog = ErrorDialog("The file could not be opened", "net.tape, line 3", "Choose another.", trace)
+    dialog = ErrorDialog(
+        "The file could not be opened", "net.tape, line 3", "Choose another.", trace
+    )
     show(qtbot, dialog)
-    assert "net.tape, line 3" in label_text(dialog) and "Choose another." in label_text(dialog)
+    assert "net.tape, line 3" in label_text(dialog) and "Choose another." in label_text(
+        dialog
+    )
     assert not dialog.details.isVisible()
     qtbot.mouseClick(dialog.show_button, Qt.MouseButton.LeftButton)
     assert dialog.details.isVisible() and dialog.details.toPlainText() == trace
     qtbot.mouseClick(dialog.copy_button, Qt.MouseButton.LeftButton)
     copied = QGuiApplication.clipboard().text()
-    assert copied.startswith("The file could not be opened\nnet.tape") and copied.endswith(trace)
+    assert copied.startswith(
+        "The file could not be opened\nnet.tape"
+    ) and copied.endswith(trace)
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
 
@@ -73,7 +84,11 @@ def test_without_a_traceback_there_is_no_button_for_it(qtbot: QtBot) -> None:
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [("Save", DialogAnswer.SAVE), ("Don't save", DialogAnswer.DISCARD), ("Cancel", DialogAnswer.CANCEL)],
+    [
+        ("Save", DialogAnswer.SAVE),
+        ("Don't save", DialogAnswer.DISCARD),
+        ("Cancel", DialogAnswer.CANCEL),
+    ],
 )
 def test_unsaved_changes(qtbot: QtBot, text: str, answer: DialogAnswer) -> None:
     dialog = unsaved_dialog("digits")
@@ -90,9 +105,12 @@ def press(qtbot: QtBot, dialog: QuestionDialog, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "answer"), [(Qt.Key.Key_Escape, DialogAnswer.CANCEL), (Qt.Key.Key_Return, DialogAnswer.SAVE)]
+    ("key", "answer"),
+    [(Qt.Key.Key_Escape, DialogAnswer.CANCEL), (Qt.Key.Key_Return, DialogAnswer.SAVE)],
 )
-def test_unsaved_changes_by_key(qtbot: QtBot, key: Qt.Key, answer: DialogAnswer) -> None:
+def test_unsaved_changes_by_key(
+    qtbot: QtBot, key: Qt.Key, answer: DialogAnswer
+) -> None:
     dialog = unsaved_dialog("digits")
     show(qtbot, dialog)
     qtbot.keyClick(dialog, key)
@@ -110,7 +128,9 @@ def test_leaving_a_run_is_not_the_default(qtbot: QtBot) -> None:
 def test_enter_presses_the_button_that_has_the_focus(qtbot: QtBot) -> None:
     dialog = unsaved_dialog("digits")
     show(qtbot, dialog)
-    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Don't save")
+    button = next(
+        one for one in dialog.findChildren(QPushButton) if one.text() == "Don't save"
+    )
     button.setFocus()
     qtbot.keyClick(button, Qt.Key.Key_Return)
     assert dialog.answer == DialogAnswer.DISCARD
@@ -138,10 +158,14 @@ def window(qtbot: QtBot) -> QMainWindow:
 def actions(window: QMainWindow) -> list[QAction]:
     made = []
     for title, text, keys in (
-        ("&File", "&New", "Ctrl+N"), ("&File", "Save &as…", "Ctrl+Shift+S"), ("&View", "Zoom &in", "Ctrl++"),
+        ("&File", "&New", "Ctrl+N"),
+        ("&File", "Save &as…", "Ctrl+Shift+S"),
+        ("&View", "Zoom &in", "Ctrl++"),
         ("&View", "Frame && centre", ""),
-    ):  # fmt: skip
-        menu = next((a.menu() for a in window.menuBar().actions() if a.text() == title), None)
+    ):
+        menu = next(
+            (a.menu() for a in window.menuBar().actions() if a.text() == title), None
+        )
         menu = menu or window.menuBar().addMenu(title)
         action = QAction(text, window)
         action.setShortcut(QKeySequence(keys))
@@ -151,22 +175,43 @@ def actions(window: QMainWindow) -> list[QAction]:
 
 
 def test_names_and_keys_are_read_plainly(actions: list[QAction]) -> None:
-    assert [command_text(each) for each in actions] == ["New", "Save as", "Zoom in", "Frame & centre"]
-    assert [key_text(each) for each in actions] == ["Ctrl + N", "Ctrl + Shift + S", "Ctrl + +", ""]
+    assert [command_text(each) for each in actions] == [
+        "New",
+        "Save as",
+        "Zoom in",
+        "Frame & centre",
+    ]
+    assert [key_text(each) for each in actions] == [
+        "Ctrl + N",
+        "Ctrl + Shift + S",
+        "Ctrl + +",
+        "",
+    ]
     actions[0].setShortcuts([QKeySequence("F1"), QKeySequence("?")])
     assert key_text(actions[0]) == "F1, ?"
 
 
-def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions: list[QAction]) -> None:
+def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(
+    qtbot: QtBot, actions: list[QAction]
+) -> None:
     sheet = ShortcutSheet(actions)
     show(qtbot, sheet)
     text = label_text(sheet)
-    assert text.index("File") < text.index("Ctrl + N") < text.index("View") < text.index("Zoom in")
+    assert (
+        text.index("File")
+        < text.index("Ctrl + N")
+        < text.index("View")
+        < text.index("Zoom in")
+    )
     assert "Frame & centre" not in text and "Alt + click on a wire" in text
     qtbot.keyClicks(sheet.field, "wire cut")
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     text = label_text(sheet)
-    assert "Alt + click on a wire" in text and "Ctrl + N" not in text and "Wheel" not in text
+    assert (
+        "Alt + click on a wire" in text
+        and "Ctrl + N" not in text
+        and "Wheel" not in text
+    )
     sheet.field.setText("ctrl+shift+s")
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert "Save as" in label_text(sheet) and "Zoom in" not in label_text(sheet)
@@ -174,13 +219,17 @@ def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions:
     assert sheet.none.isVisible()
 
 
-def test_the_sheet_names_a_command_and_not_its_next_effect(qtbot: QtBot, actions: list[QAction]) -> None:
+def test_the_sheet_names_a_command_and_not_its_next_effect(
+    qtbot: QtBot, actions: list[QAction]
+) -> None:
     actions[0].setText("&Undo Add Linear")
     actions[0].setProperty(NAME, "Undo")
     sheet = ShortcutSheet(actions)
     show(qtbot, sheet)
     assert "Undo" in label_text(sheet) and "Undo Add Linear" not in label_text(sheet)
-    assert command_text(actions[0]) == "Undo Add Linear", "the list of commands says what it would do"
+    assert command_text(actions[0]) == "Undo Add Linear", (
+        "the list of commands says what it would do"
+    )
 
 
 def test_a_closed_dialog_gives_the_keyboard_to_the_window_below(qtbot: QtBot) -> None:
@@ -197,7 +246,10 @@ def test_a_closed_dialog_gives_the_keyboard_to_the_window_below(qtbot: QtBot) ->
 
 def test_alt_and_a_letter_press_the_buttons_of_a_dialog(qtbot: QtBot) -> None:
     dialog = Dialog("Unsaved changes")
-    buttons = [dialog.add_button(text) for text in ("Don't save", "Cancel", "Save", "Copy", "…")]
+    buttons = [
+        dialog.add_button(text)
+        for text in ("Don't save", "Cancel", "Save", "Copy", "…")
+    ]
     show(qtbot, dialog)
     keys = [each.shortcut().toString() for each in buttons]
     assert keys == ["Alt+D", "Alt+C", "Alt+S", "Alt+O", ""]
@@ -206,10 +258,14 @@ def test_alt_and_a_letter_press_the_buttons_of_a_dialog(qtbot: QtBot) -> None:
     with qtbot.waitSignal(buttons[1].clicked):
         qtbot.keyClick(dialog, Qt.Key.Key_C, Qt.KeyboardModifier.AltModifier)
     buttons[3].setText("Copied")
-    assert buttons[3].shortcut().toString() == "Alt+O", "a button that says something else keeps its letter"
+    assert buttons[3].shortcut().toString() == "Alt+O", (
+        "a button that says something else keeps its letter"
+    )
 
 
-def test_typing_finds_a_command_and_enter_runs_it(qtbot: QtBot, actions: list[QAction]) -> None:
+def test_typing_finds_a_command_and_enter_runs_it(
+    qtbot: QtBot, actions: list[QAction]
+) -> None:
     palette = CommandPalette(actions)
     show(qtbot, palette)
     qtbot.keyClicks(palette.field, "save")
@@ -228,13 +284,18 @@ def test_arrows_go_through_all_commands(qtbot: QtBot, actions: list[QAction]) ->
         qtbot.keyClick(palette.field, Qt.Key.Key_Return)
 
 
-def test_a_command_that_is_not_available_is_left_alone(qtbot: QtBot, actions: list[QAction]) -> None:
+def test_a_command_that_is_not_available_is_left_alone(
+    qtbot: QtBot, actions: list[QAction]
+) -> None:
     actions[0].setEnabled(False)
     palette = CommandPalette(actions)
     show(qtbot, palette)
     qtbot.keyClicks(palette.field, "new")
     index = palette.model.index(0)
-    assert palette.model.data(index, Qt.ItemDataRole.AccessibleTextRole) == "New, Ctrl + N, not available now"
+    assert (
+        palette.model.data(index, Qt.ItemDataRole.AccessibleTextRole)
+        == "New, Ctrl + N, not available now"
+    )
     with qtbot.assertNotEmitted(actions[0].triggered):
         qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert palette.isVisible()
@@ -264,7 +325,12 @@ def test_export_returns_what_was_chosen(qtbot: QtBot, tmp_path: Path) -> None:
     with qtbot.waitSignal(dialog.chosen) as chosen:
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     assert chosen.args == [ExportChoice(tmp_path / "net", True, True, True, True)]
-    assert chosen.args[0].names == ("model.py", "weights.safetensors", "weights.pt", "train.py")
+    assert chosen.args[0].names == (
+        "model.py",
+        "weights.safetensors",
+        "weights.pt",
+        "train.py",
+    )
 
 
 def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> None:
@@ -272,21 +338,32 @@ def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     dialog = ExportDialog(tmp_path, "of run 1, after 5 steps")
     show(qtbot, dialog)
-    assert dialog.note.text() == "Will be replaced: model.py." and dialog.export_button.isEnabled()
+    assert (
+        dialog.note.text() == "Will be replaced: model.py."
+        and dialog.export_button.isEnabled()
+    )
     dialog.folder.setText("")
-    assert "absolute path" in dialog.note.text() and not dialog.export_button.isEnabled()
+    assert (
+        "absolute path" in dialog.note.text() and not dialog.export_button.isEnabled()
+    )
     dialog.folder.setText(str(tmp_path / "file"))
     assert "is a file" in dialog.note.text() and not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path))
     for box in dialog.boxes.values():
         box.setChecked(False)
-    assert dialog.note.text() == "Choose at least one file." and not dialog.weights.isVisible()
+    assert (
+        dialog.note.text() == "Choose at least one file."
+        and not dialog.weights.isVisible()
+    )
     assert "folder cannot be created" in folder_problem(tmp_path / "file" / "below")
     dialog.boxes["code"].setChecked(True)
     for name in ("n" * 300, "~nobody_of_that_name/out"):
         dialog.folder.setText(str(tmp_path / name) if name[0] == "n" else name)
         assert not dialog.export_button.isEnabled()
-        assert "File name too long" in dialog.note.text() or "absolute path" in dialog.note.text()
+        assert (
+            "File name too long" in dialog.note.text()
+            or "absolute path" in dialog.note.text()
+        )
 
 
 # --- Download
@@ -295,28 +372,38 @@ def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> Non
 Progress = Callable[[int, int, str], None]
 
 
-def test_a_download_is_confirmed_shows_bytes_and_ends(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_download_is_confirmed_shows_bytes_and_ends(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
     go_on = threading.Event()
     asked = []
 
-    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    def fetch(
+        source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]
+    ) -> None:
         asked.append((source, root))
         progress(4_000_000, 8_000_000, "train-images.gz")
         go_on.wait(10)
 
     dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
     show(qtbot, dialog)
-    assert "11.6 MB" in dialog.words.text() and not asked, "nothing is fetched before it is confirmed"
+    assert "11.6 MB" in dialog.words.text() and not asked, (
+        "nothing is fetched before it is confirmed"
+    )
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: dialog.bar.value() == 500)
     assert dialog.state.text() == "4.0 MB of 8.0 MB · train-images.gz"
     with qtbot.waitSignal(dialog.downloaded) as done:
         go_on.set()
-    assert done.args == [MNIST] and asked == [(MNIST, tmp_path)] and not dialog.isVisible()
+    assert (
+        done.args == [MNIST] and asked == [(MNIST, tmp_path)] and not dialog.isVisible()
+    )
 
 
 def test_a_download_can_be_stopped(qtbot: QtBot, tmp_path: Path) -> None:
-    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    def fetch(
+        source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]
+    ) -> None:
         while not cancelled():
             pass
         raise DownloadCancelledError
@@ -329,10 +416,14 @@ def test_a_download_can_be_stopped(qtbot: QtBot, tmp_path: Path) -> None:
     assert not dialog.isVisible()
 
 
-def test_a_failed_download_says_why_and_can_be_tried_again(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_failed_download_says_why_and_can_be_tried_again(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
     answers = [DownloadError("No mirror gave the file."), None]
 
-    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    def fetch(
+        source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]
+    ) -> None:
         if error := answers.pop(0):
             raise error
 
@@ -354,14 +445,21 @@ def test_a_dialog_scrolls_where_the_screen_is_too_low_and_its_buttons_stay(
     dialog.hide()
     show(qtbot, dialog)  # again: it scrolls once
     assert dialog.height() == 550 and len(dialog.findChildren(Scrolled)) == 1
-    assert dialog.rect().contains(dialog.export_button.geometry()) and dialog.folder.visibleRegion().isEmpty()
+    assert (
+        dialog.rect().contains(dialog.export_button.geometry())
+        and dialog.folder.visibleRegion().isEmpty()
+    )
     dialog.boxes["certify"].setFocus()
     while dialog.focusWidget() is not dialog.folder:
         qtbot.keyClick(dialog.focusWidget(), Qt.Key.Key_Tab)
-    qtbot.waitUntil(lambda: dialog.folder.visibleRegion().boundingRect() == dialog.folder.rect())
+    qtbot.waitUntil(
+        lambda: dialog.folder.visibleRegion().boundingRect() == dialog.folder.rect()
+    )
 
 
-def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_low(qapp, qtbot) -> None:
+def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_low(
+    qapp, qtbot
+) -> None:
     theme.apply(qapp, "dark", 1.5)
     try:
         dialog = Dialog("Many lines")
@@ -372,13 +470,18 @@ def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_lo
         qtbot.addWidget(dialog)
         with qtbot.waitExposed(dialog):
             dialog.show()
-        assert dialog.width() == 600 and dialog.height() < dialog.screen().availableSize().height()
+        assert (
+            dialog.width() == 600
+            and dialog.height() < dialog.screen().availableSize().height()
+        )
         assert dialog.rect().contains(close.geometry())
     finally:
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_the_choice_of_weights_is_a_part_of_its_own_below_the_files(qtbot: QtBot, tmp_path: Path) -> None:
+def test_the_choice_of_weights_is_a_part_of_its_own_below_the_files(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
     dialog = ExportDialog(tmp_path, "of Run 1 at step 276")
     qtbot.addWidget(dialog)
     dialog.show()
@@ -387,9 +490,19 @@ def test_the_choice_of_weights_is_a_part_of_its_own_below_the_files(qtbot: QtBot
     def top(widget: QWidget) -> int:
         return widget.mapTo(dialog, QPoint(0, 0)).y()
 
-    assert top(dialog.boxes["certify"]) < top(dialog.of_weights) < top(dialog.which) < top(dialog.folder)
-    assert abs(dialog.which.mapTo(dialog, dialog.which.rect().center()).y()
-               - dialog.weights.mapTo(dialog, dialog.weights.rect().center()).y()) < 4  # fmt: skip
+    assert (
+        top(dialog.boxes["certify"])
+        < top(dialog.of_weights)
+        < top(dialog.which)
+        < top(dialog.folder)
+    )
+    assert (
+        abs(
+            dialog.which.mapTo(dialog, dialog.which.rect().center()).y()
+            - dialog.weights.mapTo(dialog, dialog.weights.rect().center()).y()
+        )
+        < 4
+    )
     for key in ("safetensors", "pt"):
         dialog.boxes[key].setChecked(False)
     assert not dialog.of_weights.isVisible(), "no file has weights"

@@ -16,5 +16,9 @@ print(all(name in sys.modules for name in early_imports.MODULES.split()))
 
 
 def test_the_worker_imports_no_qt():
-    done = subprocess.run([sys.executable, "-c", TELLING], capture_output=True, text=True)
-    assert done.stdout.split("\n")[:2] == ["[] False", "True"], done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", TELLING], capture_output=True, text=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[] False", "True"], (
+        done.stdout + done.stderr
+    )

@@ -15,7 +15,13 @@ from app.data.spec import DataError
 from app.training.config import Choice
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.predict import read_file, shown, survey, try_input
-from app.training.evaluation.trying import PictureFile, Shown, as_digit, as_input, resized
+from app.training.evaluation.trying import (
+    PictureFile,
+    Shown,
+    as_digit,
+    as_input,
+    resized,
+)
 from app.views.training.evaluation.drawing_pad import Pad
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.training.evaluation.predict import TryPage
@@ -23,7 +29,11 @@ from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, example, job, net
 
-COLOUR_NET = net(["self.linear1 = nn.Linear(192, 2)"], ["return self.linear1(x.flatten(1))"], (3, 8, 8))
+COLOUR_NET = net(
+    ["self.linear1 = nn.Linear(192, 2)"],
+    ["return self.linear1(x.flatten(1))"],
+    (3, 8, 8),
+)
 TABLE_NET = net(["self.linear1 = nn.Linear(4, 3)"], ["return self.linear1(x)"], (4,))
 
 
@@ -54,13 +64,20 @@ def page(qtbot, found):
 
 def test_the_figures_are_those_that_were_found(page, found):
     texts = page.figures.texts()
-    assert texts[1] == f"Accuracy {100 * found.accuracy:.2f} %" and any(text.startswith("AUROC 0.") for text in texts)
-    assert page.figures.layout().indexOf(page.figures._note) == 1, "which weights they are of, before the figures"
+    assert texts[1] == f"Accuracy {100 * found.accuracy:.2f} %" and any(
+        text.startswith("AUROC 0.") for text in texts
+    )
+    assert page.figures.layout().indexOf(page.figures._note) == 1, (
+        "which weights they are of, before the figures"
+    )
 
 
 def test_a_click_on_a_cell_asks_for_its_samples(qtbot, page, found):
     number = found.wrong()[0]
-    cell = int(found.columns["true"][number, 0]), int(found.columns["called"][number, 0])
+    cell = (
+        int(found.columns["true"][number, 0]),
+        int(found.columns["called"][number, 0]),
+    )
     with qtbot.waitSignal(page.wanted) as asked:
         place = page.matrix.centre_of(*cell).toPoint()
         qtbot.mouseClick(page.matrix, Qt.MouseButton.LeftButton, pos=place)
@@ -86,7 +103,9 @@ def test_a_picture_says_which_of_its_numbers_is_the_loss(qtbot):
     with qtbot.waitExposed(area):
         area.show()
     tiles = area.tiles
-    sample = Shown(0, np.zeros((8, 8, 3), np.uint8), "", "4 → 9", "56 %, loss 4.96", False, "")
+    sample = Shown(
+        0, np.zeros((8, 8, 3), np.uint8), "", "4 → 9", "56 %, loss 4.96", False, ""
+    )
     tiles.set_samples((sample,))
     metrics = QFontMetricsF(theme.font("axis"))
     assert tiles._side >= metrics.horizontalAdvance("loss 4.96"), "on a line of its own"
@@ -99,7 +118,10 @@ def test_the_table_is_sorted_by_any_column(page, found, column):
     for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
         page.classes.sortByColumn(column, order)
         rows = [row for _, row in model.rows]
-        values = [(float(row.name), row.precision, row.recall, row.f1, row.support)[column] for row in rows]
+        values = [
+            (float(row.name), row.precision, row.recall, row.f1, row.support)[column]
+            for row in rows
+        ]
         values = [value for value in values if value == value]
         assert values == sorted(values, reverse=order == Qt.SortOrder.DescendingOrder)
     assert sorted(number for number, _ in model.rows) == list(range(10))
@@ -108,11 +130,18 @@ def test_the_table_is_sorted_by_any_column(page, found, column):
 def test_samples_come_with_picture_class_and_probabilities(page, evaluator, found):
     numbers = found.wrong()[:5].tolist()
     told = shown(evaluator, found, numbers)
-    assert [one.number for one in told] == numbers and not any(one.right for one in told)
-    true, called = found.columns["true"][numbers[0], 0], found.columns["called"][numbers[0], 0]
+    assert [one.number for one in told] == numbers and not any(
+        one.right for one in told
+    )
+    true, called = (
+        found.columns["true"][numbers[0], 0],
+        found.columns["called"][numbers[0], 0],
+    )
     assert told[0].title == f"{true} → {called}" and told[0].tip.count("%") == 5
     inputs, _ = evaluator.read("validation", numbers)
-    assert np.array_equal(told[0].picture[:, :, 0], (inputs[0, 0] * 255).round().byte().numpy())
+    assert np.array_equal(
+        told[0].picture[:, :, 0], (inputs[0, 0] * 255).round().byte().numpy()
+    )
     page.show_samples(told)
     assert not page.grab().isNull()
     page.set_found(found)
@@ -127,7 +156,9 @@ def test_a_tile_is_as_wide_as_the_classes_in_its_caption(qtbot):
         tiles.set_samples((Shown(0, pixels, "", title, "1 %, loss 2", False, ""),))
         return tiles.tiles._box(0).width()
 
-    assert width("normal → lesion") >= QFontMetricsF(theme.font("label")).horizontalAdvance("normal → lesion")
+    assert width("normal → lesion") >= QFontMetricsF(
+        theme.font("label")
+    ).horizontalAdvance("normal → lesion")
     assert width("normal → lesion") > width("3 → 5")
 
 
@@ -137,17 +168,29 @@ def test_values_have_a_plot_in_place_of_the_matrix(qtbot):
     from app.training.evaluation.result import Evaluation
 
     true = np.linspace(0, 1, 20, dtype=np.float32)[:, None]
-    columns = {"true": true, "called": true + 0.1, "loss": np.full(20, 0.01, np.float32)}
-    values = Evaluation("x", "test", "w", "values", (), 20, 0.01, None, (("r2", 0.9),), None, columns)
+    columns = {
+        "true": true,
+        "called": true + 0.1,
+        "loss": np.full(20, 0.01, np.float32),
+    }
+    values = Evaluation(
+        "x", "test", "w", "values", (), 20, 0.01, None, (("r2", 0.9),), None, columns
+    )
     page = EvaluationPage()
     qtbot.addWidget(page)
     page.resize(1290, 310)
     page.show()
     page.set_found(replace(values))
-    assert page.plot.isVisible() and not page.matrix.isVisible() and not page.classes.isVisible()
+    assert (
+        page.plot.isVisible()
+        and not page.matrix.isVisible()
+        and not page.classes.isVisible()
+    )
     xs, ys = page.plot._points()
     with qtbot.waitSignal(page.wanted) as asked:
-        qtbot.mouseClick(page.plot, Qt.MouseButton.LeftButton, pos=QPoint(round(xs[7]), round(ys[7])))
+        qtbot.mouseClick(
+            page.plot, Qt.MouseButton.LeftButton, pos=QPoint(round(xs[7]), round(ys[7]))
+        )
     assert asked.args[0] == [7]
 
 
@@ -164,10 +207,18 @@ def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
     qtbot.addWidget(pad)
     draw(pad, (20, 20), (20, 90))  # a one, far from the middle
     digit = as_digit(pad.ink(), (28, 28))
-    rows, columns = np.nonzero(digit.max(1) > 0.05)[0], np.nonzero(digit.max(0) > 0.05)[0]
+    rows, columns = (
+        np.nonzero(digit.max(1) > 0.05)[0],
+        np.nonzero(digit.max(0) > 0.05)[0],
+    )
     assert rows[-1] - rows[0] + 1 == 20 and digit.max() == 1.0
-    middle = (digit.sum(1) * (np.arange(28) + 0.5)).sum() / digit.sum(), (digit.sum(0) * (np.arange(28) + 0.5)).sum()
-    assert middle[0] == pytest.approx(14, abs=0.6) and middle[1] / digit.sum() == pytest.approx(14, abs=0.6)
+    middle = (
+        (digit.sum(1) * (np.arange(28) + 0.5)).sum() / digit.sum(),
+        (digit.sum(0) * (np.arange(28) + 0.5)).sum(),
+    )
+    assert middle[0] == pytest.approx(14, abs=0.6) and middle[
+        1
+    ] / digit.sum() == pytest.approx(14, abs=0.6)
     assert len(columns) < 10
     small = as_digit(pad.ink(), (8, 8))
     assert (small.max(1) > 0.05).all(), "a digit of scikit-learn fills its picture"
@@ -182,7 +233,9 @@ def test_pictures_are_resized_as_torch_does(sides, seed):
     from torch.nn import functional as F
 
     values = np.random.default_rng(seed).random((2, *sides[:2]), np.float32)
-    there = F.interpolate(torch.from_numpy(values)[None], sides[2:], mode="bilinear", antialias=True)[0]
+    there = F.interpolate(
+        torch.from_numpy(values)[None], sides[2:], mode="bilinear", antialias=True
+    )[0]
     assert resized(values, sides[2:]) == pytest.approx(there.numpy(), abs=1e-5)
 
 
@@ -197,8 +250,14 @@ def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
         qtbot.mouseMove(page.pad, QPoint(120, 120))
     answer = try_input(evaluator, asked.args[0], layers=True)
     page.show_answer(answer)
-    assert answer.values.sum() == pytest.approx(1, abs=1e-5) and page.bars.called == str(answer.values.argmax())
-    assert [name for name, _ in answer.layers] == ["conv1", "norm1", "conv2"] and answer.seen.shape == (8, 8, 3)
+    assert answer.values.sum() == pytest.approx(
+        1, abs=1e-5
+    ) and page.bars.called == str(answer.values.argmax())
+    assert [name for name, _ in answer.layers] == [
+        "conv1",
+        "norm1",
+        "conv2",
+    ] and answer.seen.shape == (8, 8, 3)
     assert "8×8" in page.words.text() and "scikit-learn" in page.words.text()
 
 
@@ -213,26 +272,38 @@ def test_a_picture_is_dropped_or_chosen_resized_greyed_and_brought_into_the_rang
     page.set_survey(survey(evaluator, "start weights"))
     with qtbot.waitSignal(page.prediction_requested) as asked:
         page.take_picture(tmp_path / "red.png")
-    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(tmp_path / "red.png"), ""))
+    monkeypatch.setattr(
+        QFileDialog, "getOpenFileName", lambda *_: (str(tmp_path / "red.png"), "")
+    )
     with qtbot.waitSignal(page.prediction_requested) as chosen:
         page.choose.click()
     assert chosen.args == asked.args
     taken, _ = read_file(evaluator, asked.args[0], page.survey)
     assert taken.shape == (1, 8, 8) and taken == pytest.approx(0.299, abs=1e-3)
-    assert try_input(evaluator, asked.args[0], survey=page.survey).seen.shape == (8, 8, 3)
+    assert try_input(evaluator, asked.args[0], survey=page.survey).seen.shape == (
+        8,
+        8,
+        3,
+    )
     assert "red.png" in page.words.text()
     page.invert.setChecked(True)
-    assert read_file(evaluator, page.sample(), page.survey)[0] == pytest.approx(0.701, abs=1e-3)
+    assert read_file(evaluator, page.sample(), page.survey)[0] == pytest.approx(
+        0.701, abs=1e-3
+    )
     (tmp_path / "no.png").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no.png cannot be read"):
         try_input(evaluator, PictureFile(tmp_path / "no.png"), survey=page.survey)
 
 
-def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_and_evaluated_with(tmp_path):
+def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_and_evaluated_with(
+    tmp_path,
+):
     from tests.data.test_pictures import folder_of_16_bits
 
     data = folder_of_16_bits(
-        tmp_path, eval_transforms=(Transform("Normalize"),), train_transforms=(Transform("Normalize"),)
+        tmp_path,
+        eval_transforms=(Transform("Normalize"),),
+        train_transforms=(Transform("Normalize"),),
     )
     evaluator = Evaluator(job(COLOUR_NET, data=data, loss=Choice("CrossEntropyLoss")))
     taken = survey(evaluator, "start weights")
@@ -241,7 +312,10 @@ def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_a
     values = [read_file(evaluator, PictureFile(file), taken)[0] for file in files]
     for sample in evaluated.numpy():
         assert any(np.array_equal(sample, own) for own in values)
-    assert "more than 8 bits" in try_input(evaluator, PictureFile(files[0]), survey=taken).remark
+    assert (
+        "more than 8 bits"
+        in try_input(evaluator, PictureFile(files[0]), survey=taken).remark
+    )
 
 
 def test_a_colour_net_gets_three_channels_each_in_its_own_range():
@@ -260,12 +334,18 @@ def test_a_row_of_a_table_is_typed(qtbot):
     qtbot.addWidget(page)
     page.set_survey(taken)
     assert len(page.fields) == 4 and "sepal" in page.fields[0].accessibleName()
-    assert page.sample() == pytest.approx(np.zeros(4), abs=0.1), "about the mean of the whole training part"
+    assert page.sample() == pytest.approx(np.zeros(4), abs=0.1), (
+        "about the mean of the whole training part"
+    )
     assert page.fields[2].value() == pytest.approx(3.76, abs=0.2), "in cm"
     with qtbot.waitSignal(page.prediction_requested) as asked:
         type_number(qtbot, page.fields[2], "9")
-    assert asked.args[0][2] == pytest.approx(float(evaluator.data.scales[""].scaled(np.full(4, 9.0))[2]), abs=1e-5)
-    assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(1, abs=1e-5)
+    assert asked.args[0][2] == pytest.approx(
+        float(evaluator.data.scales[""].scaled(np.full(4, 9.0))[2]), abs=1e-5
+    )
+    assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(
+        1, abs=1e-5
+    )
 
 
 def type_number(qtbot, field, text):
@@ -275,7 +355,8 @@ def type_number(qtbot, field, text):
 
 
 HOUSES = "area,rooms,city,price\n" + "".join(
-    f"{60 + number % 40},{1 + number % 5},{'AB'[number % 2]},{1000 * number}.5\n" for number in range(60)
+    f"{60 + number % 40},{1 + number % 5},{'AB'[number % 2]},{1000 * number}.5\n"
+    for number in range(60)
 )
 
 
@@ -291,7 +372,12 @@ def test_a_table_is_entered_and_shown_in_the_units_and_names_of_its_file(qtbot, 
     page = TryPage()
     qtbot.addWidget(page)
     page.set_survey(survey(houses, "start weights"))
-    assert [field.accessibleName() for field in page.fields] == ["area", "rooms", "city=A", "city=B"]
+    assert [field.accessibleName() for field in page.fields] == [
+        "area",
+        "rooms",
+        "city=A",
+        "city=B",
+    ]
     assert 60 <= page.fields[0].value() <= 100 and page.survey.outputs == ("price",)
     with qtbot.waitSignal(page.prediction_requested) as asked:
         type_number(qtbot, page.fields[0], "80")
@@ -300,8 +386,12 @@ def test_a_table_is_entered_and_shown_in_the_units_and_names_of_its_file(qtbot, 
     assert page.bars.called == "price"
     found = houses.evaluate()
     (worst,) = shown(houses, found, found.worst()[:1])
-    row = HOUSES.splitlines()[1 + int(houses.data.rows["validation"][worst.number])].split(",")
-    assert worst.text.startswith(f"area {row[0]}, rooms {row[1]}, city=A {int(row[2] == 'A')}")
+    row = HOUSES.splitlines()[
+        1 + int(houses.data.rows["validation"][worst.number])
+    ].split(",")
+    assert worst.text.startswith(
+        f"area {row[0]}, rooms {row[1]}, city=A {int(row[2] == 'A')}"
+    )
 
 
 def test_a_number_outside_of_the_training_samples_is_said(qtbot, houses):
@@ -311,7 +401,10 @@ def test_a_number_outside_of_the_training_samples_is_said(qtbot, houses):
     (area, *_), words = page.fields, page._numbers.ranges[0]
     assert words.text() == "60 to 99"
     type_number(qtbot, area, "450")
-    assert words.text() == "outside 60 to 99 of the training samples" and words.property("tone") == "warn"
+    assert (
+        words.text() == "outside 60 to 99 of the training samples"
+        and words.property("tone") == "warn"
+    )
     type_number(qtbot, area, "75")
     assert words.text() == "60 to 99" and words.property("tone") == "text3"
 
@@ -321,7 +414,9 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
     evaluator = Evaluator(example(name, 40))
     page = TryPage()
     qtbot.addWidget(page)
-    page.prediction_requested.connect(lambda sample: page.show_answer(try_input(evaluator, sample)))
+    page.prediction_requested.connect(
+        lambda sample: page.show_answer(try_input(evaluator, sample))
+    )
     page.set_survey(survey(evaluator, "start weights"))
     entries, before = page.several.entries, page.sample()
     if "first" in entries:
@@ -334,7 +429,10 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
         line.selectAll()
         qtbot.keyClicks(line, "3 march 1997")
         qtbot.keyClick(line, Qt.Key.Key_Return)
-        assert page.sample()["written"][:2].tolist() == [5, 1] and not page.sample()["written"][12:].any()
+        assert (
+            page.sample()["written"][:2].tolist() == [5, 1]
+            and not page.sample()["written"][12:].any()
+        )
         qtbot.keyClicks(line, "!")
         QCoreApplication.sendEvent(line, QFocusEvent(QEvent.Type.FocusOut))
         assert "is not one of the symbols" in entries["written"].words.text()
@@ -345,7 +443,10 @@ def test_trying_leaves_the_generators_and_the_net_as_they_were():
     import torch
 
     evaluator = Evaluator(job(SMALL_NET))
-    before, weights = torch.get_rng_state(), evaluator.stepper.model.state_dict()["linear1.weight"].clone()
+    before, weights = (
+        torch.get_rng_state(),
+        evaluator.stepper.model.state_dict()["linear1.weight"].clone(),
+    )
     first = try_input(evaluator, np.zeros((1, 8, 8), np.float32), layers=True)
     second = try_input(evaluator, np.zeros((1, 8, 8), np.float32))
     assert np.array_equal(first.values, second.values), "dropout is off"
@@ -365,7 +466,10 @@ def test_metrics_are_chosen_among_those_that_fit_the_data(qtbot):
     section.set_data(DataConfig())
     section.show_config(TrainingConfig(metrics=("f1", "mae")))
     assert "perplexity" not in section.toggles and section.toggles["f1"].value()
-    assert "does not apply" in section.toggles["mae"].toolTip() and section.summary == "F1, MAE"
+    assert (
+        "does not apply" in section.toggles["mae"].toolTip()
+        and section.summary == "F1, MAE"
+    )
     with qtbot.waitSignal(section.edited) as told:
         section.toggles["auroc"].click()
     assert told.args[:2] == ["metrics", ("f1", "auroc", "mae")]
@@ -388,7 +492,11 @@ def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtb
         history.add(Started("cpu", None, 2, 1, 1, 0, 1, (), 1, 1))
         for epoch in (1, 2):
             history.add(StepDone(epoch, epoch, 1.0, 1, float(epoch)))
-            history.add(EpochDone(epoch, epoch, 1.0, accuracy, 1.0, accuracy, float(epoch), metrics))
+            history.add(
+                EpochDone(
+                    epoch, epoch, 1.0, accuracy, 1.0, accuracy, float(epoch), metrics
+                )
+            )
         chart = AccuracyChart()
         qtbot.addWidget(chart)
         chart.set_history(history, "step")
@@ -396,6 +504,11 @@ def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtb
         assert chart.heading.texts[0] == title
         told = {entry.label: entry.value for entry in chart.entries(None)}
         if accuracy:
-            assert told == {"training": "50.00", "validation": "50.00", "F1": "40.00", "Perplexity": "7.00"}
+            assert told == {
+                "training": "50.00",
+                "validation": "50.00",
+                "F1": "40.00",
+                "Perplexity": "7.00",
+            }
         else:
             assert told == {"MAE": "3.00", "R²": "0.200"}

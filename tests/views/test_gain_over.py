@@ -14,7 +14,11 @@ from tests.support.training_jobs import CONV_NET, job, net, run
 DEEP = net(
     [f"self.linear{n} = nn.Linear({64 if n == 1 else 16}, 16)" for n in range(1, 13)]
     + [f"self.act{n} = nn.Sigmoid()" for n in range(1, 13)],
-    ["x = x.flatten(1)", *(f"x = self.act{n}(self.linear{n}(x))" for n in range(1, 13)), "return x[:, :10]"],
+    [
+        "x = x.flatten(1)",
+        *(f"x = self.act{n}(self.linear{n}(x))" for n in range(1, 13)),
+        "return x[:, :10]",
+    ],
 )
 
 
@@ -44,11 +48,20 @@ def gain_page(qtbot) -> GainsOverRun:
     return made
 
 
-def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(gain_page, every_step, qtbot):
+def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(
+    gain_page, every_step, qtbot
+):
     history = trained(DEEP, 4)
     gain_page.set_history(history)
-    assert gain_page.rule.text().startswith("Vanishes first at ") and "measured step" in gain_page.rule.text()
-    assert gain_page.map.isVisible() and gain_page.map.layers[0] == "linear1" and gain_page.map.layers[-1] == "Net"
+    assert (
+        gain_page.rule.text().startswith("Vanishes first at ")
+        and "measured step" in gain_page.rule.text()
+    )
+    assert (
+        gain_page.map.isVisible()
+        and gain_page.map.layers[0] == "linear1"
+        and gain_page.map.layers[-1] == "Net"
+    )
     assert gain_page.map.bounds.high >= 1 > 1e-3 > gain_page.map.bounds.low
     assert list(gain_page.map.steps)[0] == 1
     row = gain_page.map.layers.index("act12")
@@ -68,7 +81,9 @@ def test_what_is_left_is_told_again_as_the_run_goes_on(gain_page):
     assert gain_page.empty.isVisible() and NO_GAINS[0] in label_texts(gain_page.empty)
     history.extend(events[1:])
     gain_page.set_history(history)
-    assert gain_page.map.isVisible() and gain_page.rule.text().startswith("No gradient vanishes or explodes")
+    assert gain_page.map.isVisible() and gain_page.rule.text().startswith(
+        "No gradient vanishes or explodes"
+    )
 
 
 def test_the_page_shows_the_run_without_a_captured_batch(qtbot):

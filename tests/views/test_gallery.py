@@ -51,7 +51,11 @@ def titles(gallery: GalleryDialog) -> list[str]:
 
 
 def facts(project: Project, data_root: Path | None = None) -> Facts:
-    return examples.facts(project, analyse(project.graph, with_blocks(catalog(), project.blocks)), data_root)
+    return examples.facts(
+        project,
+        analyse(project.graph, with_blocks(catalog(), project.blocks)),
+        data_root,
+    )
 
 
 # --- What is said
@@ -60,18 +64,30 @@ def facts(project: Project, data_root: Path | None = None) -> Facts:
 def test_what_is_said_of_an_example_is_read_and_counted() -> None:
     path = resource_path("examples", "digits.tape")
     example = examples.read(path)
-    modules = [node for node in example.project.graph.nodes.values() if node.op.startswith("nn.")]
+    modules = [
+        node
+        for node in example.project.graph.nodes.values()
+        if node.op.startswith("nn.")
+    ]
     assert example.layers == len(modules) and example.words
     told = facts(example.project)
     assert told.parameters == told.analysis.total_parameters > 0
     assert told.training == examples.OFFLINE and "trains offline" in told.data
 
 
-def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(tmp_path: Path) -> None:
+def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(
+    tmp_path: Path,
+) -> None:
     mnist = examples.read(resource_path("examples", "MNIST net.tape"))
     told = facts(mnist.project, tmp_path)
-    assert told.training == examples.OFFLINE and "A stand-in for MNIST" in told.data and "12 MB" in told.data
-    plain = replace(mnist.project, data=replace(mnist.project.data, options=FrozenMap()))
+    assert (
+        told.training == examples.OFFLINE
+        and "A stand-in for MNIST" in told.data
+        and "12 MB" in told.data
+    )
+    plain = replace(
+        mnist.project, data=replace(mnist.project.data, options=FrozenMap())
+    )
     told = facts(plain, tmp_path)
     assert told.training == examples.DOWNLOAD and "12 MB" in told.data
     unet = examples.read(resource_path("examples", "U-Net.tape"))
@@ -99,15 +115,24 @@ def test_layers_within_blocks_and_repetitions_are_counted() -> None:
 # --- Pictures
 
 
-def test_a_drawing_grows_a_few_nodes_or_wires_at_a_time_and_is_whole_in_the_end() -> None:
+def test_a_drawing_grows_a_few_nodes_or_wires_at_a_time_and_is_whole_in_the_end() -> (
+    None
+):
     project = Project("a", chain(9))
     parts = list(growing(project))
-    counts = [len(part.graph.nodes) + len(part.graph.edges) for part in (Project(), *parts)]
-    assert all(after - before <= AT_ONCE for before, after in zip(counts, counts[1:], strict=False))
+    counts = [
+        len(part.graph.nodes) + len(part.graph.edges) for part in (Project(), *parts)
+    ]
+    assert all(
+        after - before <= AT_ONCE
+        for before, after in zip(counts, counts[1:], strict=False)
+    )
     assert parts[-1] is project
 
 
-def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_painted_in_turns_and_kept(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(thumbnails, "BUDGET", 0.0)  # one piece a turn at most
     painter = Thumbnails(QSize(120, 60))
     wanted = ThumbnailRequest("picture", Project("a", chain(6)), catalog())
@@ -116,25 +141,38 @@ def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytes
         assert made.signal_triggered is False
     picture = made.args[1]
     image = picture.toImage()
-    assert image.hasAlphaChannel() and any(image.pixelColor(x, 60).alpha() for x in range(image.width()))
+    assert image.hasAlphaChannel() and any(
+        image.pixelColor(x, 60).alpha() for x in range(image.width())
+    )
     with qtbot.waitSignal(painter.ready, timeout=0) as again:
         painter.request(wanted)
     assert again.args[1].cacheKey() == picture.cacheKey()
 
 
-def test_a_picture_of_many_nodes_needs_no_scene(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_of_many_nodes_needs_no_scene(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That of 4,000 would take the window's thread for a minute."""
     monkeypatch.delattr(thumbnails, "CanvasScene")
     graph = chain(thumbnails.FEW + 1)
-    positions = FrozenMap({key: (200.0 * (n % 30), 100.0 * (n // 30)) for n, key in enumerate(graph.nodes)})
+    positions = FrozenMap(
+        {
+            key: (200.0 * (n % 30), 100.0 * (n // 30))
+            for n, key in enumerate(graph.nodes)
+        }
+    )
     painter = Thumbnails(QSize(120, 60))
     with qtbot.waitSignal(painter.ready) as made:
-        painter.request(ThumbnailRequest("large", Project("a", graph, positions), catalog()))
+        painter.request(
+            ThumbnailRequest("large", Project("a", graph, positions), catalog())
+        )
     image = made.args[1].toImage()
     assert any(image.pixelColor(x, 60).alpha() for x in range(image.width()))
 
 
-def test_another_theme_has_pictures_of_its_own(qtbot: QtBot, qapp, gallery: GalleryDialog) -> None:
+def test_another_theme_has_pictures_of_its_own(
+    qtbot: QtBot, qapp, gallery: GalleryDialog
+) -> None:
     path = examples.paths()[0]
     qtbot.waitUntil(lambda: path in gallery.model.pictures)
     before = gallery.model.pictures[path].cacheKey()
@@ -146,17 +184,23 @@ def test_another_theme_has_pictures_of_its_own(qtbot: QtBot, qapp, gallery: Gall
 # --- The dialog
 
 
-def test_each_example_has_a_card_with_a_picture_and_facts(qtbot: QtBot, gallery: GalleryDialog) -> None:
+def test_each_example_has_a_card_with_a_picture_and_facts(
+    qtbot: QtBot, gallery: GalleryDialog
+) -> None:
     assert titles(gallery)[0] == "Blank project"
     assert set(titles(gallery)[1:]) == {path.stem for path in examples.paths()}
-    qtbot.waitUntil(lambda: all(card.facts for card in gallery.model.cards[1:]), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: all(card.facts for card in gallery.model.cards[1:]), timeout=60_000
+    )
     qtbot.waitUntil(lambda: set(examples.paths()) == set(gallery.model.pictures))
     spoken = gallery.model.index(2).data(Qt.ItemDataRole.AccessibleTextRole)
     assert "layers" in spoken and "parameters" in spoken and "offline" in spoken
     assert gallery.grab().width() > PICTURE.width()
 
 
-def test_typing_filters_and_enter_opens_the_best(qtbot: QtBot, gallery: GalleryDialog) -> None:
+def test_typing_filters_and_enter_opens_the_best(
+    qtbot: QtBot, gallery: GalleryDialog
+) -> None:
     qtbot.keyClicks(gallery.field, "residual")
     assert titles(gallery)[0] == "Residual net on digits"
     with qtbot.waitSignal(gallery.chosen) as chosen:
@@ -176,7 +220,10 @@ def test_arrows_walk_over_the_cards_from_the_field_and_letters_find_the_field(
 ) -> None:
     assert gallery.open_button.text() == "New project"
     qtbot.keyClick(gallery.field, Qt.Key.Key_Right)
-    assert gallery.view.currentIndex().row() == 1 and gallery.open_button.text() == "Open a copy"
+    assert (
+        gallery.view.currentIndex().row() == 1
+        and gallery.open_button.text() == "Open a copy"
+    )
     qtbot.keyClick(gallery.field, Qt.Key.Key_Down)
     assert gallery.view.currentIndex().row() == 1 + gallery.view.columns
     qtbot.keyClick(gallery.field, Qt.Key.Key_Up)
@@ -188,15 +235,23 @@ def test_arrows_walk_over_the_cards_from_the_field_and_letters_find_the_field(
         qtbot.keyClick(gallery.view, Qt.Key.Key_Return)
 
 
-def test_a_double_click_opens_and_the_blank_one_is_none(qtbot: QtBot, gallery: GalleryDialog) -> None:
+def test_a_double_click_opens_and_the_blank_one_is_none(
+    qtbot: QtBot, gallery: GalleryDialog
+) -> None:
     area = gallery.view.visualRect(gallery.model.index(0))
-    qtbot.mouseClick(gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center())
+    qtbot.mouseClick(
+        gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center()
+    )
     with qtbot.waitSignal(gallery.chosen) as chosen:
-        qtbot.mouseDClick(gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center())
+        qtbot.mouseDClick(
+            gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center()
+        )
     assert chosen.args == [None]
 
 
-def test_a_closed_gallery_asks_nothing_more(qtbot: QtBot, gallery: GalleryDialog, engine: EngineService) -> None:
+def test_a_closed_gallery_asks_nothing_more(
+    qtbot: QtBot, gallery: GalleryDialog, engine: EngineService
+) -> None:
     gallery.reject()
     assert not engine.busy
 
@@ -217,7 +272,10 @@ def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
     with qtbot.waitExposed(dialog):
         dialog.show()
     assert "digits" in {path.stem for path in examples.paths()[:3]}
-    qtbot.waitUntil(lambda: sum(card.facts is not None for card in dialog.model.cards) == 2, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: sum(card.facts is not None for card in dialog.model.cards) == 2,
+        timeout=60_000,
+    )
     failing.close()
 
 

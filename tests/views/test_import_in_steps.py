@@ -20,7 +20,9 @@ def three():
 
 from .last import four, looked
 """
-LAST = "import stepped\n\nlooked = hasattr(stepped, 'four')\nfour = stepped.three() + 1\n"
+LAST = (
+    "import stepped\n\nlooked = hasattr(stepped, 'four')\nfour = stepped.three() + 1\n"
+)
 
 
 @pytest.fixture
@@ -38,12 +40,22 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_statement_is_a_step(package: Path) -> None:
     steps = import_in_steps("stepped")
     next(steps)
-    assert "one" in vars(sys.modules["stepped"]) and "two" not in vars(sys.modules["stepped"])
+    assert "one" in vars(sys.modules["stepped"]) and "two" not in vars(
+        sys.modules["stepped"]
+    )
     assert len(list(steps)) == 3
     import stepped
 
-    assert (stepped.one, stepped.two, stepped.three(), stepped.four, stepped.looked) == (1, 2, 3, 4, False)
-    assert stepped.__file__ == str(package / "__init__.py") and not hasattr(stepped, "five")
+    assert (
+        stepped.one,
+        stepped.two,
+        stepped.three(),
+        stepped.four,
+        stepped.looked,
+    ) == (1, 2, 3, 4, False)
+    assert stepped.__file__ == str(package / "__init__.py") and not hasattr(
+        stepped, "five"
+    )
     assert list(import_in_steps("stepped")) == [], "it is there"
 
 
@@ -55,8 +67,12 @@ def test_who_wants_it_in_between_has_all_of_it(package: Path) -> None:
     assert four == 4 and list(steps) == []
 
 
-@pytest.mark.parametrize("wrong", ["1 / 0", "raise ImportError('no')", "from .nothing import here"])
-def test_one_that_cannot_be_imported_is_not_left_behind(package: Path, wrong: str) -> None:
+@pytest.mark.parametrize(
+    "wrong", ["1 / 0", "raise ImportError('no')", "from .nothing import here"]
+)
+def test_one_that_cannot_be_imported_is_not_left_behind(
+    package: Path, wrong: str
+) -> None:
     (package / "__init__.py").write_text(f"one = 1\n{wrong}\n")
     with pytest.raises((ImportError, ZeroDivisionError)):
         list(import_in_steps("stepped"))

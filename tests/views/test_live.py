@@ -32,7 +32,14 @@ def live(qtbot):
     document = Document(net())
     background = Background(document)
     engine = EngineService(document)
-    live = AnalysisService(document, background, engine, ProjectCatalog(OPS, document), Navigation(document), document)
+    live = AnalysisService(
+        document,
+        background,
+        engine,
+        ProjectCatalog(OPS, document),
+        Navigation(document),
+        document,
+    )
     live.heard = []
     live.shapes_ready.connect(lambda shapes: live.heard.append(("shapes", shapes)))
     live.analysed.connect(lambda analysis: live.heard.append(("all", analysis)))
@@ -43,7 +50,9 @@ def live(qtbot):
     engine.close()
 
 
-def test_shapes_come_before_source_and_checks_and_signs_stay_meanwhile(live, qtbot) -> None:
+def test_shapes_come_before_source_and_checks_and_signs_stay_meanwhile(
+    live, qtbot
+) -> None:
     live, document = live
     assert [what for what, _ in live.heard] == ["shapes", "all"]
     warned = {problem.message for problem in live.analysis.problems}
@@ -54,7 +63,10 @@ def test_shapes_come_before_source_and_checks_and_signs_stay_meanwhile(live, qtb
     assert not live.up_to_date
     qtbot.waitUntil(lambda: live.up_to_date, timeout=60_000)
     (first, shapes), (second, analysis) = live.heard
-    assert (first, second) == ("shapes", "all") and shapes.graph is analysis.graph is graph
+    assert (first, second) == (
+        "shapes",
+        "all",
+    ) and shapes.graph is analysis.graph is graph
     assert shapes.partial and not analysis.partial and analysis.source.text
     assert shapes.values == analysis.values
     assert {problem.message for problem in shapes.problems} == warned

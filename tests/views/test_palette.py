@@ -36,11 +36,17 @@ def visible_keys(palette: Palette) -> list[str]:
     """Keys of the ops that are shown, top to bottom."""
     model = palette.model
     tops = [model.index(row, 0) for row in range(model.rowCount())]
-    ops = (model.spec(model.index(row, 0, top)) for top in tops for row in range(model.rowCount(top)))
+    ops = (
+        model.spec(model.index(row, 0, top))
+        for top in tops
+        for row in range(model.rowCount(top))
+    )
     return [spec.key for spec in ops if spec]
 
 
-def test_in_high_contrast_a_selected_row_has_a_line_around_it(qapp: QApplication, palette: Palette) -> None:
+def test_in_high_contrast_a_selected_row_has_a_line_around_it(
+    qapp: QApplication, palette: Palette
+) -> None:
     index = palette.model.index(0, 0, palette.model.index(0, 0))
     palette.tree.setCurrentIndex(index)
     palette.field.setFocus()
@@ -48,7 +54,10 @@ def test_in_high_contrast_a_selected_row_has_a_line_around_it(qapp: QApplication
     def colors() -> set[str]:
         area = palette.tree.visualRect(index)
         image = palette.tree.viewport().grab(area).toImage()
-        return {image.pixelColor(x, image.height() // 2).name() for x in range(image.width())}
+        return {
+            image.pixelColor(x, image.height() // 2).name()
+            for x in range(image.width())
+        }
 
     assert theme.current().accent.name() not in colors()
     theme.apply(qapp, "contrast-dark")
@@ -75,7 +84,9 @@ def test_every_op_is_there_once(palette: Palette) -> None:
         ("maxp", "nn.MaxPool2d"),
     ],
 )
-def test_typing_finds_and_enter_adds(qtbot: QtBot, palette: Palette, typed: str, first: str) -> None:
+def test_typing_finds_and_enter_adds(
+    qtbot: QtBot, palette: Palette, typed: str, first: str
+) -> None:
     palette.field.setFocus()
     qtbot.keyClicks(palette.field, typed)
     assert len(visible_keys(palette)) < len(catalog())
@@ -120,7 +131,9 @@ def test_the_rows_are_for_the_keyboard_too(qtbot: QtBot, palette: Palette) -> No
     assert palette.field.hasFocus()
 
 
-def test_a_heading_folds_and_stays_folded_after_a_search(qtbot: QtBot, palette: Palette) -> None:
+def test_a_heading_folds_and_stays_folded_after_a_search(
+    qtbot: QtBot, palette: Palette
+) -> None:
     top = palette.model.index(0, 0)
     assert palette.tree.isExpanded(top)
     click(qtbot, palette, top)
@@ -145,11 +158,19 @@ def test_double_click_adds(qtbot: QtBot, palette: Palette) -> None:
     assert chosen.args == ["nn.Conv1d"]
 
 
-def test_dragging_a_row_out_carries_its_key(qtbot: QtBot, palette: Palette, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dragging_a_row_out_carries_its_key(
+    qtbot: QtBot, palette: Palette, monkeypatch: pytest.MonkeyPatch
+) -> None:
     carried = []
 
     def run(drag: QDrag, *actions: object) -> Qt.DropAction:
-        carried.append((bytes(drag.mimeData().data(MIME).data()), drag.pixmap().size(), drag.mimeData().formats()))
+        carried.append(
+            (
+                bytes(drag.mimeData().data(MIME).data()),
+                drag.pixmap().size(),
+                drag.mimeData().formats(),
+            )
+        )
         return Qt.DropAction.CopyAction
 
     monkeypatch.setattr(QDrag, "exec", run)
@@ -172,12 +193,16 @@ def test_headings_are_not_dragged(palette: Palette) -> None:
 
 def test_tool_tips_have_torchs_sentence(palette: Palette) -> None:
     palette.set_summaries({"nn.ReLU": "Applies the rectified linear unit."})
-    tip = palette.model.data(palette.model.index_of("nn.ReLU"), Qt.ItemDataRole.ToolTipRole)
+    tip = palette.model.data(
+        palette.model.index_of("nn.ReLU"), Qt.ItemDataRole.ToolTipRole
+    )
     assert tip == "torch.nn.ReLU\nApplies the rectified linear unit."
 
 
 def test_hints_tell_ops_of_one_name_apart() -> None:
-    assert [hint(catalog()[key]) for key in ("nn.Conv2d", "F.relu", "nn.ReLU", "torch.cat")] == ["2d", "F", "", "torch"]
+    assert [
+        hint(catalog()[key]) for key in ("nn.Conv2d", "F.relu", "nn.ReLU", "torch.cat")
+    ] == ["2d", "F", "", "torch"]
 
 
 def test_every_op_has_a_picture_to_drag(palette: Palette) -> None:
@@ -187,7 +212,9 @@ def test_every_op_has_a_picture_to_drag(palette: Palette) -> None:
 
 def test_letters_strewn_about_do_not_fit() -> None:
     assert fuzzy.score("gis", "Regularisation") is None
-    assert fit("conv", catalog()["nn.Conv2d"]) > fit("conv", catalog()["nn.ConvTranspose2d"])
+    assert fit("conv", catalog()["nn.Conv2d"]) > fit(
+        "conv", catalog()["nn.ConvTranspose2d"]
+    )
     assert fuzzy.ranked("", ["b", "a"], str) == ["b", "a"]
 
 
@@ -223,11 +250,19 @@ def outline(qtbot: QtBot, document: Document, selection: Selection) -> Outline:
 
 
 def names(outline: Outline) -> list[str]:
-    return [outline.model.data(outline.model.index(row)) for row in range(outline.model.rowCount())]
+    return [
+        outline.model.data(outline.model.index(row))
+        for row in range(outline.model.rowCount())
+    ]
 
 
-def test_nodes_stand_in_running_order_and_follow_the_drawing(outline: Outline, document: Document) -> None:
-    assert names(outline)[:3] == ["input", "conv1", "relu1"] and names(outline)[-1] == "logits"
+def test_nodes_stand_in_running_order_and_follow_the_drawing(
+    outline: Outline, document: Document
+) -> None:
+    assert (
+        names(outline)[:3] == ["input", "conv1", "relu1"]
+        and names(outline)[-1] == "logits"
+    )
     first = next(iter(document.project.graph.nodes))
     document.apply("Delete", edits.delete(document.project, [first]))
     assert "input" not in names(outline)
@@ -235,34 +270,48 @@ def test_nodes_stand_in_running_order_and_follow_the_drawing(outline: Outline, d
     assert names(outline)[0] == "input"
 
 
-def test_one_selection_both_ways(qtbot: QtBot, outline: Outline, selection: Selection, document: Document) -> None:
+def test_one_selection_both_ways(
+    qtbot: QtBot, outline: Outline, selection: Selection, document: Document
+) -> None:
     ids = {node.name: key for key, node in document.project.graph.nodes.items()}
     selection.set({ids["fc1"]})
-    assert [index.data() for index in outline.view.selectionModel().selectedIndexes()] == ["fc1"]
+    assert [
+        index.data() for index in outline.view.selectionModel().selectedIndexes()
+    ] == ["fc1"]
     view = outline.view.viewport()
     where = outline.view.visualRect(outline.model.index(1)).center()
     qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=where)
     assert selection.ids == {ids["conv1"]}
     there = outline.view.visualRect(outline.model.index(3)).center()
-    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, there)
+    qtbot.mouseClick(
+        view, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, there
+    )
     assert selection.ids == {ids["conv1"], ids["relu1"], ids["conv2"]}
 
 
-def test_a_filter_does_not_change_the_selection(outline: Outline, selection: Selection, document: Document) -> None:
+def test_a_filter_does_not_change_the_selection(
+    outline: Outline, selection: Selection, document: Document
+) -> None:
     ids = {node.name: key for key, node in document.project.graph.nodes.items()}
     selection.set({ids["fc1"]})
     outline.field.setText("conv")
     assert names(outline) == ["conv1", "conv2"]
     assert selection.ids == {ids["fc1"]}
     outline.field.clear()
-    assert [index.data() for index in outline.view.selectionModel().selectedIndexes()] == ["fc1"]
+    assert [
+        index.data() for index in outline.view.selectionModel().selectedIndexes()
+    ] == ["fc1"]
 
 
-def test_enter_jumps_and_parameters_are_told(qtbot: QtBot, outline: Outline, document: Document) -> None:
+def test_enter_jumps_and_parameters_are_told(
+    qtbot: QtBot, outline: Outline, document: Document
+) -> None:
     ids = {node.name: key for key, node in document.project.graph.nodes.items()}
     outline.set_analysis(analyse(document.project.graph))
     row = names(outline).index("conv2")
-    told = outline.model.data(outline.model.index(row), Qt.ItemDataRole.AccessibleTextRole)
+    told = outline.model.data(
+        outline.model.index(row), Qt.ItemDataRole.AccessibleTextRole
+    )
     assert told == "conv2, Conv2d, 18496 parameters"
     outline.view.setCurrentIndex(outline.model.index(row))
     outline.view.setFocus()

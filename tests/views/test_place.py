@@ -40,7 +40,9 @@ class Walk(RuleBasedStateMachine):
         self.selection = Selection()
         self.network = NetworkSelection(self.selection, self.place)
         self.told: list[tuple[Any, Any]] = []
-        self.sheet.changed.connect(lambda before, after: self.told.append((before, after)))
+        self.sheet.changed.connect(
+            lambda before, after: self.told.append((before, after))
+        )
 
     # -- hands --------------------------------------------------------------------------------------------------------
 
@@ -68,25 +70,39 @@ class Walk(RuleBasedStateMachine):
     def add(self, op: str, pick: int) -> None:
         behind = self.node(pick)
         if behind is None:
-            self.apply(lambda: edits.add(self.sheet.project, self.catalog, op, (0.0, 0.0)))
+            self.apply(
+                lambda: edits.add(self.sheet.project, self.catalog, op, (0.0, 0.0))
+            )
         else:
-            self.apply(lambda: edits.add_behind(self.sheet.project, self.catalog, op, behind, (0.0, 0.0)))
+            self.apply(
+                lambda: edits.add_behind(
+                    self.sheet.project, self.catalog, op, behind, (0.0, 0.0)
+                )
+            )
 
     @rule(pick=picks)
     def add_instance(self, pick: int) -> None:
         blocks = list(self.document.project.blocks)
         if blocks:
             op = f"block.{blocks[pick % len(blocks)]}"
-            self.apply(lambda: edits.add(self.sheet.project, self.catalog, op, (0.0, 0.0)))
+            self.apply(
+                lambda: edits.add(self.sheet.project, self.catalog, op, (0.0, 0.0))
+            )
 
     @rule(a=picks, b=picks)
     def connect(self, a: int, b: int) -> None:
         source, target = self.node(a), self.node(b)
         if source and target:
-            ports = self.catalog.spec_of(self.sheet.project.graph, self.sheet.project.graph.nodes[target]).inputs
+            ports = self.catalog.spec_of(
+                self.sheet.project.graph, self.sheet.project.graph.nodes[target]
+            ).inputs
             if ports:
                 port = ports[a % len(ports)].name
-                self.apply(lambda: edits.connect(self.sheet.project, self.catalog, source, 0, target, port))
+                self.apply(
+                    lambda: edits.connect(
+                        self.sheet.project, self.catalog, source, 0, target, port
+                    )
+                )
 
     @rule(pick=picks)
     def delete(self, pick: int) -> None:
@@ -107,13 +123,21 @@ class Walk(RuleBasedStateMachine):
         project, sheet = self.document.project, self.place.block
         if len(project.blocks) < 5:
             name = block_making.suggested_name(project, sheet, self.catalog.now, nodes)
-            self.apply_whole(lambda: block_making.make_block(project, sheet, self.catalog.now, nodes, name))
+            self.apply_whole(
+                lambda: block_making.make_block(
+                    project, sheet, self.catalog.now, nodes, name
+                )
+            )
 
     @rule(pick=picks)
     def expand(self, pick: int) -> None:
         node, project = self.node(pick), self.document.project
         if node and len(self.sheet.project.graph.nodes) < 30:
-            self.apply_whole(lambda: expand_block.expand(project, self.place.block, self.catalog.now, node))
+            self.apply_whole(
+                lambda: expand_block.expand(
+                    project, self.place.block, self.catalog.now, node
+                )
+            )
 
     # -- ways ---------------------------------------------------------------------------------------------------------
 
@@ -131,9 +155,15 @@ class Walk(RuleBasedStateMachine):
     @rule(pick=picks)
     def go(self, pick: int) -> None:
         blocks = list(self.document.project.blocks)
-        way = way_to(self.document.project, blocks[pick % len(blocks)]) if blocks else None
+        way = (
+            way_to(self.document.project, blocks[pick % len(blocks)])
+            if blocks
+            else None
+        )
         if way is not None:
-            assert self.place.go_to(way) and self.place.block == blocks[pick % len(blocks)]
+            assert (
+                self.place.go_to(way) and self.place.block == blocks[pick % len(blocks)]
+            )
 
     @rule(times=st.integers(1, 4))
     def undo(self, times: int) -> None:
@@ -156,7 +186,9 @@ class Walk(RuleBasedStateMachine):
     def what_is_in_front_stands_there(self) -> None:
         if hasattr(self, "sheet"):
             name = block_at(self.document.project, self.place.path)
-            assert self.sheet.project is block_edits.sheet_named(self.document.project, name)
+            assert self.sheet.project is block_edits.sheet_named(
+                self.document.project, name
+            )
             if self.told:
                 assert self.told[-1][1] is self.sheet.project
 
@@ -171,9 +203,17 @@ class Walk(RuleBasedStateMachine):
             return
         for _, sheet in block_edits.sheets(self.document.project):
             for edge in sheet.graph.edges:
-                target, source = sheet.graph.nodes[edge.target], sheet.graph.nodes[edge.source]
-                assert self.catalog.spec_of(sheet.graph, target).input(edge.port) is not None
-                assert edge.output < len(self.catalog.spec_of(sheet.graph, source).outputs)
+                target, source = (
+                    sheet.graph.nodes[edge.target],
+                    sheet.graph.nodes[edge.source],
+                )
+                assert (
+                    self.catalog.spec_of(sheet.graph, target).input(edge.port)
+                    is not None
+                )
+                assert edge.output < len(
+                    self.catalog.spec_of(sheet.graph, source).outputs
+                )
 
     @invariant()
     def no_block_contains_itself(self) -> None:
@@ -192,7 +232,9 @@ class Walk(RuleBasedStateMachine):
         assert self.place.path == ()
 
 
-Walk.TestCase.settings = settings(stateful_step_count=40, suppress_health_check=list(HealthCheck))
+Walk.TestCase.settings = settings(
+    stateful_step_count=40, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.usefixtures("qapp")

@@ -18,18 +18,35 @@ from app.views.problems.problems import ProblemsPanel
 from app.views.selection import Selection
 
 GRAPH = Graph(
-    FrozenMap({f"n{i}": Node(f"n{i}", "nn.Linear", f"fc{i}", FrozenMap(out_features=2)) for i in range(1, 6)})
+    FrozenMap(
+        {
+            f"n{i}": Node(f"n{i}", "nn.Linear", f"fc{i}", FrozenMap(out_features=2))
+            for i in range(1, 6)
+        }
+    )
 )
 FLATTEN = Cure("Insert Flatten", (SetParam("n1", "bias", False),))
 REMOVE = Cure("Remove fc2", (RemoveNode("n2"),))
 ERROR = Problem(
-    "error", "n1", "Linear expects 9216 features", "64 · 12 · 12 = 9216.", "mat1 and mat2 cannot be multiplied",
+    "error",
+    "n1",
+    "Linear expects 9216 features",
+    "64 · 12 · 12 = 9216.",
+    "mat1 and mat2 cannot be multiplied",
     cures=(FLATTEN, REMOVE),
-)  # fmt: skip
-WARNING = Problem("warning", "n2", "fc2 is not connected to an output", "Connect it on.", cures=(REMOVE,))
+)
+WARNING = Problem(
+    "warning",
+    "n2",
+    "fc2 is not connected to an output",
+    "Connect it on.",
+    cures=(REMOVE,),
+)
 
 
-def analysis(*problems: Problem, assumed: frozenset[str] = frozenset(), graph: Graph = GRAPH) -> Analysis:
+def analysis(
+    *problems: Problem, assumed: frozenset[str] = frozenset(), graph: Graph = GRAPH
+) -> Analysis:
     return Analysis(graph, Source(""), problems=problems, assumed=assumed)
 
 
@@ -63,7 +80,10 @@ def test_errors_come_first_and_are_counted(qtbot: QtBot, panel: ProblemsPanel) -
 
 
 def test_problems_between_net_and_data_are_counted_too(panel: ProblemsPanel) -> None:
-    show(panel, more=(Problem("error", None, "There is no data source 'x'", "Choose one."),))
+    show(
+        panel,
+        more=(Problem("error", None, "There is no data source 'x'", "Choose one."),),
+    )
     assert panel.counts == (1, 0)
     assert panel.rows[0].accessibleName() == "There is no data source 'x'"
 
@@ -72,7 +92,11 @@ def test_problems_between_net_and_data_are_counted_too(panel: ProblemsPanel) -> 
     ("assumed", "graph", "words"),
     [
         (frozenset(), GRAPH, "No problems in 5 nodes."),
-        (frozenset({"n4", "n5"}), GRAPH, "The other 3 nodes have no problems. 2 nodes wait"),
+        (
+            frozenset({"n4", "n5"}),
+            GRAPH,
+            "The other 3 nodes have no problems. 2 nodes wait",
+        ),
         (frozenset(), Graph(), "Drag a layer"),
     ],
 )
@@ -83,7 +107,9 @@ def test_the_last_line_says_what_is_fine(
     assert panel.ok_line.text().startswith(words)
 
 
-def test_a_click_jumps_and_selects(qtbot: QtBot, panel: ProblemsPanel, selection: Selection) -> None:
+def test_a_click_jumps_and_selects(
+    qtbot: QtBot, panel: ProblemsPanel, selection: Selection
+) -> None:
     show(panel, ERROR, WARNING)
     with qtbot.waitSignal(panel.jump_requested) as jumped:
         qtbot.mouseClick(panel.rows[1], Qt.MouseButton.LeftButton, pos=QPoint(80, 20))
@@ -118,7 +144,9 @@ def test_the_fixes_of_the_selected_node_are_a_menu_away(
         assert cured.args == [cure]
 
 
-def test_the_menu_has_every_cure_and_the_text(qtbot: QtBot, panel: ProblemsPanel) -> None:
+def test_the_menu_has_every_cure_and_the_text(
+    qtbot: QtBot, panel: ProblemsPanel
+) -> None:
     show(panel, ERROR)
     actions = {action.text(): action for action in panel.rows[0].menu().actions()}
     assert {"Insert Flatten", "Remove fc2", "Show fc1", "Copy text"} <= set(actions)
@@ -149,14 +177,24 @@ def test_a_very_long_list_is_cut_and_says_so(qtbot, panel: ProblemsPanel) -> Non
     many = tuple(Problem("warning", None, f"problem {i}") for i in range(300))
     show(panel, *many)
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
-    assert panel.ok_line.text().startswith("Only the first 200 of 300 problems are shown.")
+    assert panel.ok_line.text().startswith(
+        "Only the first 200 of 300 problems are shown."
+    )
     assert panel.counts == (0, 300)
 
 
 def test_what_is_forgotten_is_neither_wrong_nor_fine(panel: ProblemsPanel) -> None:
-    show(panel, *(Problem("error", "n1", f"wrong {number}", "") for number in range(30)), WARNING)
+    show(
+        panel,
+        *(Problem("error", "n1", f"wrong {number}", "") for number in range(30)),
+        WARNING,
+    )
     panel.forget()
     QApplication.processEvents()
-    assert panel.rows == [] and panel.counts == (0, 0) and "not been checked" in panel.ok_line.text()
+    assert (
+        panel.rows == []
+        and panel.counts == (0, 0)
+        and "not been checked" in panel.ok_line.text()
+    )
     show(panel, ERROR)
     assert [row.problem for row in panel.rows] == [ERROR] and panel.counts == (1, 0)

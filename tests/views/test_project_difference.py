@@ -29,29 +29,65 @@ COMMENT = Comment("look here", 0, 0, 10, 10)
 CHANGES: dict[str, tuple[Project, str]] = {
     "name": (replace(ONE, name="mine"), "~ name “digits” → “mine”"),
     "node": (replace(ONE, graph=ONE.graph.with_node(NEW)), "+ relu9 (nn.ReLU)"),
-    "wire": (replace(ONE, graph=ONE.graph.with_node(NEW).with_edge(EDGE)), "+ wire conv1 → relu9"),
-    "param": (replace(ONE, graph=ONE.graph.with_param(CONV.id, "out_channels", 7)), "~ conv1: out_channels 32 → 7"),
-    "new param": (replace(ONE, graph=ONE.graph.with_param(CONV.id, "stride", 2)), "~ conv1: stride default → 2"),
-    "muted": (replace(ONE, graph=ONE.graph.with_node(replace(CONV, muted=True))), "~ conv1: muted False → True"),
-    "moved": (replace(ONE, positions=ONE.positions.set(CONV.id, (1.0, 2.0))), "~ 1 node moved"),
+    "wire": (
+        replace(ONE, graph=ONE.graph.with_node(NEW).with_edge(EDGE)),
+        "+ wire conv1 → relu9",
+    ),
+    "param": (
+        replace(ONE, graph=ONE.graph.with_param(CONV.id, "out_channels", 7)),
+        "~ conv1: out_channels 32 → 7",
+    ),
+    "new param": (
+        replace(ONE, graph=ONE.graph.with_param(CONV.id, "stride", 2)),
+        "~ conv1: stride default → 2",
+    ),
+    "muted": (
+        replace(ONE, graph=ONE.graph.with_node(replace(CONV, muted=True))),
+        "~ conv1: muted False → True",
+    ),
+    "moved": (
+        replace(ONE, positions=ONE.positions.set(CONV.id, (1.0, 2.0))),
+        "~ 1 node moved",
+    ),
     "comment": (replace(ONE, comments=FrozenMap(c1=COMMENT)), "+ comment “look here”"),
-    "bend": (replace(ONE, bends=FrozenMap({ONE.graph.edges[0]: ((1.0, 1.0),)})), "~ bends of wires"),
+    "bend": (
+        replace(ONE, bends=FrozenMap({ONE.graph.edges[0]: ((1.0, 1.0),)})),
+        "~ bends of wires",
+    ),
     "block": (replace(ONE, blocks=FrozenMap(B=Block("B"))), "+ B"),
-    "unfolded": (replace(ONE, unfolded=frozenset({CONV.id})), "~ which blocks are unfolded"),
+    "unfolded": (
+        replace(ONE, unfolded=frozenset({CONV.id})),
+        "~ which blocks are unfolded",
+    ),
     "layer file": (replace(ONE, layer_files=("/l.py",)), "+ /l.py"),
-    "origin": (replace(ONE, origin=Origin("m.py:Net", "0")), "~ imported from no model → m.py:Net"),
-    "model": (replace(ONE, opened=OpenedModel(parse_source("m.py:Net"))), "~ a drawing → m.py:Net"),
+    "origin": (
+        replace(ONE, origin=Origin("m.py:Net", "0")),
+        "~ imported from no model → m.py:Net",
+    ),
+    "model": (
+        replace(ONE, opened=OpenedModel(parse_source("m.py:Net"))),
+        "~ a drawing → m.py:Net",
+    ),
     "notes": (replace(ONE, notes="a\nb"), "~ notes “” → “a b”"),
     "optimizer": (
-        replace(ONE, training=replace(ONE.training, optimizer=Choice("Adam", FrozenMap(lr=0.5)))),
+        replace(
+            ONE,
+            training=replace(ONE.training, optimizer=Choice("Adam", FrozenMap(lr=0.5))),
+        ),
         "~ optimizer.lr 0.001 → 0.5",
     ),
-    "data": (replace(ONE, data=replace(ONE.data, shuffle=not ONE.data.shuffle)), "~ shuffle True → False"),
-}  # fmt: skip
+    "data": (
+        replace(ONE, data=replace(ONE.data, shuffle=not ONE.data.shuffle)),
+        "~ shuffle True → False",
+    ),
+}
 
 
 def test_nothing_differs_from_itself() -> None:
-    assert differences(ONE, ONE) == () and differences(ONE, file.loads(file.dumps(ONE))) == ()
+    assert (
+        differences(ONE, ONE) == ()
+        and differences(ONE, file.loads(file.dumps(ONE))) == ()
+    )
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -66,7 +102,12 @@ def test_a_change_is_told_in_both_directions(name: str) -> None:
 
 def test_every_field_of_a_project_is_looked_at() -> None:
     """A field that is added to Project and forgotten here would differ unsaid."""
-    touched = {name for after, _ in CHANGES.values() for name in Project.__struct_fields__ if _differs(after, name)}
+    touched = {
+        name
+        for after, _ in CHANGES.values()
+        for name in Project.__struct_fields__
+        if _differs(after, name)
+    }
     assert touched == set(Project.__struct_fields__)
 
 
@@ -76,8 +117,16 @@ def _differs(after: Project, field: str) -> Any:
 
 def test_a_change_inside_of_a_block_says_where() -> None:
     before = replace(ONE, blocks=FrozenMap(B=Block("B", ONE.graph, ONE.positions)))
-    after = replace(ONE, blocks=FrozenMap(B=Block("B", ONE.graph.with_param(CONV.id, "stride", 2), ONE.positions)))
-    assert lines(differences(before, after)) == ("@ Block B", "~ conv1: stride default → 2")
+    after = replace(
+        ONE,
+        blocks=FrozenMap(
+            B=Block("B", ONE.graph.with_param(CONV.id, "stride", 2), ONE.positions)
+        ),
+    )
+    assert lines(differences(before, after)) == (
+        "@ Block B",
+        "~ conv1: stride default → 2",
+    )
 
 
 def test_the_summary_counts() -> None:

@@ -17,16 +17,24 @@ from app.views.ui.dialogs.shortcuts import CommandPalette
 from tests.support.whole_window import WholeWindow
 
 
-def test_every_setting_has_an_editor_that_stores_it_and_follows_it(qtbot: QtBot) -> None:
+def test_every_setting_has_an_editor_that_stores_it_and_follows_it(
+    qtbot: QtBot,
+) -> None:
     settings = Settings("TapedeckTest", "dialog")
     dialog = SettingsDialog(settings)
     qtbot.addWidget(dialog)
-    assert list(dialog.editors) == [each.name for members in PREFERENCES.values() for each in members]
+    assert list(dialog.editors) == [
+        each.name for members in PREFERENCES.values() for each in members
+    ]
     seconds = dialog.editors["autosave_seconds"]
     seconds.setFocus()
     seconds.selectAll()
     QTest.keyClicks(seconds, "45\r")
-    assert Settings("TapedeckTest", "dialog").autosave_seconds == settings.autosave_seconds == 45
+    assert (
+        Settings("TapedeckTest", "dialog").autosave_seconds
+        == settings.autosave_seconds
+        == 45
+    )
     dialog.editors["event_files"].click()
     assert settings.event_files
     settings.data_folder = Path("/data/elsewhere")
@@ -35,7 +43,9 @@ def test_every_setting_has_an_editor_that_stores_it_and_follows_it(qtbot: QtBot)
         if button.text() == "Restore defaults":
             button.click()
     assert settings.autosave_seconds == 3 and not settings.event_files
-    assert seconds.value() == 3 and dialog.editors["data_folder"].text() == str(settings.data_folder)
+    assert seconds.value() == 3 and dialog.editors["data_folder"].text() == str(
+        settings.data_folder
+    )
 
 
 def test_a_number_that_is_not_taken_is_said_and_closes_no_dialog(qtbot: QtBot) -> None:
@@ -60,7 +70,9 @@ def test_a_number_that_is_not_taken_is_said_and_closes_no_dialog(qtbot: QtBot) -
     assert seconds.text() == "3" and says("It was left as it is.")
 
 
-def test_larger_text_that_is_chosen_in_it_cuts_nothing(qtbot: QtBot, window: WholeWindow) -> None:
+def test_larger_text_that_is_chosen_in_it_cuts_nothing(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     QTest.keyClick(window, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
     dialog = window.findChild(SettingsDialog)
     assert dialog is not None
@@ -68,14 +80,18 @@ def test_larger_text_that_is_chosen_in_it_cuts_nothing(qtbot: QtBot, window: Who
     QTest.keyClick(dialog.editors["font_scale"], Qt.Key.Key_End)
     qtbot.waitUntil(lambda: theme.manager().scale == 2.0)
     area = dialog.findChild(QScrollArea)
-    qtbot.waitUntil(lambda: area.widget().width() <= area.viewport().width() and area.width() > 800)
+    qtbot.waitUntil(
+        lambda: area.widget().width() <= area.viewport().width() and area.width() > 800
+    )
 
 
 def test_settings_that_are_not_kept_say_so(qtbot: QtBot) -> None:
     def warned(settings: Settings) -> bool:
         dialog = SettingsDialog(settings)
         qtbot.addWidget(dialog)
-        return any("cannot be written" in each.text() for each in dialog.findChildren(QLabel))
+        return any(
+            "cannot be written" in each.text() for each in dialog.findChildren(QLabel)
+        )
 
     assert not warned(Settings("TapedeckTest", "dialog"))
     folder = Settings("TapedeckBlocked", "dialog").file.parent
@@ -90,16 +106,22 @@ def test_a_long_path_is_elided_in_the_middle(qtbot: QtBot) -> None:
     qtbot.addWidget(dialog)
     dialog.show()
     line = dialog.editors["data_folder"]
-    settings.data_folder = Path("/data") / "a folder in a folder" / ("deep" * 20) / "sets"
+    settings.data_folder = (
+        Path("/data") / "a folder in a folder" / ("deep" * 20) / "sets"
+    )
     shown = line.shown()
     assert shown.startswith("/data") and shown.endswith("sets") and "…" in shown
     assert line.fontMetrics().horizontalAdvance(shown) < line.width() - 8
-    assert line.text() == line.toolTip() == str(settings.data_folder), "it is copied whole"
+    assert line.text() == line.toolTip() == str(settings.data_folder), (
+        "it is copied whole"
+    )
     settings.data_folder = Path("/data")
     assert line.shown() == "/data"
 
 
-def test_a_setting_is_found_and_takes_effect_in_the_window(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_setting_is_found_and_takes_effect_in_the_window(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     QTest.keyClick(window, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
     dialog = window.findChild(SettingsDialog)
     assert dialog is not None
@@ -109,7 +131,10 @@ def test_a_setting_is_found_and_takes_effect_in_the_window(qtbot: QtBot, window:
     choice.setFocus()
     QTest.keyClick(choice, Qt.Key.Key_Down)  # from dark to light
     QTest.keyClick(choice, Qt.Key.Key_Return)
-    assert theme.current().name == "light" and window.actions_by_key["theme.light"].isChecked()
+    assert (
+        theme.current().name == "light"
+        and window.actions_by_key["theme.light"].isChecked()
+    )
     window.actions_by_key["theme.dark"].trigger()
     assert choice.value() == "dark" and theme.current().name == "dark"
     dialog.editors["launch_blocking"].click()
@@ -125,7 +150,9 @@ def test_a_setting_is_found_and_takes_effect_in_the_window(qtbot: QtBot, window:
     palette = window.findChildren(CommandPalette)[-1]
     QTest.keyClicks(palette.field, "tensorboard files")
     QTest.keyClick(palette.field, Qt.Key.Key_Return)
-    (shown,) = [each for each in window.findChildren(SettingsDialog) if each.isVisible()]
+    (shown,) = [
+        each for each in window.findChildren(SettingsDialog) if each.isVisible()
+    ]
     shown.activateWindow()
     qtbot.waitUntil(shown.isActiveWindow)
     assert QApplication.focusWidget() is shown.editors["event_files"]

@@ -13,5 +13,7 @@ print(*(name for name in linecache.cache if "/app/" in name))
 
 
 def test_no_source_is_read_and_kept_for_an_import() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []

@@ -10,7 +10,13 @@ from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
+from app.autograd.playback.memory_timeline import (
+    categories,
+    held_by_step,
+    largest,
+    released_by_step,
+    stretches,
+)
 from app.autograd.tape import SavedTensor, Storage, Tape, TapeEdge, TapeNode
 from app.views.autograd.graph.playback_paint import EdgeFlow, Played, width_of
 from app.views.autograd.tape.player import Player
@@ -33,18 +39,34 @@ def chain(steps: int = STEPS, layers: int = 40) -> Tape:
     for number in range(steps):
         saved = (SavedTensor("result", (2,), "float32", 8, "activation", number),)
         layer = f"layer{number * layers // steps}"
-        nodes.append(TapeNode(number, "SinBackward0", layer, 1, sequence=steps - number, saved=saved))
+        nodes.append(
+            TapeNode(
+                number, "SinBackward0", layer, 1, sequence=steps - number, saved=saved
+            )
+        )
         storages.append(Storage(number, 8, "activation", (number,), number))
-    edges = tuple(TapeEdge(number, 0, number + 1, 0, (2,)) for number in range(steps - 1))
-    return Tape(tuple(nodes), edges, (0,), tuple(range(steps)), tuple(storages), 1.0, True)
+    edges = tuple(
+        TapeEdge(number, 0, number + 1, 0, (2,)) for number in range(steps - 1)
+    )
+    return Tape(
+        tuple(nodes), edges, (0,), tuple(range(steps)), tuple(storages), 1.0, True
+    )
 
 
 def test_stretches_cover_the_order_and_let_go_of_everything() -> None:
     tape = chain(400, 8)
     pieces = stretches(tape)
-    assert [piece.title for piece in pieces] == [f"layer{number}" for number in range(8)]
-    assert [(piece.first, piece.end) for piece in pieces] == [(50 * n, 50 * n + 50) for n in range(8)]
-    assert sum(piece.released for piece in pieces) == tape.held_bytes == held_by_step(tape)[0]
+    assert [piece.title for piece in pieces] == [
+        f"layer{number}" for number in range(8)
+    ]
+    assert [(piece.first, piece.end) for piece in pieces] == [
+        (50 * n, 50 * n + 50) for n in range(8)
+    ]
+    assert (
+        sum(piece.released for piece in pieces)
+        == tape.held_bytes
+        == held_by_step(tape)[0]
+    )
     assert held_by_step(tape)[-1] == 0 and released_by_step(tape) == [8] * 400
     assert len(largest(pieces)) == 3 and largest(pieces, share=0.5) == ()
     assert categories(tape) == [piece.category for piece in pieces for _ in range(50)]
@@ -68,10 +90,18 @@ def test_a_strip_of_very_many_steps_is_one_picture_that_is_made_once(qtbot) -> N
     kept = strip._pictures[False] is coming and strip._pictures[True] is been
     assert kept, "moving the head copies two parts of it"
     with qtbot.waitSignal(strip.sought) as sought:
-        QTest.mouseClick(strip, Qt.MouseButton.LeftButton, pos=QPoint(round(strip.place_of(5_000).x()), 30))
+        QTest.mouseClick(
+            strip,
+            Qt.MouseButton.LeftButton,
+            pos=QPoint(round(strip.place_of(5_000).x()), 30),
+        )
     assert abs(sought.args[0] - 5_000) <= STEPS / 800, "as near as a pixel is"
     strip.set_position(1_200)
-    for key, position in ((Qt.Key.Key_Right, 1_201), (Qt.Key.Key_PageDown, 1_500), (Qt.Key.Key_PageUp, 1_000)):
+    for key, position in (
+        (Qt.Key.Key_Right, 1_201),
+        (Qt.Key.Key_PageDown, 1_500),
+        (Qt.Key.Key_PageUp, 1_000),
+    ):
         with qtbot.waitSignal(strip.sought) as sought:
             QTest.keyClick(strip, key)
         assert sought.args == [position]
@@ -79,7 +109,9 @@ def test_a_strip_of_very_many_steps_is_one_picture_that_is_made_once(qtbot) -> N
     strip.grab()
 
 
-def test_no_line_of_the_grid_runs_through_words_and_they_are_as_high_as_the_text(qtbot, qapp) -> None:
+def test_no_line_of_the_grid_runs_through_words_and_they_are_as_high_as_the_text(
+    qtbot, qapp
+) -> None:
     strip = TapeStrip()
     qtbot.addWidget(strip)
     strip.resize(960, 200)
@@ -87,7 +119,12 @@ def test_no_line_of_the_grid_runs_through_words_and_they_are_as_high_as_the_text
     picture = strip.grab().toImage()
     face = strip._face
     grid = {round(face.y(each)) for each in range(0, 400, 50)}
-    crossed = [(words, y) for words in face.labels for y in grid if words.top() + 2 < y < words.bottom() - 2]
+    crossed = [
+        (words, y)
+        for words in face.labels
+        for y in grid
+        if words.top() + 2 < y < words.bottom() - 2
+    ]
     assert crossed, "some words lie where a line of the grid is"
     for words, y in crossed:
         assert picture.pixelColor(round(words.left()) - 2, y) == theme.current().plot
@@ -106,11 +143,20 @@ def test_what_is_held_is_said_over_no_other_words(qtbot) -> None:
     strip.set_tape(tape)
     strip.grab()
     assert strip._face.labels
-    nodes = tuple(with_values(node, layer="last") if node.id >= 38 else node for node in tape.nodes)
-    storages = tuple(with_values(one, bytes=4000) if one.id >= 38 else one for one in tape.storages)
-    strip.set_tape(replace(tape, nodes=nodes, storages=storages))  # the last layer has less room than its words
+    nodes = tuple(
+        with_values(node, layer="last") if node.id >= 38 else node
+        for node in tape.nodes
+    )
+    storages = tuple(
+        with_values(one, bytes=4000) if one.id >= 38 else one for one in tape.storages
+    )
+    strip.set_tape(
+        replace(tape, nodes=nodes, storages=storages)
+    )  # the last layer has less room than its words
     strip.grab()
-    assert all(strip._face.plot.right() >= words.right() for words in strip._face.labels)
+    assert all(
+        strip._face.plot.right() >= words.right() for words in strip._face.labels
+    )
     strip.set_tape(tape)
     strip.grab()
     for position in range(41):
@@ -127,8 +173,13 @@ def test_a_list_of_very_many_steps_shows_where_it_is(qtbot) -> None:
     steps.show()
     player.set_tape(chain())
     model, view = steps.model, steps.view
-    assert model.rowCount() == STEPS + 40 and steps.field.placeholderText() == "Filter 20,000 steps"
-    assert model.data(model.index(0)) == "layer0, frees 3.91 KiB" and model.data(model.index(1)).startswith("1 Sin")
+    assert (
+        model.rowCount() == STEPS + 40
+        and steps.field.placeholderText() == "Filter 20,000 steps"
+    )
+    assert model.data(model.index(0)) == "layer0, frees 3.91 KiB" and model.data(
+        model.index(1)
+    ).startswith("1 Sin")
     steps._moved(0, 12_345)
     row = model.row_of(12_345)
     assert model.step_of(model.index(row)) == 12_345
@@ -148,7 +199,11 @@ def test_the_page_says_what_there_is_to_do_and_fits_a_narrow_window(qtbot) -> No
     with qtbot.waitSignal(page.captureRequested):
         page.offer.button.click()
     player.set_tape(chain(30, 3))
-    assert page.count.text() == "1/30" and page.deck.state() == "at_start" and not page.let_go.isVisible()
+    assert (
+        page.count.text() == "1/30"
+        and page.deck.state() == "at_start"
+        and not page.let_go.isVisible()
+    )
     assert page.minimumSizeHint().width() <= 760
     page.above.click()
     page.bound.set_value(2.5)
@@ -161,7 +216,15 @@ def test_the_page_says_what_there_is_to_do_and_fits_a_narrow_window(qtbot) -> No
 
 
 @pytest.mark.parametrize(
-    ("norm", "width"), [(0.001, 1.6), (1.0, 6.6), (1e9, 8.0), (1e-5, 1.0), (math.nan, 3.0), (math.inf, 3.0)]
+    ("norm", "width"),
+    [
+        (0.001, 1.6),
+        (1.0, 6.6),
+        (1e9, 8.0),
+        (1e-5, 1.0),
+        (math.nan, 3.0),
+        (math.inf, 3.0),
+    ],
 )
 def test_arrows_are_as_wide_as_their_norms_logarithm(norm: float, width: float) -> None:
     assert width_of(norm) == pytest.approx(width)

@@ -7,14 +7,36 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetricsF, QIcon, QImage, QPaintEvent, QRawFont
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontInfo,
+    QFontMetricsF,
+    QIcon,
+    QImage,
+    QPaintEvent,
+    QRawFont,
+)
 from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
 
 from app.util import resources
 from app.views.ui import icons, scaling, theme
 
 MODES = theme.THEMES
-CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss", "error"}
+CATEGORIES = {
+    "io",
+    "conv",
+    "linear",
+    "act",
+    "norm",
+    "shape",
+    "drop",
+    "merge",
+    "seq",
+    "block",
+    "loss",
+    "error",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +51,10 @@ def contrast(a: QColor, b: QColor) -> float:
     """The contrast ratio of WCAG 2, 1 to 21."""
 
     def luminance(c: QColor) -> float:
-        parts = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in c.getRgbF()[:3]]
+        parts = [
+            v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4
+            for v in c.getRgbF()[:3]
+        ]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
     light, dark = sorted((luminance(a), luminance(b)), reverse=True)
@@ -54,18 +79,39 @@ def test_in_high_contrast_texts_have_7_to_1_and_graphics_3_to_1(mode):
     t = theme.load(mode)
     surfaces = (t.window, t.canvas, t.frame, t.panel, t.raised, t.sunken, t.plot)
     for surface in surfaces:
-        for name in ("text", "text2", "text3", "accent", "back", "run", "warn", "error"):
+        for name in (
+            "text",
+            "text2",
+            "text3",
+            "accent",
+            "back",
+            "run",
+            "warn",
+            "error",
+        ):
             assert contrast(t.color(name), surface) >= 7, name
-        assert contrast(t.text4, surface) >= 4.5  # of disabled controls, of which WCAG asks nothing
-        graphics = {name: t.color(name) for name in ("line", "line2", "line3", "wire", "wireTrain", "wireIdle")}
-        graphics |= t.categories | {f"series {number}": color for number, color in enumerate(t.series)}
+        assert (
+            contrast(t.text4, surface) >= 4.5
+        )  # of disabled controls, of which WCAG asks nothing
+        graphics = {
+            name: t.color(name)
+            for name in ("line", "line2", "line3", "wire", "wireTrain", "wireIdle")
+        }
+        graphics |= t.categories | {
+            f"series {number}": color for number, color in enumerate(t.series)
+        }
         for name, color in graphics.items():
             assert contrast(color, surface) >= 3, name
     for fill in (t.accentFill, t.errorFill):
         assert contrast(t.onFill, fill) >= 7
         assert contrast(fill, t.panel) >= 3
-    for color, fill in ((t.accent, t.accentBg), (t.back, t.backBg), (t.run, t.runBg), (t.warn, t.warnBg),
-                        (t.error, t.errorBg)):  # fmt: skip
+    for color, fill in (
+        (t.accent, t.accentBg),
+        (t.back, t.backBg),
+        (t.run, t.runBg),
+        (t.warn, t.warnBg),
+        (t.error, t.errorBg),
+    ):
         assert contrast(color, fill) >= 4.5 and contrast(t.text, fill) >= 7
     for fill in (t.hover, t.pressed):
         assert contrast(t.text, fill) >= 7 and contrast(t.text2, fill) >= 7
@@ -113,7 +159,10 @@ def test_the_window_draws_with_the_fonts_that_it_brings(qapp, role):
     theme.apply(qapp, "dark")
     _, weight, mono = theme.ROLES[role]
     drawn = QFontInfo(theme.font(role))
-    assert drawn.family() == (theme.MONO if mono else theme.SANS) and drawn.weight() == weight
+    assert (
+        drawn.family() == (theme.MONO if mono else theme.SANS)
+        and drawn.weight() == weight
+    )
     assert QFontInfo(QFont()).family() == theme.SANS, "of what nobody gave a font"
 
 
@@ -121,9 +170,13 @@ def test_widths_are_those_of_the_fonts_files(qapp):
     """Whatever the machine hints, embolds or has installed: units of an em, as the files have them."""
     theme.apply(qapp, "dark")
     sans, mono = (QFontMetricsF(theme.scene_font(role)) for role in ("body", "code"))
-    assert sans.horizontalAdvance("0.1234") == pytest.approx(sans.horizontalAdvance("9.8756")), "tabular figures"
+    assert sans.horizontalAdvance("0.1234") == pytest.approx(
+        sans.horizontalAdvance("9.8756")
+    ), "tabular figures"
     assert sans.horizontalAdvance("Conv2d") == pytest.approx(48.42, abs=0.1)
-    assert mono.horizontalAdvance("!=->") == pytest.approx(4 * 0.6 * 12, abs=0.1), "no ligature of another width"
+    assert mono.horizontalAdvance("!=->") == pytest.approx(4 * 0.6 * 12, abs=0.1), (
+        "no ligature of another width"
+    )
 
 
 FOREIGN = set("ᵀ∇∗")  # in formulas: of the system's fonts, where those have them
@@ -132,21 +185,34 @@ FOREIGN = set("ᵀ∇∗")  # in formulas: of the system's fonts, where those ha
 def test_the_fonts_have_every_character_of_the_programs_own_texts(qapp):
     theme.apply(qapp, "dark")
     faces = [QRawFont.fromFont(theme.font(role)) for role in ("body", "code")]
-    files = [*resources.path().parent.rglob("app/**/*.py"), *resources.path().glob("*.json")]
+    files = [
+        *resources.path().parent.rglob("app/**/*.py"),
+        *resources.path().glob("*.json"),
+    ]
     letters = set().union(*(file.read_text("utf-8") for file in files)) - set("\n")
     assert len(files) > 900 and len(letters) > 150
-    assert {each for each in letters if not any(face.supportsCharacter(ord(each)) for face in faces)} <= FOREIGN
+    assert {
+        each
+        for each in letters
+        if not any(face.supportsCharacter(ord(each)) for face in faces)
+    } <= FOREIGN
 
 
 def test_no_widget_names_a_font_of_its_own(qapp):
     """Else it looks and measures differently on each machine."""
     files = sorted((resources.path().parent / "app" / "views").rglob("*.py"))
     named = re.compile(r"QFont\([^)\s]|setFamil|QFontDatabase\.(systemFont|font\()")
-    lines = [f"{file.name}: {line.strip()}" for file in files for line in file.read_text("utf-8").splitlines()
-             if named.search(line) and file.name not in ("theme.py", "scaling.py")]  # fmt: skip
+    lines = [
+        f"{file.name}: {line.strip()}"
+        for file in files
+        for line in file.read_text("utf-8").splitlines()
+        if named.search(line) and file.name not in ("theme.py", "scaling.py")
+    ]
     assert len(files) > 400 and not lines
     sheets = list(resources.path("themes").glob("*.qss"))
-    assert sheets and not any("font-family" in sheet.read_text("utf-8") for sheet in sheets)
+    assert sheets and not any(
+        "font-family" in sheet.read_text("utf-8") for sheet in sheets
+    )
 
 
 def test_mix_heat_and_names_of_colours():
@@ -162,13 +228,19 @@ def test_mix_heat_and_names_of_colours():
 
 @pytest.mark.parametrize("name", icons.names())
 def test_every_icon_draws_in_its_colour(qapp, name):
-    image = icons.pixmap(name, "#FF0000", 16, 2).toImage().convertToFormat(QImage.Format.Format_RGBA8888)
+    image = (
+        icons.pixmap(name, "#FF0000", 16, 2)
+        .toImage()
+        .convertToFormat(QImage.Format.Format_RGBA8888)
+    )
     assert image.width() == image.height() == 32
     pixels = np.frombuffer(image.constBits(), np.uint8).reshape(32, 32, 4)
     inked = pixels[pixels[..., 3] > 200]
     assert len(inked) and (inked[:, 0] > 240).all() and (inked[:, 1] < 15).all()
     alpha = pixels[..., 3]
-    assert not any(edge.any() for edge in (alpha[0], alpha[-1], alpha[:, 0], alpha[:, -1])), "cut off at its edge"
+    assert not any(
+        edge.any() for edge in (alpha[0], alpha[-1], alpha[:, 0], alpha[:, -1])
+    ), "cut off at its edge"
 
 
 @pytest.mark.parametrize("scale", (1.0, 1.5, 2.0))
@@ -182,7 +254,10 @@ def test_an_icon_follows_the_theme_and_dims(qapp):
 
     def ink(mode=QIcon.Mode.Normal) -> QColor:
         image = save.pixmap(QSize(32, 32), 1.0, mode).toImage()
-        return max((image.pixelColor(x, y) for x in range(32) for y in range(32)), key=lambda c: c.alpha())
+        return max(
+            (image.pixelColor(x, y) for x in range(32) for y in range(32)),
+            key=lambda c: c.alpha(),
+        )
 
     theme.apply(qapp, "dark")
     assert ink() == theme.load("dark").text
@@ -242,7 +317,9 @@ def test_what_is_out_of_sight_is_styled_in_its_turn_and_before_it_is_shown(qapp,
     qtbot.waitUntil(lambda: ink() == [light] * 3)
 
 
-def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(qapp, qtbot):
+def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(
+    qapp, qtbot
+):
     theme.apply(qapp, "dark", 1.0)
     button = QPushButton("in sight")
     button.setFont(theme.font("title"))
@@ -258,8 +335,12 @@ def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(q
     QTimer.singleShot(0, change)
     try:
         qtbot.waitUntil(lambda: frozen == [True] and button.updatesEnabled())
-        assert button.palette().color(button.foregroundRole()) == theme.load("light").text
-        assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font("body")
+        assert (
+            button.palette().color(button.foregroundRole()) == theme.load("light").text
+        )
+        assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font(
+            "body"
+        )
     finally:
         theme.apply(qapp, "dark", 1.0)
 
@@ -288,7 +369,9 @@ def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp,
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_picture(qapp, qtbot):
+def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_picture(
+    qapp, qtbot
+):
     theme.apply(qapp, "dark", 1.0)
     button = QPushButton("in sight")
     qtbot.addWidget(button)
@@ -296,7 +379,9 @@ def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_pict
     heard: list[str] = []
 
     def told(word: str) -> Callable[[], None]:
-        return lambda: heard.append(f"{word}{'' if button.updatesEnabled() else ', not painted'}")
+        return lambda: heard.append(
+            f"{word}{'' if button.updatesEnabled() else ', not painted'}"
+        )
 
     class Watch(QObject):
         def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -310,14 +395,22 @@ def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_pict
 
     watch, manager = Watch(), theme.manager()
     button.installEventFilter(watch)
-    ends = [(manager.changed, told("changed")), (manager.styled, told("styled")), (manager.settled, told("settled"))]
+    ends = [
+        (manager.changed, told("changed")),
+        (manager.styled, told("styled")),
+        (manager.settled, told("settled")),
+    ]
     for signal, slot in ends:
         signal.connect(slot)
     QTimer.singleShot(0, change)
     try:
         with qtbot.waitSignal(manager.settled):
             pass
-        ordered = ["asked", *(f"{word}, not painted" for word in ("changed", "restyled", "styled")), "settled"]
+        ordered = [
+            "asked",
+            *(f"{word}, not painted" for word in ("changed", "restyled", "styled")),
+            "settled",
+        ]
         assert heard == ordered and qapp.font("QLineEdit") == theme.font("label")
         assert qapp.font("QPushButton") == button.font() == theme.font("button")
     finally:
@@ -343,8 +436,13 @@ def test_the_theme_chosen_last_is_put_on_when_one_is_under_way(qapp, qtbot):
     theme.manager().changed.connect(hear)
     QTimer.singleShot(0, change)
     try:
-        qtbot.waitUntil(lambda: heard[-1:] == ["contrast-dark"] and button.updatesEnabled())
-        assert button.palette().color(button.foregroundRole()) == theme.load("contrast-dark").text
+        qtbot.waitUntil(
+            lambda: heard[-1:] == ["contrast-dark"] and button.updatesEnabled()
+        )
+        assert (
+            button.palette().color(button.foregroundRole())
+            == theme.load("contrast-dark").text
+        )
         assert not button.testAttribute(Qt.WidgetAttribute.WA_SetStyle)
     finally:
         theme.manager().changed.disconnect(hear)
@@ -370,7 +468,9 @@ def test_a_step_that_fails_leaves_no_window_without_a_picture(qapp, qtbot, monke
     theme.apply(qapp, "dark", 1.0)
 
 
-def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(qapp, qtbot):
+def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(
+    qapp, qtbot
+):
     theme.apply(qapp, "dark", 1.0)
     told: list[str] = []
 
@@ -397,6 +497,8 @@ def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_an
         with qtbot.waitSignal(theme.manager().settled):
             pass
         assert told == ["in its turn"]
-        assert button.palette().color(button.foregroundRole()) == theme.load("light").text
+        assert (
+            button.palette().color(button.foregroundRole()) == theme.load("light").text
+        )
     finally:
         theme.apply(qapp, "dark", 1.0)

@@ -3,7 +3,14 @@
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, qInstallMessageHandler
 from PySide6.QtGui import QFocusEvent, QWheelEvent
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QStyleOptionComboBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QLabel,
+    QStyleOptionComboBox,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.views.ui import theme
 from app.views.ui import widgets as w
@@ -45,9 +52,15 @@ def collect_signal(qtbot):
 def wheel(widget: QWidget, up: bool = True) -> QWheelEvent:
     place = QPointF(widget.rect().center())
     event = QWheelEvent(
-        place, place, QPoint(), QPoint(0, 120 if up else -120), Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier,
-        Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        place,
+        place,
+        QPoint(),
+        QPoint(0, 120 if up else -120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
     QApplication.sendEvent(widget, event)
     return event
 
@@ -56,12 +69,16 @@ def ink(widget: QWidget, area: QRect) -> tuple[int, int]:
     """Return how many columns are plain at the left and at the right of an area."""
     image = widget.grab(area).toImage()
     rows = range(8, image.height() - 8)
-    plain = [len({image.pixel(x, y) for y in rows}) == 1 for x in range(1, image.width() - 1)]
+    plain = [
+        len({image.pixel(x, y) for y in rows}) == 1 for x in range(1, image.width() - 1)
+    ]
     return plain.index(False), plain[::-1].index(False)
 
 
 def leave(field: QWidget) -> None:
-    QApplication.sendEvent(field, QFocusEvent(QFocusEvent.Type.FocusOut, Qt.FocusReason.TabFocusReason))
+    QApplication.sendEvent(
+        field, QFocusEvent(QFocusEvent.Type.FocusOut, Qt.FocusReason.TabFocusReason)
+    )
 
 
 def ready_run_key(parent: QWidget) -> QAbstractButton:
@@ -88,7 +105,11 @@ def test_every_part_paints_in_both_themes_without_a_warning(qapp, qtbot, mode, p
     finally:
         qInstallMessageHandler(before)
     assert [m for m in messages if "propagateSizeHints" not in m] == []
-    colors = {image.pixelColor(x, y).name() for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
+    colors = {
+        image.pixelColor(x, y).name()
+        for x in range(0, image.width(), 3)
+        for y in range(0, image.height(), 3)
+    }
     assert len(colors) > 4
 
 
@@ -105,11 +126,18 @@ def test_every_button_has_a_name_for_a_screen_reader(qtbot):
         qtbot.addWidget(part)
         for button in part.findChildren(QAbstractButton):
             if type(button).__module__.startswith("app.") and not button.isHidden():
-                named = button.accessibleName() or button.text() or isinstance(button, w.Toggle)
+                named = (
+                    button.accessibleName()
+                    or button.text()
+                    or isinstance(button, w.Toggle)
+                )
                 assert named, button
 
 
-@pytest.mark.parametrize("make", (lambda p: w.Button("Run", parent=p), lambda p: w.Toggle("On", p), ready_run_key))
+@pytest.mark.parametrize(
+    "make",
+    (lambda p: w.Button("Run", parent=p), lambda p: w.Toggle("On", p), ready_run_key),
+)
 def test_the_ring_is_for_the_keyboard(show_widget, qtbot, make):
     host = QWidget()
     widget = make(host)
@@ -213,7 +241,11 @@ def test_section_action(show_widget, qtbot):
 
 def test_search_clears_with_escape(show_widget, qtbot):
     field = show_widget(w.SearchField("Search layers", "Tab"))
-    assert (field.placeholderText(), field.hint(), field.height()) == ("Search layers", "Tab", 28)
+    assert (field.placeholderText(), field.hint(), field.height()) == (
+        "Search layers",
+        "Tab",
+        28,
+    )
     qtbot.keyClicks(field, "conv")
     room = field.textMargins().right()
     assert field.text() == "conv" and room == 0
@@ -233,9 +265,13 @@ def test_tabs_know_keys_and_counts(show_widget, qtbot, collect_signal):
     assert tabs.accessibleTabName(0) == "Network, 12"
     wide = tabs.tabRect(0).width()
     tabs.set_badge("network", 0)
-    assert tabs.tabRect(0).width() == wide and tabs.accessibleTabName(0) == "Network", "no other tab moves back"
+    assert tabs.tabRect(0).width() == wide and tabs.accessibleTabName(0) == "Network", (
+        "no other tab moves back"
+    )
     left, right = ink(tabs, tabs.tabRect(0))
-    assert abs(left - right) <= 2, "no empty place for a badge: the name is in the middle"
+    assert abs(left - right) <= 2, (
+        "no empty place for a badge: the name is in the middle"
+    )
     tabs.set_value("code")
     qtbot.keyClick(tabs, Qt.Key.Key_Left)
     assert heard == ["code", "autograd"] and tabs.value() == "autograd"
@@ -254,25 +290,36 @@ def test_no_tab_is_hidden_for_want_of_room(show_widget, qtbot, collect_signal):
     assert sum(full) == tabs.sizeHint().width(), "it asks for room for all words"
     tabs.resize(sum(full) - 30, tabs.height())
     qtbot.waitUntil(lambda: tabs.tabRect(len(keys) - 1).right() < tabs.width())
-    assert not any(map(tabs.tabToolTip, range(len(keys)))), "they lose their icons before any loses its name"
+    assert not any(map(tabs.tabToolTip, range(len(keys)))), (
+        "they lose their icons before any loses its name"
+    )
     tabs.resize(420, tabs.height())
     qtbot.waitUntil(lambda: tabs.tabRect(len(keys) - 1).right() < tabs.width())
     narrow = [tabs.tabRect(index).width() for index in range(len(keys))]
-    assert sum(full) == tabs.sizeHint().width(), "and goes on asking, or it would never have it again"
+    assert sum(full) == tabs.sizeHint().width(), (
+        "and goes on asking, or it would never have it again"
+    )
     assert narrow[0] == full[0], "as many as there is room for keep their words"
     assert tabs.tabToolTip(5) == "Flask of the net" and not tabs.tabToolTip(0)
     heard = collect_signal(tabs.selected)
     qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(5).center())
     assert heard == ["flask"] and tabs.tabToolTip(5) == "Flask of the net"
-    assert [tabs.tabRect(index).width() for index in range(len(keys))] == narrow, "none moves"
+    assert [tabs.tabRect(index).width() for index in range(len(keys))] == narrow, (
+        "none moves"
+    )
     tabs.resize(1600, tabs.height())
-    qtbot.waitUntil(lambda: [tabs.tabRect(index).width() for index in range(len(keys))] == full)
+    qtbot.waitUntil(
+        lambda: [tabs.tabRect(index).width() for index in range(len(keys))] == full
+    )
 
 
 def test_heatbar_prints_its_bounds(qtbot):
     bar = w.HeatBar(("0.01", "10"), "Gradient norm")
     qtbot.addWidget(bar)
-    assert bar.bounds() == ("0.01", "10") and bar.accessibleName() == "Gradient norm 0.01 to 10"
+    assert (
+        bar.bounds() == ("0.01", "10")
+        and bar.accessibleName() == "Gradient norm 0.01 to 10"
+    )
     standing = w.HeatBar(("0.01", "0.1", "1", "10"), vertical=True)
     qtbot.addWidget(standing)
     standing.resize(standing.sizeHint())
@@ -282,8 +329,13 @@ def test_heatbar_prints_its_bounds(qtbot):
 
 
 def test_empty_state_offers_the_next_step(show_widget, qtbot):
-    empty = show_widget(w.EmptyState("add", "Nothing here", "Drag a layer here.", "Open the example"))
-    assert empty.title() == "Nothing here" and empty.accessibleDescription() == "Drag a layer here."
+    empty = show_widget(
+        w.EmptyState("add", "Nothing here", "Drag a layer here.", "Open the example")
+    )
+    assert (
+        empty.title() == "Nothing here"
+        and empty.accessibleDescription() == "Drag a layer here."
+    )
     with qtbot.waitSignal(empty.acted):
         qtbot.mouseClick(empty.button, Qt.MouseButton.LeftButton)
 
@@ -319,7 +371,9 @@ def test_transport_signals_and_arrows(show_widget, qtbot):
             qtbot.mouseClick(deck.button(name), Qt.MouseButton.LeftButton)
     deck.button("run").setFocus()
     qtbot.keyClick(deck.button("run"), Qt.Key.Key_Right)
-    assert deck.focusWidget() is deck.button("step"), "pause cannot be pressed and is passed over"
+    assert deck.focusWidget() is deck.button("step"), (
+        "pause cannot be pressed and is passed over"
+    )
     with qtbot.waitSignal(deck.step):
         qtbot.keyClick(deck.button("step"), Qt.Key.Key_Return)
     assert deck.height() == 36 and deck.sizeHint().width() >= 4 * 42
@@ -340,20 +394,32 @@ def test_counter_shows_what_it_is_told(show_widget):
     counter.set_fields((("Epoch", "3/10"), ("Loss", "0.0541")))
     width = counter.minimumSizeHint().width()
     counter.set_fields((("Epoch", "3/10"), ("Loss", "0.05")))
-    assert counter.minimumSizeHint().width() == width, "a shorter figure does not make the others jump"
+    assert counter.minimumSizeHint().width() == width, (
+        "a shorter figure does not make the others jump"
+    )
     assert counter.fields() == (("Epoch", "3/10"), ("Loss", "0.05"))
     assert counter.accessibleDescription() == "Epoch 3/10, Loss 0.05"
     counter.set_message("Fix 1 error to run", "error", "error")
-    assert counter.message() == counter.toolTip().splitlines()[0] == "Fix 1 error to run"
+    assert (
+        counter.message() == counter.toolTip().splitlines()[0] == "Fix 1 error to run"
+    )
     for done, epochs in ((2.44, 10), (150.0, 200), (0.0, 0), (9.0, 3)):
         counter.set_progress(done, epochs)
         counter.grab()
 
 
-def test_a_counter_that_is_narrow_drops_its_reels_before_a_figure_and_tells_those_that_have_no_room(show_widget):
+def test_a_counter_that_is_narrow_drops_its_reels_before_a_figure_and_tells_those_that_have_no_room(
+    show_widget,
+):
     counter = show_widget(w.Counter(spare=("Samples/s", "Batch")))
     counter.reserve(["Stopped"])
-    values = {"Epoch": "12/12", "Batch": "23/23", "Samples/s": "1,640", "Loss": "0.160", "ETA": "1:23"}
+    values = {
+        "Epoch": "12/12",
+        "Batch": "23/23",
+        "Samples/s": "1,640",
+        "Loss": "0.160",
+        "ETA": "1:23",
+    }
     counter.set_fields(values.items())
 
     def shown():
@@ -362,13 +428,18 @@ def test_a_counter_that_is_narrow_drops_its_reels_before_a_figure_and_tells_thos
     counter.resize(460, counter.height())
     assert counter._has_reels and shown() == [*values] and counter.toolTip() == ""
     counter.resize(330, counter.height())
-    assert not counter._has_reels and shown() == [*values], "of a run in progress all of them"
+    assert not counter._has_reels and shown() == [*values], (
+        "of a run in progress all of them"
+    )
     counter.set_message("Stopped", "stop")
     assert shown() == ["Epoch", "Batch", "Loss", "ETA"]
     assert counter.toolTip() == "Stopped\nSamples/s 1,640"
     counter.set_note("Measuring takes little.")
     counter.set_fields({**values, "Samples/s": "1,200"}.items())
-    assert counter.toolTip().splitlines()[1:] == ["Samples/s 1,200", "Measuring takes little."]
+    assert counter.toolTip().splitlines()[1:] == [
+        "Samples/s 1,200",
+        "Measuring takes little.",
+    ]
     counter.set_message("")
     assert shown() == [*values]
 
@@ -398,7 +469,9 @@ def test_reels_turn_with_batches_and_stand_still_when_asked(qtbot, monkeypatch):
 
 
 def test_banner(show_widget, qtbot, collect_signal):
-    banner = show_widget(w.Banner("error", "Training stopped", "The loss became NaN.", "Show fc1"))
+    banner = show_widget(
+        w.Banner("error", "Training stopped", "The loss became NaN.", "Show fc1")
+    )
     show = next(b for b in banner.findChildren(w.Button) if b.text() == "Show fc1")
     with qtbot.waitSignal(banner.acted):
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
@@ -421,10 +494,18 @@ def test_toasts_stand_at_the_bottom_right_and_go(show_widget, qtbot):
     show_widget(host)
     stack = w.ToastStack(host)
     done = []
-    first = stack.show("Flatten inserted", "fc1 gets 9216 features", action="Undo", on_action=lambda: done.append(1))
+    first = stack.show(
+        "Flatten inserted",
+        "fc1 gets 9216 features",
+        action="Undo",
+        on_action=lambda: done.append(1),
+    )
     second = stack.show("Saved net.py", seconds=0.03)
     assert first.geometry().right() == second.geometry().right() == 640 - 16 - 1
-    assert first.geometry().bottom() < second.geometry().top() and second.geometry().bottom() == 480 - 16 - 1
+    assert (
+        first.geometry().bottom() < second.geometry().top()
+        and second.geometry().bottom() == 480 - 16 - 1
+    )
     host.resize(700, 500)
     assert second.geometry().bottom() == 500 - 16 - 1
     qtbot.waitUntil(lambda: stack.toasts() == (first,))
@@ -436,7 +517,9 @@ def test_a_toast_grows_with_its_text(show_widget, qtbot):
     host = QWidget()
     host.resize(640, 480)
     show_widget(host)
-    toast = w.ToastStack(host).show("Stopped at step 7", "It is saved and can be resumed under Runs of digits.")
+    toast = w.ToastStack(host).show(
+        "Stopped at step 7", "It is saved and can be resumed under Runs of digits."
+    )
     before = toast.height()
     theme.manager().set_scale(1.5)
     try:
@@ -478,14 +561,23 @@ def test_no_more_than_four_toasts(show_widget):
 
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
-    [("64", "int", 64), (" −3 ", "int", -3), ("1e-3", "float", 0.001), ("1e−3", "float", 0.001), ("2", "float", 2.0)],
+    [
+        ("64", "int", 64),
+        (" −3 ", "int", -3),
+        ("1e-3", "float", 0.001),
+        ("1e−3", "float", 0.001),
+        ("2", "float", 2.0),
+    ],
 )
 def test_numbers_are_read(text, kind, value):
-    assert read_number(text, kind) == value and type(read_number(text, kind)) is type(value)
+    assert read_number(text, kind) == value and type(read_number(text, kind)) is type(
+        value
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [("", "int"), ("1.5", "int"), ("x", "float"), ("nan", "float"), ("None", "int")]
+    ("text", "kind"),
+    [("", "int"), ("1.5", "int"), ("x", "float"), ("nan", "float"), ("None", "int")],
 )
 def test_what_is_no_number_is_refused(text, kind):
     with pytest.raises(ValueError, match="such as"):
@@ -500,7 +592,15 @@ def test_a_shown_number_reads_back(value):
 
 @pytest.mark.parametrize(
     ("value", "steps", "result"),
-    [(3, 1, 4), (3, -10, -7), (0.001, 1, 0.002), (0.001, -1, 0.0009), (0.9, 1, 1.0), (1.0, -1, 0.9), (-0.1, 1, -0.09)],
+    [
+        (3, 1, 4),
+        (3, -10, -7),
+        (0.001, 1, 0.002),
+        (0.001, -1, 0.0009),
+        (0.9, 1, 1.0),
+        (1.0, -1, 0.9),
+        (-0.1, 1, -0.09),
+    ],
 )
 def test_steps(value, steps, result):
     assert stepped(value, steps) == result
@@ -526,9 +626,14 @@ def test_number_field_marks_and_rejects(show_widget, qtbot, collect_signal):
     heard, refused = collect_signal(field.edited), collect_signal(field.rejected)
     field.selectAll()
     qtbot.keyClicks(field, "-1")
-    assert field.invalid() == "At least 1." == field.toolTip() and field.property("invalid") is True
+    assert (
+        field.invalid() == "At least 1." == field.toolTip()
+        and field.property("invalid") is True
+    )
     leave(field)
-    assert refused == ["At least 1."] and field.text() == "64" and field.invalid() is None
+    assert (
+        refused == ["At least 1."] and field.text() == "64" and field.invalid() is None
+    )
     assert 64 not in heard and field.value() == 64
     field.selectAll()
     qtbot.keyClicks(field, "x")
@@ -557,10 +662,14 @@ def test_number_field_is_not_turned_in_passing(show_widget, qtbot, collect_signa
     qtbot.keyClick(other, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClicks(other, "22")
     qtbot.keyClick(other, Qt.Key.Key_F5)
-    assert not wheel(other).isAccepted() and other.value() == 22, "a run was begun from it, and the form is scrolled"
+    assert not wheel(other).isAccepted() and other.value() == 22, (
+        "a run was begun from it, and the form is scrolled"
+    )
     qtbot.mouseClick(other, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
     QApplication.sendEvent(other, QEvent(QEvent.Type.Leave))
-    assert not wheel(other).isAccepted() and other.value() == 22, "the pointer went elsewhere and came back"
+    assert not wheel(other).isAccepted() and other.value() == 22, (
+        "the pointer went elsewhere and came back"
+    )
 
 
 def test_choices_are_not_turned_in_passing(show_widget, qtbot):
@@ -596,13 +705,17 @@ def test_typing_is_not_disturbed_by_the_answer(show_widget, qtbot):
     field.window().activateWindow()
     field.setFocus()
     qtbot.waitUntil(field.hasFocus)
-    field.edited.connect(field.set_value)  # as a view does that shows what the document says
+    field.edited.connect(
+        field.set_value
+    )  # as a view does that shows what the document says
     field.selectAll()
     qtbot.keyClicks(field, "1.0")
     assert field.text() == "1.0"
     field.set_value(0.5)  # a late answer
     qtbot.keyClicks(field, "5")
-    assert field.text() == "1.05" and field.cursorPosition() == 4 and field.value() == 0.5
+    assert (
+        field.text() == "1.05" and field.cursorPosition() == 4 and field.value() == 0.5
+    )
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert field.value() == 1.05
 
@@ -659,7 +772,9 @@ def test_numbers_of_any_length(show_widget, qtbot, collect_signal):
 
 
 def test_choice_field(show_widget, qtbot, collect_signal):
-    field = show_widget(w.ChoiceField(((None, "none"), (1, "one"), (True, "yes")), pairs=True, value=1))
+    field = show_widget(
+        w.ChoiceField(((None, "none"), (1, "one"), (True, "yes")), pairs=True, value=1)
+    )
     heard = collect_signal(field.edited)
     assert field.value() == 1 and field.currentText() == "one"
     qtbot.keyClick(field, Qt.Key.Key_Down)
@@ -673,7 +788,9 @@ def test_choice_field(show_widget, qtbot, collect_signal):
 def test_a_choice_is_whole_wherever_it_has_room_beside_its_arrow(show_widget):
     field = show_widget(w.ChoiceField(["left out", "input"], "left out"))
     arrow, around = 22, 20  # px
-    field.setFixedWidth(field.fontMetrics().horizontalAdvance("left out") + arrow + around)
+    field.setFixedWidth(
+        field.fontMetrics().horizontalAdvance("left out") + arrow + around
+    )
     option = QStyleOptionComboBox()
     field.initStyleOption(option)
     assert option.currentText == "left out"

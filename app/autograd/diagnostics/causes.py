@@ -31,7 +31,11 @@ def by_cause(found: Iterable[Finding]) -> list[Finding]:
     merged: list[Finding] = []
     for groups in of_pattern.values():
         whole = len(groups) > FEW
-        merged += [_merged([one for group in groups for one in group])] if whole else map(_merged, groups)
+        merged += (
+            [_merged([one for group in groups for one in group])]
+            if whole
+            else map(_merged, groups)
+        )
     return merged
 
 
@@ -40,7 +44,14 @@ def _pattern(one: Finding) -> tuple[object, ...]:
     for name in sorted(filter(None, {one.layer, one.title}), key=len, reverse=True):
         sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", "·", sentence)
     sentence = _LIST.sub("#", _NUMBERS.sub("#", sentence))
-    return one.kind, one.severity, sentence, one.cure.replace(one.layer or "\0", "·"), one.before, one.after
+    return (
+        one.kind,
+        one.severity,
+        sentence,
+        one.cure.replace(one.layer or "\0", "·"),
+        one.before,
+        one.after,
+    )
 
 
 def _merged(alike: list[Finding]) -> Finding:
@@ -54,6 +65,10 @@ def _merged(alike: list[Finding]) -> Finding:
     text = f"{first.sentence} The same is found in {counted(len(others), 'other place')}: {'; '.join(named)}{rest}."
     more = others[0].title if len(others) == 1 else f"{len(others)} more"
     return replace(
-        first, title=f"{first.title} and {more}", sentence=text, others=others,
-        line=first.line if one_line else None, file=first.file if one_line else "",
-    )  # fmt: skip
+        first,
+        title=f"{first.title} and {more}",
+        sentence=text,
+        others=others,
+        line=first.line if one_line else None,
+        file=first.file if one_line else "",
+    )

@@ -27,15 +27,20 @@ def what_if(batch: TrainingBatch, path: str, *, repeats: int = REPEATS) -> WhatI
 
 
 def table(
-    batch: TrainingBatch, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
+    batch: TrainingBatch,
+    paths: Iterable[str] | None = None,
+    *,
+    repeats: int = REPEATS,
     cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[WhatIf, ...]:  # fmt: skip
+) -> tuple[WhatIf, ...]:
     """Compare for each of `paths`, None for every block of the net; the one that frees most comes first.
 
     A table that is cancelled has the rows that were ready.
     """
     wanted = tuple(blocks(batch.model) if paths is None else paths)
-    kinds = {path: type(module_tree.submodule(batch.model, path)).__name__ for path in wanted}
+    kinds = {
+        path: type(module_tree.submodule(batch.model, path)).__name__ for path in wanted
+    }
     with preserve_gradients(batch.model), temporary_mode(batch.model, batch.train):
         grads, peak = _measured(batch, PLAIN)
         plain_held = _held_bytes(batch, PLAIN)
@@ -48,11 +53,14 @@ def table(
             plain_seconds, again_seconds = _timed(batch, special, repeats)
             rows.append(
                 WhatIf(
-                    path, kinds[path], StepCost(plain_held, peak, plain_seconds),
-                    StepCost(_held_bytes(batch, special), again_peak, again_seconds), _difference(grads, others),
+                    path,
+                    kinds[path],
+                    StepCost(plain_held, peak, plain_seconds),
+                    StepCost(_held_bytes(batch, special), again_peak, again_seconds),
+                    _difference(grads, others),
                     _remark(module_tree.submodule(batch.model, path), batch.train),
                 )
-            )  # fmt: skip
+            )
     return tuple(sorted(rows, key=lambda row: -row.freed))
 
 
@@ -61,22 +69,42 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
 
     A `ModuleList` is not called itself, so its members count; TorchScript modules are opaque.
     """
-    return tuple(path for path, module in module_tree.named_modules(model) if path and _is_block(path, module))
+    return tuple(
+        path
+        for path, module in module_tree.named_modules(model)
+        if path and _is_block(path, module)
+    )
 
 
 def _is_block(path: str, module: nn.Module) -> bool:
     """Return whether a parent calls this module, which has modules of its own."""
-    return module_tree.has_children(module) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
+    return (
+        module_tree.has_children(module)
+        and not isinstance(module, _NOT_CALLED)
+        and "parametrizations" not in path
+    )
 
 
-def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
+def _measured(
+    batch: TrainingBatch, special: Special
+) -> tuple[list[Tensor | None], int]:
     """Measure the gradients and the peak memory of one step."""
     model = batch.model
-    before = [*module_tree.parameters(model), *module_tree.buffers(model), *batch.tensors]
+    before = [
+        *module_tree.parameters(model),
+        *module_tree.buffers(model),
+        *batch.tensors,
+    ]
     if isinstance(batch.loss, nn.Module):
-        before += [*module_tree.parameters(batch.loss), *module_tree.buffers(batch.loss)]
+        before += [
+            *module_tree.parameters(batch.loss),
+            *module_tree.buffers(batch.loss),
+        ]
     peak = Peak(before)
-    with peak, torch.autograd.set_multithreading_enabled(False):  # the mode sees this thread's operations only
+    with (
+        peak,
+        torch.autograd.set_multithreading_enabled(False),
+    ):  # the mode sees this thread's operations only
         _step(batch, special)
     grads = [parameter.grad for parameter in module_tree.parameters(model)]
     _clear(model)
@@ -88,7 +116,9 @@ def _held_bytes(batch: TrainingBatch, special: Special) -> int:
         return graph.tape.held_bytes
 
 
-def _timed(batch: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timed(
+    batch: TrainingBatch, special: Special, repeats: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Time a step with and without checkpointing, in seconds per round; both alternate so that other load affects them
     equally."""
     found: tuple[list[float], list[float]] = ([], [])
@@ -133,9 +163,11 @@ def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float
 def _remark(block: nn.Module, train: bool) -> str:
     """Warn of norms inside, which update their running statistics twice per step."""
     norms: list[Any] = [
-        module for module in module_tree.modules(block)
-        if getattr(module, "track_running_stats", False) and getattr(module, "running_mean", None) is not None
-    ]  # fmt: skip
+        module
+        for module in module_tree.modules(block)
+        if getattr(module, "track_running_stats", False)
+        and getattr(module, "running_mean", None) is not None
+    ]
     if not (norms and train):
         return ""
     return f"{type(norms[0]).__name__} in it updates its running statistics twice per step."

@@ -44,14 +44,20 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
     if write.parameter:
         text = f"{write.parameter} is a parameter: change it after backward(), as optimizer.step() does."
         return LineFix(place.line, place.code, "", text, place.file)
-    if saved in ("result", "output") and saving.line is not None and (write.view or not place.code):
+    if (
+        saved in ("result", "output")
+        and saving.line is not None
+        and (write.view or not place.code)
+    ):
         after = cloned_result(saving.code)
         if after:
             text = f"Continue with a copy of what {saving.op} saves: write `{after}`."
             return LineFix(saving.line, saving.code, after, text, saving.file)
     after = cloned_target(place.code, place.op, place.layer)
     if after:
-        text = f"Write to a copy: `{after.splitlines()[0]}`" + (" in the line before." if "\n" in after else ".")
+        text = f"Write to a copy: `{after.splitlines()[0]}`" + (
+            " in the line before." if "\n" in after else "."
+        )
         return LineFix(place.line, place.code, after, text, place.file)
     if place.layer:
         text = f"Set inplace=False in {place.layer}, or call it with `.clone()` on its input."
@@ -95,19 +101,28 @@ def cloned_target(code: str, op: str, layer: str = "") -> str:
     if isinstance(statement, ast.Assign) and op == "__setitem__":
         return _copied_before(statement.targets[0], code)
     found = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    methods = [call for call in found if isinstance(call.func, ast.Attribute) and call.func.attr == op]
+    methods = [
+        call
+        for call in found
+        if isinstance(call.func, ast.Attribute) and call.func.attr == op
+    ]
     for call in methods:
         assert isinstance(call.func, ast.Attribute)
         target = call.func.value
         if isinstance(target, ast.Name) and target.id in ("torch", "F"):
             continue
-        if not isinstance(target, (ast.Name, ast.Attribute)) or getattr(target, "attr", "") == "data":
+        if (
+            not isinstance(target, (ast.Name, ast.Attribute))
+            or getattr(target, "attr", "") == "data"
+        ):
             return _copied_before(target, code)
         cloned = _with(statement, target, _clone(target))
         if isinstance(cloned, ast.Expr):
             return f"{ast.unparse(target)} = {ast.unparse(cloned)}"
         return ast.unparse(cloned)
-    functions = [call for call in found if call.args and _writes_to_first(call, op, layer)]
+    functions = [
+        call for call in found if call.args and _writes_to_first(call, op, layer)
+    ]
     if len(functions) != 1 or isinstance(functions[0].args[0], ast.Starred):
         return ""
     target = functions[0].args[0]

@@ -46,7 +46,9 @@ class DeadUnits(Struct, frozen=True):
 
 
 @torch.no_grad()
-def dead_units(graph: LiveGraph, gradients: Mapping[str, Tensor]) -> tuple[DeadUnits, ...]:
+def dead_units(
+    graph: LiveGraph, gradients: Mapping[str, Tensor]
+) -> tuple[DeadUnits, ...]:
     """Find the layers with dead units, in tape order; `gradients` are the parameters', as of `Playback.gradients`."""
     found: list[DeadUnits] = []
     for node, live in zip(graph.tape.nodes, graph.nodes, strict=True):
@@ -55,7 +57,9 @@ def dead_units(graph: LiveGraph, gradients: Mapping[str, Tensor]) -> tuple[DeadU
             if output is not None and output.ndim >= 2:
                 unit = output.ndim - 1 if output.ndim == 3 else 1
                 others = tuple(d for d in range(output.ndim) if d != unit)
-                found += _dead_units_of(graph, node, "activation", (output == 0).all(dim=others))
+                found += _dead_units_of(
+                    graph, node, "activation", (output == 0).all(dim=others)
+                )
         elif node.is_leaf and node.parameters and node.parameters[0] in gradients:
             found += _of_weight(graph, node, gradients[node.parameters[0]])
     return tuple(found)
@@ -73,18 +77,38 @@ def _of_weight(graph: LiveGraph, node: TapeNode, gradient: Tensor) -> list[DeadU
     ]
 
 
-def _dead_units_of(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[DeadUnits]:
+def _dead_units_of(
+    graph: LiveGraph, node: TapeNode, what: str, dead: Tensor
+) -> list[DeadUnits]:
     which = dead.nonzero().flatten().tolist()
     if not which:
         return []
-    title, parameter = graph.tape.title_of(node), node.parameters[0] if node.parameters else ""
-    return [DeadUnits(node.id, node.layer, title, what, len(which), len(dead), tuple(which[:MOST_NAMED]), parameter)]
+    title, parameter = (
+        graph.tape.title_of(node),
+        node.parameters[0] if node.parameters else "",
+    )
+    return [
+        DeadUnits(
+            node.id,
+            node.layer,
+            title,
+            what,
+            len(which),
+            len(dead),
+            tuple(which[:MOST_NAMED]),
+            parameter,
+        )
+    ]
 
 
 def _output_of(live: Any) -> Tensor | None:
     """Return the output that a node saved, unless a hook packed it."""
     for attribute, items in raw_saved(live):
         for _, raw in items:
-            if attribute == "_saved_result" and raw.unpack_hook is None and isinstance(raw.data, torch.Tensor):
+            if (
+                attribute == "_saved_result"
+                and raw.unpack_hook is None
+                and isinstance(raw.data, torch.Tensor)
+            ):
                 return raw.data
     return None

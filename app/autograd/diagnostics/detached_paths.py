@@ -35,15 +35,26 @@ _NOT_VALUES = frozenset(
     uniform_ normal_ zero_ fill_ trunc_normal_ kaiming_uniform_ xavier_uniform_ is_nonzero""".split()
 )
 _HERE = __file__.removesuffix("diagnostics/detached_paths.py")
-_TO_NUMBER = {"item": "item", "tolist": "item", "__float__": "item", "__int__": "item", "__index__": "item",
-              "__complex__": "item", "numpy": "numpy", "__array__": "numpy", "to_dlpack": "numpy",
-              "__dlpack__": "numpy"}  # fmt: skip
+_TO_NUMBER = {
+    "item": "item",
+    "tolist": "item",
+    "__float__": "item",
+    "__int__": "item",
+    "__index__": "item",
+    "__complex__": "item",
+    "numpy": "numpy",
+    "__array__": "numpy",
+    "to_dlpack": "numpy",
+    "__dlpack__": "numpy",
+}
 _COMPARISONS = frozenset(
     "eq ne lt le gt ge equal isclose __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_not "
     "isnan isinf isfinite greater less greater_equal less_equal not_equal".split()
 )
 # Integers that are indices into values, rather than values.
-_CHOICES = frozenset("argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split())
+_CHOICES = frozenset(
+    "argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split()
+)
 
 
 class _Seen(Struct):
@@ -60,7 +71,9 @@ class CutWatcher:
     grad.
     """
 
-    def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
+    def __init__(
+        self, model: Module | None = None, source: Source | None = None
+    ) -> None:
         self.places = SourceLocations(model, source)
         self.requires: dict[str, bool] = {}
         self.layer_requires: dict[str, bool] = {}
@@ -90,7 +103,12 @@ class CutWatcher:
 
     def forget(self) -> None:
         """Release every node and tensor."""
-        self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
+        self._seen, self._made, self.outputs, self._taints = (
+            [],
+            [],
+            [],
+            WeakIdKeyDictionary(),
+        )
         self._taken = (0, {})
 
     def _record_outputs(self, _module: Module, _args: Any, output: Any) -> None:
@@ -98,34 +116,60 @@ class CutWatcher:
 
     # -- while it runs -------------------------------------------------------------------------------------------------
 
-    def call(self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType | None) -> Any:
+    def call(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType | None
+    ) -> Any:
         """Run one operation and record whether it detaches gradient paths."""
         name = getattr(func, "__name__", "")
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", "")
             if name != "data":
                 return func(*args, **kwargs)
-        if name in _NOT_VALUES or name == "__set__" or _is_capture(frame) or not self.places.origins.listening:
+        if (
+            name in _NOT_VALUES
+            or name == "__set__"
+            or _is_capture(frame)
+            or not self.places.origins.listening
+        ):
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             inputs = tensors_in((args, kwargs))
             # Asked before the call only via grad_fn: under no_grad and inside functorch torch does not expose a leaf's
             # node.
-            alive = [(tensor, tensor.grad_fn or tensor) for tensor in inputs if tensor.requires_grad]
+            alive = [
+                (tensor, tensor.grad_fn or tensor)
+                for tensor in inputs
+                if tensor.requires_grad
+            ]
         started = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             self._note(name, inputs, alive, args, kwargs, result, started, frame)
         return result
 
-    def _note(self, name: str, inputs: Any, alive: Any, args: Any, kwargs: Any, result: Any, started: int,
-              frame: FrameType | None) -> None:  # fmt: skip
-        taint: frozenset[int] = frozenset().union(*(self._taints.get(tensor, ()) for tensor in inputs))
+    def _note(
+        self,
+        name: str,
+        inputs: Any,
+        alive: Any,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        started: int,
+        frame: FrameType | None,
+    ) -> None:
+        taint: frozenset[int] = frozenset().union(
+            *(self._taints.get(tensor, ()) for tensor in inputs)
+        )
         ended = torch._C._autograd._get_sequence_nr()
         writes = _is_write(name) or "out" in kwargs
         outputs = tensors_in(args[:1]) if _is_write(name) else tensors_in(result)
         place: OpLocation | None = None
-        if alive or ended > started or any(output.is_floating_point() for output in outputs):
+        if (
+            alive
+            or ended > started
+            or any(output.is_floating_point() for output in outputs)
+        ):
             place = self.places.here(frame, name)
             for tensor in inputs:
                 if isinstance(tensor, Parameter):
@@ -144,7 +188,9 @@ class CutWatcher:
             mine = taint
             if cut and place is not None:
                 dtype = str(output.dtype).removeprefix("torch.")
-                mine = taint | {self._cut(_kind(name, output), place, cut, dtype, writes, frame)}
+                mine = taint | {
+                    self._cut(_kind(name, output), place, cut, dtype, writes, frame)
+                }
             if mine:
                 self._taints[output] = mine | self._taints.get(output, frozenset())
 
@@ -153,7 +199,9 @@ class CutWatcher:
         """Return the inputs that contribute to `output` but get no gradient from it."""
         if not output.requires_grad:
             return alive
-        if writes and not torch.is_grad_enabled():  # the written tensor keeps its graph; the value written is cut
+        if (
+            writes and not torch.is_grad_enabled()
+        ):  # the written tensor keeps its graph; the value written is cut
             return [(tensor, node) for tensor, node in alive if tensor is not output]
         return []
 
@@ -163,9 +211,21 @@ class CutWatcher:
         if place.layer:
             self.layer_requires[place.layer] = requires
 
-    def _cut(self, kind: str, place: OpLocation, alive: Any, dtype: str, writes: bool, frame: FrameType | None) -> int:
+    def _cut(
+        self,
+        kind: str,
+        place: OpLocation,
+        alive: Any,
+        dtype: str,
+        writes: bool,
+        frame: FrameType | None,
+    ) -> int:
         function = custom_node(frame)
-        inside = type(function).__name__.removesuffix("Backward") if function is not None else ""
+        inside = (
+            type(function).__name__.removesuffix("Backward")
+            if function is not None
+            else ""
+        )
         if inside:
             kind = "checkpoint" if inside == "CheckpointFunction" else "custom"
         edges = [node for _, node in alive]
@@ -174,23 +234,39 @@ class CutWatcher:
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
-    def find_cuts(self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]) -> tuple[Cut, ...]:
+    def find_cuts(
+        self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]
+    ) -> tuple[Cut, ...]:
         """Return the cuts in order of occurrence; `names` are the parameters' names by id."""
-        reaching: frozenset[int] = frozenset().union(*(self._taints.get(end, ()) for end in ends))
+        reaching: frozenset[int] = frozenset().union(
+            *(self._taints.get(end, ()) for end in ends)
+        )
         cuts = []
         for number, seen in enumerate(self._seen):
             chains: dict[str, tuple[PathStep, ...]] = {}
             for leaf in (edge for edge in seen.edges if isinstance(edge, torch.Tensor)):
                 if known := names.get(id(leaf)):
                     chains[known[0]] = ()
-            for node, nodes in _leaf_paths([edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]):
+            for node, nodes in _leaf_paths(
+                [edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]
+            ):
                 if known := names.get(id(node.variable)):
-                    chains.setdefault(known[0], tuple(self._link(node) for node in nodes))
+                    chains.setdefault(
+                        known[0], tuple(self._link(node) for node in nodes)
+                    )
             cut = seen.cut
             cuts.append(
-                Cut(cut.kind, cut.place, cut.dtype, cut.in_place, cut.function, tuple(chains), number in reaching,
-                    chains)
-            )  # fmt: skip
+                Cut(
+                    cut.kind,
+                    cut.place,
+                    cut.dtype,
+                    cut.in_place,
+                    cut.function,
+                    tuple(chains),
+                    number in reaching,
+                    chains,
+                )
+            )
         return tuple(cuts)
 
     def last_of(self, parameter: Any) -> tuple[tuple[PathStep, ...], int | None]:
@@ -205,7 +281,11 @@ class CutWatcher:
         while users.get(node):
             node = max(users[node], key=lambda user: user._sequence_nr())
             way.append(node)
-        numbers = [number for number, output in enumerate(self.outputs) if way and output.grad_fn is way[-1]]
+        numbers = [
+            number
+            for number, output in enumerate(self.outputs)
+            if way and output.grad_fn is way[-1]
+        ]
         return tuple(self._link(node) for node in way), next(iter(numbers), None)
 
     def _users(self) -> dict[Any, list[Any]]:
@@ -229,7 +309,9 @@ class _Mode(TorchFunctionMode):
         super().__init__()
         self._watcher = watcher
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
 
 
@@ -253,7 +335,11 @@ def _is_write(name: str) -> bool:
     (True, True, True, False, False)
     """
     if name.startswith("__"):
-        return name.startswith("__i") and name not in ("__index__", "__invert__", "__int__") or name == "__setitem__"
+        return (
+            name.startswith("__i")
+            and name not in ("__index__", "__invert__", "__int__")
+            or name == "__setitem__"
+        )
     return name.endswith("_") and name != "detach_"
 
 
@@ -270,7 +356,11 @@ def _kind(name: str, output: Any) -> str:
         return "argmax"
     if name in _COMPARISONS:
         return "comparison"
-    return "no derivative" if output.is_floating_point() or output.is_complex() else "dtype"
+    return (
+        "no derivative"
+        if output.is_floating_point() or output.is_complex()
+        else "dtype"
+    )
 
 
 def custom_node(frame: FrameType | None) -> Any:

@@ -14,7 +14,14 @@ from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import BrokenNode, Mutations, find_broken
 from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite
 from app.autograd.diagnostics.nonfinite_gradients import arising
-from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
+from app.autograd.diagnostics.results import (
+    Finding,
+    Findings,
+    GradAnswer,
+    GradientPaths,
+    by_module,
+    first_nodes,
+)
 from app.autograd.errors import CaptureError, ForwardError
 from app.autograd.place import OpLocation
 from app.autograd.playback.playback import Playback, StepError
@@ -34,9 +41,10 @@ RANKS = {"error": 0, "warning": 1, "info": 2}
 
 
 def find_all(
-    batch: TrainingBatch, tell: Callable[[str], None] = lambda _words: None,
+    batch: TrainingBatch,
+    tell: Callable[[str], None] = lambda _words: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Findings:  # fmt: skip
+) -> Findings:
     """Run the batch a few times and return the findings. The net is left unchanged.
 
     A failing forward pass is a finding too. Raises CaptureError for a net that cannot be run at all.
@@ -65,19 +73,39 @@ def find_all(
             tape = paths.tape or tape
             found += _of_paths(paths)
             found += _unregistered(batch)
-        if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
+        if not any(
+            one.severity == "error" and one.kind in ("in place", "failed")
+            for one in found
+        ) and stage(3):
             tape, rungs, more = _backward(batch)
             if suspect is not None and any(one.kind == "non-finite" for one in more):
-                found.append(_non_finite(batch, suspect))  # dropped by the forward, and back in the gradients
+                found.append(
+                    _non_finite(batch, suspect)
+                )  # dropped by the forward, and back in the gradients
             found += more
     except ForwardError as failed:
         where = f"line {failed.line}" if failed.line is not None else "The network"
         cure = "Fix this line: until it runs, there is no graph to inspect."
-        found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
+        found.append(
+            Finding(
+                "failed",
+                "error",
+                where,
+                str(failed),
+                cure,
+                node=failed.node,
+                line=failed.line,
+            )
+        )
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
-        found += [Finding("failed", "error", "The network", str(error)), *_of_paths(paths)]
-    found = by_cause(sorted(found, key=lambda one: (RANKS[one.severity], one.kind != "non-finite")))
+        found += [
+            Finding("failed", "error", "The network", str(error)),
+            *_of_paths(paths),
+        ]
+    found = by_cause(
+        sorted(found, key=lambda one: (RANKS[one.severity], one.kind != "non-finite"))
+    )
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
@@ -86,9 +114,16 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
 
     A value that was dropped on the way, such as a constant in a `torch.where`, is harmless.
     """
-    watch, outputs = ForwardWatch(batch.source, batch.model, batch.own_lines), list[Any]()
-    sound = [buffer for buffer in module_tree.buffers(batch.model) if all_finite([buffer])]
-    answer = module_tree.on_call(batch.model, lambda _model, _inputs, output: outputs.append(output))
+    watch, outputs = (
+        ForwardWatch(batch.source, batch.model, batch.own_lines),
+        list[Any](),
+    )
+    sound = [
+        buffer for buffer in module_tree.buffers(batch.model) if all_finite([buffer])
+    ]
+    answer = module_tree.on_call(
+        batch.model, lambda _model, _inputs, output: outputs.append(output)
+    )
     try:
         with batch.hold(around=watch) as graph:
             reached = watch.reached((outputs, graph.ends))
@@ -125,7 +160,12 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
     for broken in mutations.broken:
         yield _broken(batch, mutations.tape, broken)
     if mutations.error and "inplace operation" not in mutations.error:
-        yield Finding("failed", "error", "backward", f"Backward fails: {mutations.error.partition(chr(10))[0]}")
+        yield Finding(
+            "failed",
+            "error",
+            "backward",
+            f"Backward fails: {mutations.error.partition(chr(10))[0]}",
+        )
     elif mutations.error and mutations.first is None:
         cure = "Look for a write into a slice or a view of it, and put .clone() on the tensor that is written to."
         text = f"Backward fails: {mutations.error}"
@@ -135,10 +175,16 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
 def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     cure = broken.cure
     culprit: OpLocation = broken.writes[0].location if broken.writes else broken.place
-    said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
+    said = (
+        cure.sentence
+        if cure is not None
+        else "Put .clone() on the tensor before it is changed."
+    )
     layer = module_tree.submodule(batch.model, culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:
-        said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
+        said = (
+            f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
+        )
     unread = any(write.replaced == "unread" for write in broken.writes)
     return Finding(
         "silent" if broken.silent else "in place",
@@ -176,7 +222,14 @@ def _unregistered(batch: TrainingBatch) -> Iterator[Finding]:
         which = f"{paths[0]} to {paths[-1]} are" if len(paths) > 1 else f"{paths[0]} is"
         reason = f"as {name} is a plain list or dict: not in parameters() or state_dict(), not trained"
         text = f"{which} not registered, {reason}."
-        yield Finding("unregistered", "warning", name, text, module_tree.REGISTER, name.rpartition(".")[0])
+        yield Finding(
+            "unregistered",
+            "warning",
+            name,
+            text,
+            module_tree.REGISTER,
+            name.rpartition(".")[0],
+        )
 
 
 def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
@@ -195,11 +248,21 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     line = place.line if place is not None else None
     tape_node = first.tape_node
     if tape_node is None and tape is not None:
-        tape_node = next((one.id for one in tape.nodes if first.parameter in one.parameters), None)
+        tape_node = next(
+            (one.id for one in tape.nodes if first.parameter in one.parameters), None
+        )
     return Finding(
-        "zero" if first.state == "zero" else first.state, severity, layer or first.parameter, sentence, first.cure,
-        layer, tape_node, node, line, file=place.file if place is not None else "",
-    )  # fmt: skip
+        "zero" if first.state == "zero" else first.state,
+        severity,
+        layer or first.parameter,
+        sentence,
+        first.cure,
+        layer,
+        tape_node,
+        node,
+        line,
+        file=place.file if place is not None else "",
+    )
 
 
 def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]:
@@ -212,14 +275,37 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
                 error = run_backward(graph)
             norms = recorder.finish()
             # Masked ones count too: what is dropped on this batch reaches a parameter on the next.
-            bad_norm = not all(map(math.isfinite, (*norms.node_norms.values(), *norms.edge_norms.values())))
-            grads = {name: p.grad for name, p in module_tree.named_parameters(model) if p.grad is not None}
-            spoiled = bad_norm or not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
+            bad_norm = not all(
+                map(
+                    math.isfinite,
+                    (*norms.node_norms.values(), *norms.edge_norms.values()),
+                )
+            )
+            grads = {
+                name: p.grad
+                for name, p in module_tree.named_parameters(model)
+                if p.grad is not None
+            }
+            spoiled = bad_norm or not all_finite(
+                node.variable.grad for node in graph.nodes if is_accumulate(node)
+            )
             if error:
-                return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
-            dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
+                return (
+                    tape,
+                    None,
+                    [
+                        Finding(
+                            "failed", "error", "backward", f"Backward fails: {error}"
+                        )
+                    ],
+                )
+            dead += [
+                one for one in dead_units(graph, grads) if one.what != "activation"
+            ]
     rungs = ladder(by_module(tape), norms)
-    found = [_lost_finding(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
+    found = [
+        _lost_finding(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"
+    ]
     found += _dead(tape, dead)
     if spoiled:
         found += _arising(batch)
@@ -237,7 +323,18 @@ def _arising(batch: TrainingBatch) -> Iterator[Finding]:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"
         title = playback.tape.title_of(node)
-        yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line, file=node.file)
+        yield Finding(
+            "failed",
+            "error",
+            title,
+            text,
+            "",
+            node.layer,
+            node.id,
+            node.node,
+            node.line,
+            file=node.file,
+        )
     finally:
         playback.release()
 
@@ -249,7 +346,11 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
         "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
     }.get(lost.kind, "")
     # The net's own operations have no layer to name: the class alone would say nothing.
-    where = lost.title if node.layer or node.node else f"{node.name} in the forward of {lost.title}"
+    where = (
+        lost.title
+        if node.layer or node.node
+        else f"{node.name} in the forward of {lost.title}"
+    )
     code = tape.code_of(node) if node.line is not None else ""
     where += f" (line {node.line}: {code})" if code else ""
     text = f"The gradient {lost.kind} at {where}: {lost.rule}."
@@ -267,7 +368,9 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
     for one in sorted(dead, key=lambda one: one.what != "activation"):
         # Permanently zero units imply zero gradients of their weights, few idle weights are normal, and if all are idle
         # the zero gradient is reported already.
-        if one.what != "activation" and (one.which in known or not MANY_DEAD <= one.share < 1):
+        if one.what != "activation" and (
+            one.which in known or not MANY_DEAD <= one.share < 1
+        ):
             continue
         known.add(one.which)
         node = tape.nodes[one.node]

@@ -63,15 +63,32 @@ class Ladder(Struct, frozen=True):
         return next(rung for rung in self.rungs if rung.key == key)
 
 
-def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float = EXPLODED) -> Ladder:
+def ladder(
+    tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float = EXPLODED
+) -> Ladder:
     """Compute the gain of each layer of `tape` in a pass, a ratio of 2-norms, see `Rung`. `vanished` and `exploded`
     bound a rung's `reach`."""
-    groups = sorted(group_by_layer(tape), key=lambda group: min(tape.steps[node] for node in group.nodes))
+    groups = sorted(
+        group_by_layer(tape),
+        key=lambda group: min(tape.steps[node] for node in group.nodes),
+    )
     place = {node: group.key for group in groups for node in group.nodes}
-    measured = [(group, *_norms(tape, norms, group, place)) for group in groups if group.key != LOSS]
+    measured = [
+        (group, *_norms(tape, norms, group, place))
+        for group in groups
+        if group.key != LOSS
+    ]
     start = next((arriving for _, arriving, _, _ in measured if arriving), None)
     rungs = tuple(
-        Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), _ratio(leaving, start))
+        Rung(
+            group.key,
+            group.title,
+            arriving,
+            leaving,
+            own,
+            _ratio(leaving, arriving),
+            _ratio(leaving, start),
+        )
         for group, arriving, leaving, own in measured
     )
     return Ladder(rungs, tuple(_find_lost(rungs, vanished, exploded)))
@@ -81,7 +98,9 @@ def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
     """Compute one group's rung alone, as far as its norms are known; its `reach` is None."""
     place = dict.fromkeys(group.nodes, group.key)
     arriving, leaving, own = _norms(tape, norms, group, place)
-    return Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), None)
+    return Rung(
+        group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), None
+    )
 
 
 def _norms(
@@ -94,12 +113,18 @@ def _norms(
         if tape.nodes[number].is_leaf:
             if tape.nodes[number].parameters:
                 own.append(norms.node_norms.get(number))
-        elif number in tape.roots or any(place.get(edge.source) != group.key for edge in incoming):
+        elif number in tape.roots or any(
+            place.get(edge.source) != group.key for edge in incoming
+        ):
             arriving.append(norms.node_norms.get(number))
         for edge in tape.outgoing.get(number, ()):
             target = tape.nodes[edge.target]
             # A leaf without a name is the batch itself, where that requires a gradient: before the first layer.
-            if not target.parameters if target.is_leaf else place.get(edge.target) != group.key:
+            if (
+                not target.parameters
+                if target.is_leaf
+                else place.get(edge.target) != group.key
+            ):
                 leaving.append(norms.edge_norms.get((edge.source, edge.slot)))
     return _together(arriving), _together(leaving), _together(own)
 
@@ -113,15 +138,24 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one is not None and other else None
 
 
-def _find_lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable[GainFinding]:
+def _find_lost(
+    rungs: tuple[Rung, ...], vanished: float, exploded: float
+) -> Iterable[GainFinding]:
     """Yield at most one finding of each kind: the first layer in backward order."""
     kinds: set[str] = set()
     for rung in rungs:
         kind, rule = "", ""
-        values = [value for value in (rung.leaving, rung.parameters) if value is not None]
+        values = [
+            value for value in (rung.leaving, rung.parameters) if value is not None
+        ]
         if any(not math.isfinite(value) for value in values):
-            kind, rule = "non_finite", "its outgoing gradient or that of its parameters is NaN or infinite"
-        elif rung.reach is not None and 0 < rung.reach < vanished:  # one of exactly 0 has a cause of another kind
+            kind, rule = (
+                "non_finite",
+                "its outgoing gradient or that of its parameters is NaN or infinite",
+            )
+        elif (
+            rung.reach is not None and 0 < rung.reach < vanished
+        ):  # one of exactly 0 has a cause of another kind
             kind = "vanishes"
             share = f"{significant(rung.reach, 2)} of what reached the last layer"
             rule = f"its gradient norm is {share}, less than {vanished:g}"

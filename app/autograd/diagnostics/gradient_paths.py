@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, PathStep
-from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
+from app.autograd.diagnostics.zero_gradients import (
+    Measured,
+    cancelling_norm,
+    measure,
+    stop_of,
+)
 from app.autograd.errors import NoGraphError
 from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
@@ -62,29 +67,45 @@ def find_paths(batch: TrainingBatch) -> GradientPaths:
         try:
             with batch.hold(around=watcher) as graph:
                 cuts = watcher.find_cuts(names, graph.ends)
-                ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
+                ways = {
+                    key: watcher.last_of(parameter)
+                    for key, parameter in _parameters(batch)
+                }
                 tape = graph.tape
                 measured = measure(graph)
         except NoGraphError:
             cuts = watcher.find_cuts(names, watcher.outputs)
-            ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
+            ways = {
+                key: watcher.last_of(parameter) for key, parameter in _parameters(batch)
+            }
         answers = {}
         for key, parameter in _parameters(batch):
-            answer = _answer(names[key][0], parameter, tape, measured, cuts, watcher, ways[key])
+            answer = _answer(
+                names[key][0], parameter, tape, measured, cuts, watcher, ways[key]
+            )
             answers.update({name: answer for name in names[key]})
-        requires, layers = FrozenMap(watcher.requires), FrozenMap(watcher.layer_requires)
-        return GradientPaths(FrozenMap(answers), cuts, requires, layers, tape, measured.error)
+        requires, layers = (
+            FrozenMap(watcher.requires),
+            FrozenMap(watcher.layer_requires),
+        )
+        return GradientPaths(
+            FrozenMap(answers), cuts, requires, layers, tape, measured.error
+        )
     finally:
         watcher.forget()
 
 
 def _parameters(batch: TrainingBatch) -> Iterable[tuple[int, Parameter]]:
-    return ((id(parameter), parameter) for parameter in module_tree.parameters(batch.model))
+    return (
+        (id(parameter), parameter) for parameter in module_tree.parameters(batch.model)
+    )
 
 
 def _names(batch: TrainingBatch) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
-    for name, parameter in module_tree.named_parameters(batch.model, remove_duplicate=False):
+    for name, parameter in module_tree.named_parameters(
+        batch.model, remove_duplicate=False
+    ):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)
     return names
 
@@ -101,7 +122,14 @@ def _answer(
     used = watcher.used.get(id(parameter))
     if not parameter.requires_grad:
         text = f"{name} is frozen: its requires_grad is False, so backward leaves its .grad at None."
-        return GradAnswer(name, "none", "frozen", text, f"Call {name}.requires_grad_() if it is to be trained.", used)
+        return GradAnswer(
+            name,
+            "none",
+            "frozen",
+            text,
+            f"Call {name}.requires_grad_() if it is to be trained.",
+            used,
+        )
     norm = measured.norms.get(name)
     if norm is not None:
         return _reached(name, norm, tape, measured)
@@ -111,7 +139,9 @@ def _answer(
             if measured.error
             else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
         )
-        return GradAnswer(name, "unknown" if measured.error else "none", "backward", text)
+        return GradAnswer(
+            name, "unknown" if measured.error else "none", "backward", text
+        )
     # Numbers and arrays cannot be tracked: their cut counts if nothing else consumed the last result.
     last = way[0][-1:]
     mine = [cut for cut in cuts if name in cut.parameters]
@@ -119,34 +149,75 @@ def _answer(
     if mine and (mine[0].reaches_end or mine[0].chains[name][-1:] == last):
         cut = mine[0]
         return GradAnswer(
-            name, "none", cut.kind, _sentence_of(cut, name), _cure_of(cut), cut.place, cut.chains[name],
+            name,
+            "none",
+            cut.kind,
+            _sentence_of(cut, name),
+            _cure_of(cut),
+            cut.place,
+            cut.chains[name],
             others=tuple(mine[1:]),
-        )  # fmt: skip
+        )
     if way[0]:
         text, cure = _end_of_way(name, way[0][-1], way[1])
-        return GradAnswer(name, "none", "not in the loss", text, cure, way[0][-1].place, way[0], others=tuple(mine))
+        return GradAnswer(
+            name,
+            "none",
+            "not in the loss",
+            text,
+            cure,
+            way[0][-1].place,
+            way[0],
+            others=tuple(mine),
+        )
     text = f"{name} is not used: no operation of this forward pass takes it, so no gradient reaches it."
-    return GradAnswer(name, "none", "unused", text, "Call its layer in forward, or remove the layer.")
+    return GradAnswer(
+        name, "none", "unused", text, "Call its layer in forward, or remove the layer."
+    )
 
 
-def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> GradAnswer:
+def _reached(
+    name: str, norm: float, tape: Tape | None, measured: Measured
+) -> GradAnswer:
     if norm != norm or norm == float("inf"):
-        return GradAnswer(name, "not finite", "not finite", f"The gradient of {name} is not finite.", norm=norm)
+        return GradAnswer(
+            name,
+            "not finite",
+            "not finite",
+            f"The gradient of {name} is not finite.",
+            norm=norm,
+        )
     taking = cancelling_norm(tape, measured, name) if tape is not None else None
     if tape is not None and taking is not None:
         title = tape.title_of(taking)
         short = name.rpartition(".")[2]
         text = f"The {short} gets no gradient: {title} subtracts the channel mean, so any bias cancels."
         cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has its own bias."
-        return GradAnswer(name, "cancelled", "cancelled", text, cure, _location(tape, taking.id), norm=norm,
-                          tape_node=taking.id)  # fmt: skip
+        return GradAnswer(
+            name,
+            "cancelled",
+            "cancelled",
+            text,
+            cure,
+            _location(tape, taking.id),
+            norm=norm,
+            tape_node=taking.id,
+        )
     if norm == 0 and tape is not None:
         stop = stop_of(tape, measured, name)
         where = "" if stop.node is None else _stops(tape, stop.node)
         text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
         place = None if stop.node is None else _location(tape, stop.node)
-        return GradAnswer(name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node)
-    return GradAnswer(name, "flows", "", f"A gradient reaches {name}; its norm is {significant(norm, 3)}.", norm=norm)
+        return GradAnswer(
+            name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node
+        )
+    return GradAnswer(
+        name,
+        "flows",
+        "",
+        f"A gradient reaches {name}; its norm is {significant(norm, 3)}.",
+        norm=norm,
+    )
 
 
 def _stops(tape: Tape, node: int) -> str:
@@ -156,7 +227,16 @@ def _stops(tape: Tape, node: int) -> str:
 def _location(tape: Tape, number: int) -> OpLocation:
     node = tape.nodes[number]
     code = tape.code_of(node)
-    return OpLocation(node.name, node.layer, node.call, node.node, node.line, code, node.file, node.in_loss)
+    return OpLocation(
+        node.name,
+        node.layer,
+        node.call,
+        node.node,
+        node.line,
+        code,
+        node.file,
+        node.in_loss,
+    )
 
 
 def _sentence_of(cut: Cut, parameter: str) -> str:
@@ -171,13 +251,21 @@ def _cure_of(cut: Cut) -> str:
 
 
 def _filled(text: str, cut: Cut) -> str:
-    return text.format(op=cut.place.op, dtype=f"torch.{cut.dtype}", function=cut.function)
+    return text.format(
+        op=cut.place.op, dtype=f"torch.{cut.dtype}", function=cut.function
+    )
 
 
 def _end_of_way(parameter: str, last: PathStep, output: int | None) -> tuple[str, str]:
     """Say why a parameter with an unused result gets no gradient, and how to fix it."""
     if output is not None:
         said = f"The network returns it as output {output + 1}, and the loss is computed from another one."
-        return f"{parameter} is not part of the loss. {said}", "Add a term for this output to the loss."
+        return (
+            f"{parameter} is not part of the loss. {said}",
+            "Add a term for this output to the loss.",
+        )
     made = f"the last that was computed from it is {last.node} {last.place.where}, and nothing uses that result"
-    return f"{parameter} is not part of the loss: {made}.", "Use the result, or remove the line."
+    return (
+        f"{parameter} is not part of the loss: {made}.",
+        "Use the result, or remove the line.",
+    )

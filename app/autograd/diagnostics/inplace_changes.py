@@ -133,12 +133,20 @@ class WriteWatcher:
     Line numbers refer to the text of `source`, else to the files that run.
     """
 
-    def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
+    def __init__(
+        self, model: Module | None = None, source: Source | None = None
+    ) -> None:
         self.places = SourceLocations(model, source)
-        self._names = {id(p): name for name, p in module_tree.named_parameters(model)} if model is not None else {}
+        self._names = (
+            {id(p): name for name, p in module_tree.named_parameters(model)}
+            if model is not None
+            else {}
+        )
         self._data_aliases: Any = WeakIdKeyDictionary()
         self._writes: list[_Seen] = []
-        self._digested: dict[int, int] = {}  # a block -> autograd's counter at its last digest
+        self._digested: dict[
+            int, int
+        ] = {}  # a block -> autograd's counter at its last digest
         self._calls: list[tuple[int, OpLocation]] = []
         self._modes: tuple[Any, ...] = ()
         self._parameters: dict[int, str] = {}
@@ -185,14 +193,28 @@ class WriteWatcher:
             _, place = self._calls.pop()
             self.places.note(started, _sequence(), place)
 
-    def _replace(self, tensor: torch.Tensor, value: torch.Tensor, place: OpLocation) -> None:
+    def _replace(
+        self, tensor: torch.Tensor, value: torch.Tensor, place: OpLocation
+    ) -> None:
         """Record that `.data` of a tensor is about to be set: nodes saved its memory, or the tensor itself."""
         with torch._C.DisableTorchFunction():
             for replaced, each in (("unread", tensor), ("read", value)):
                 for dense in parts_of(each):
                     block = StorageWeakRef(dense.untyped_storage())
-                    self._parameters.setdefault(block.cdata, self._names.get(id(tensor), ""))
-                    self._writes.append(_Seen(block, place, _sequence(), None, True, False, replaced=replaced))
+                    self._parameters.setdefault(
+                        block.cdata, self._names.get(id(tensor), "")
+                    )
+                    self._writes.append(
+                        _Seen(
+                            block,
+                            place,
+                            _sequence(),
+                            None,
+                            True,
+                            False,
+                            replaced=replaced,
+                        )
+                    )
 
     def wrote(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> None:
         """Record the writes of a kernel that is about to run."""
@@ -202,13 +224,28 @@ class WriteWatcher:
             if self._calls:
                 started, place = self._calls[-1]
             else:
-                started, place = _sequence(), self.places.here(frame, func._schema.name.rpartition("::")[2])
+                started, place = (
+                    _sequence(),
+                    self.places.here(frame, func._schema.name.rpartition("::")[2]),
+                )
             base = tensor._base if tensor._is_view() else None
-            silent = tensor in self._data_aliases or (base is not None and base in self._data_aliases)
+            silent = tensor in self._data_aliases or (
+                base is not None and base in self._data_aliases
+            )
             for part in parts_of(tensor):
                 block = StorageWeakRef(part.untyped_storage())
                 before = self._digest_before(part, block.cdata) if silent else None
-                self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None, before))
+                self._writes.append(
+                    _Seen(
+                        block,
+                        place,
+                        started,
+                        custom_node(frame),
+                        silent,
+                        base is not None,
+                        before,
+                    )
+                )
 
     def _digest_before(self, part: torch.Tensor, block: int) -> bytes | None:
         """Return the digest of what a node may have saved, unless no node was created since the last one."""
@@ -228,41 +265,84 @@ class WriteWatcher:
         found: list[BrokenNode] = []
         for number, node in enumerate(nodes):
             for name, tensor, version, now in _saved_versions(node):
-                blocks = [write for block in _blocks(tensor) for write in by_block.get(block, [])]
+                blocks = [
+                    write
+                    for block in _blocks(tensor)
+                    for write in by_block.get(block, [])
+                ]
                 writes = [write for write in blocks if _after(write, node)]
-                if version is None:  # torch is content; a write through .data is all that can be wrong
-                    writes = [write for write in writes if write.silent and name not in _NOT_READ]
+                if (
+                    version is None
+                ):  # torch is content; a write through .data is all that can be wrong
+                    writes = [
+                        write
+                        for write in writes
+                        if write.silent and name not in _NOT_READ
+                    ]
                     writes = _since_saved(writes, tensor)
                     if not writes:
                         continue
                 else:
                     writes = [write for write in writes if not write.silent] or writes
-                found.append(self._describe(number, node, name, tensor, version, now, writes))
+                found.append(
+                    self._describe(number, node, name, tensor, version, now, writes)
+                )
         return found
 
-    def _describe(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
-              seen: list[_Seen]) -> BrokenNode:  # fmt: skip
+    def _describe(
+        self,
+        number: int,
+        node: Any,
+        name: str,
+        tensor: Any,
+        version: int | None,
+        now: int,
+        seen: list[_Seen],
+    ) -> BrokenNode:
         place, silent = self.places.location_of(node), version is None
-        parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
+        parameter = next(
+            filter(None, (self._parameters.get(block) for block in _blocks(tensor))), ""
+        )
         counts: dict[Write, int] = {}
         for write in seen:
-            key = Write(write.place, write.silent, write.view, parameter, replaced=write.replaced)
+            key = Write(
+                write.place,
+                write.silent,
+                write.view,
+                parameter,
+                replaced=write.replaced,
+            )
             counts[key] = counts.get(key, 0) + 1
         writes = tuple(replace(write, count=count) for write, count in counts.items())
         sentence = _sentence(short_name(node), place, name, version, now, writes)
         return BrokenNode(
-            number, short_name(node), place, name, tuple(tensor.shape), now if silent else version, now, silent,
-            writes, sentence, cure_of(writes[0], place, name) if writes else None,
-        )  # fmt: skip
+            number,
+            short_name(node),
+            place,
+            name,
+            tuple(tensor.shape),
+            now if silent else version,
+            now,
+            silent,
+            writes,
+            sentence,
+            cure_of(writes[0], place, name) if writes else None,
+        )
 
 
 def _sentence(
-    node: str, place: OpLocation, saved: str, version: int | None, now: int, writes: tuple[Write, ...]
+    node: str,
+    place: OpLocation,
+    saved: str,
+    version: int | None,
+    now: int,
+    writes: tuple[Write, ...],
 ) -> str:
     who = " and ".join(
-        f"{write.location.op} {write.location.where}" + (f" ({write.count} times)" if write.count > 1 else "")
+        f"{write.location.op} {write.location.where}"
+        + (f" ({write.count} times)" if write.count > 1 else "")
         for write in writes
-    )  # fmt: skip
+    )
     who, ending = who or "An unrecorded operation", "" if len(writes) > 1 else "s"
     kept = f"what {node} {place.where} saves for backward ({saved})"
     if replacing := [write for write in writes if write.replaced]:
@@ -302,8 +382,14 @@ def _saved_versions(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
     for attribute, items in raw_saved(node):
         if any(raw.unpack_hook is not None for _, raw in items):
             continue  # unpacking would run the hook, which recomputes under checkpoint
-        tensors = [(name, raw.data) for name, raw in items if isinstance(raw.data, torch.Tensor)]
-        tensors = [(name, tensor) for name, tensor in tensors if not tensor.is_inference()]
+        tensors = [
+            (name, raw.data)
+            for name, raw in items
+            if isinstance(raw.data, torch.Tensor)
+        ]
+        tensors = [
+            (name, tensor) for name, tensor in tensors if not tensor.is_inference()
+        ]
         expected: tuple[int, int] | None = None
         try:
             getattr(node, attribute)
@@ -323,7 +409,11 @@ def _digest(tensor: torch.Tensor) -> bytes:
     if tensor.is_meta:
         return b""
     with torch._C.DisableTorchFunction():
-        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).cpu()
+        whole = (
+            torch.empty(0, dtype=torch.uint8, device=tensor.device)
+            .set_(tensor.untyped_storage())
+            .cpu()
+        )
         return hashlib.blake2b(whole.numpy().data, digest_size=16).digest()
 
 
@@ -332,9 +422,15 @@ def _since_saved(writes: list[_Seen], tensor: torch.Tensor) -> list[_Seen]:
     saved = writes[0].before if writes else b""
     if not saved:
         return writes
-    if any(_digest(part) == saved for part in parts_of(tensor) if _block(part) == writes[0].block.cdata):
+    if any(
+        _digest(part) == saved
+        for part in parts_of(tensor)
+        if _block(part) == writes[0].block.cdata
+    ):
         return []
-    return writes[max(place for place, write in enumerate(writes) if write.before == saved) :]
+    return writes[
+        max(place for place, write in enumerate(writes) if write.before == saved) :
+    ]
 
 
 def _block(tensor: torch.Tensor) -> int:
@@ -349,7 +445,9 @@ def _blocks(tensor: torch.Tensor) -> list[int]:
 def _after(write: _Seen, node: Any) -> bool:
     """Return whether a write happened after a node had saved its tensors, and not by the node's own operation."""
     number = node._sequence_nr()
-    return number != LEAF_SEQUENCE and number < write.started and write.inside is not node
+    return (
+        number != LEAF_SEQUENCE and number < write.started and write.inside is not node
+    )
 
 
 def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
@@ -379,7 +477,9 @@ class _Calls(TorchFunctionMode):
         super().__init__()
         self._watcher = watcher
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
 
 
@@ -388,6 +488,8 @@ class _Writes(TorchDispatchMode):
         super().__init__()
         self._watcher = watcher
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         self._watcher.wrote(func, args, kwargs or {}, sys._getframe(1))
         return func(*args, **(kwargs or {}))

@@ -25,8 +25,25 @@ if TYPE_CHECKING:
     from app.source.generated import Source
 
 # Operations that create Infs on purpose, as for the mask of an attention.
-_DELIBERATE = ("full", "fill", "masked_fill", "new_full", "full_like", "scalar_tensor", "where", "triu", "tril")
-_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize")  # memory as it is
+_DELIBERATE = (
+    "full",
+    "fill",
+    "masked_fill",
+    "new_full",
+    "full_like",
+    "scalar_tensor",
+    "where",
+    "triu",
+    "tril",
+)
+_UNWRITTEN = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize",
+)  # memory as it is
 
 
 class NonFinite(Struct, frozen=True):
@@ -60,7 +77,11 @@ class NonFinite(Struct, frozen=True):
         line += f" of {PurePath(self.file).name}" if self.file else ""
         verb = "produced the first" if self.made_here else "is the first to receive a"
         text = f"In the {self.direction} pass, {self.op} of {where}{line} {verb} {self.value}."
-        masked = f"{self.masked_by} masks it: no parameter receives it on this batch." if self.masked_by else ""
+        masked = (
+            f"{self.masked_by} masks it: no parameter receives it on this batch."
+            if self.masked_by
+            else ""
+        )
         return " ".join(filter(None, (text, self.reason, masked)))
 
 
@@ -73,7 +94,12 @@ class ForwardWatch:
     for diagnosis, not for training. Only the entering thread is watched.
     """
 
-    def __init__(self, source: Source | None = None, model: nn.Module | None = None, own_lines: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source | None = None,
+        model: nn.Module | None = None,
+        own_lines: bool = False,
+    ) -> None:
         self.found: NonFinite | None = None
         self._source, self._model, self._own_lines = source, model, own_lines
         self._mode: Any = None
@@ -93,12 +119,20 @@ class ForwardWatch:
         """Return the source of a NaN or Inf in the tensors in `value`; None where all are finite, or where they
         hold an Inf that was put there on purpose."""
         for tensor in _floating(value):
-            if not bool(tensor.isfinite().all()) and (origin := self._origin(tensor)) is not None:
+            if (
+                not bool(tensor.isfinite().all())
+                and (origin := self._origin(tensor)) is not None
+            ):
                 return origin
         return None
 
     def saw(
-        self, func: Any, values: dict[str, Any], kinds: tuple[bool, bool], before: NonFinite | None, answered: Any
+        self,
+        func: Any,
+        values: dict[str, Any],
+        kinds: tuple[bool, bool],
+        before: NonFinite | None,
+        answered: Any,
     ) -> None:
         """Record the result of an operation; `values` are its arguments by name, `kinds` tells whether they had a NaN,
         an Inf, and `before` is their origin."""
@@ -108,11 +142,15 @@ class ForwardWatch:
             return
         origin = before
         if nan and not kinds[0]:
-            origin = self._new_origin(name, "NaN", nonfinite_reasons.of_call(name, values, answered))
+            origin = self._new_origin(
+                name, "NaN", nonfinite_reasons.of_call(name, values, answered)
+            )
         elif nan and before is None:
             origin = self._new_origin(name, "NaN")
         elif inf and not any(kinds) and name not in _DELIBERATE:
-            origin = self._new_origin(name, "Inf", nonfinite_reasons.of_call(name, values, answered))
+            origin = self._new_origin(
+                name, "Inf", nonfinite_reasons.of_call(name, values, answered)
+            )
         if origin is None:
             return
         self.found = self.found or origin
@@ -125,32 +163,61 @@ class ForwardWatch:
         known = self._origins.get(tensor.untyped_storage()._cdata)
         return None if known is None else known[1]
 
-    def _new_origin(self, op: str, value: str, reason: nonfinite_reasons.Reason | None = None) -> NonFinite:
+    def _new_origin(
+        self, op: str, value: str, reason: nonfinite_reasons.Reason | None = None
+    ) -> NonFinite:
         """Describe the running operation; `reason` is None where it received the value."""
         layer, line, inside = self._locate(sys._getframe(3))
-        file, at = user_frames.location(sys._getframe(3)) if self._own_lines else ("", 0)
-        node = self._source.node_at(line) if self._source is not None and line is not None else None
+        file, at = (
+            user_frames.location(sys._getframe(3)) if self._own_lines else ("", 0)
+        )
+        node = (
+            self._source.node_at(line)
+            if self._source is not None and line is not None
+            else None
+        )
         known = self._source is not None or self._model is not None
         sentence, cure = reason or nonfinite_reasons.UNKNOWN
         return NonFinite(
-            "forward", op, value, reason is not None, layer, node, line or at or None,
-            in_loss=known and not inside, file=file, reason=sentence, cure=cure,
-        )  # fmt: skip
+            "forward",
+            op,
+            value,
+            reason is not None,
+            layer,
+            node,
+            line or at or None,
+            in_loss=known and not inside,
+            file=file,
+            reason=sentence,
+            cure=cure,
+        )
 
     def _locate(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
         """Return (module path, line of the generated text, whether it is inside the net) of the running code."""
         line, innermost, outermost = None, None, None
         while frame is not None:
-            if self._source is not None and line is None and frame.f_code.co_filename == self._source.filename:
+            if (
+                self._source is not None
+                and line is None
+                and frame.f_code.co_filename == self._source.filename
+            ):
                 line = frame.f_lineno
             owner = frame.f_locals.get("self")
             if isinstance(owner, nn.Module):
                 innermost, outermost = innermost or owner, owner
             frame = frame.f_back
         root = self._model if self._model is not None else outermost
-        paths = {module: path for path, module in module_tree.named_modules(root)} if root is not None else {}
+        paths = (
+            {module: path for path, module in module_tree.named_modules(root)}
+            if root is not None
+            else {}
+        )
         inside = line is not None if self._model is None else innermost in paths
-        return (paths.get(innermost, "") if inside and innermost is not None else ""), line, inside
+        return (
+            (paths.get(innermost, "") if inside and innermost is not None else ""),
+            line,
+            inside,
+        )
 
 
 class _Watching(TorchDispatchMode):
@@ -158,7 +225,9 @@ class _Watching(TorchDispatchMode):
         super().__init__()
         self._watch = watch
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         # Checked before the call, since an in-place operation overwrites its input.
         given = (args, kwargs)
         kinds = _kinds(given)
@@ -176,7 +245,8 @@ def _by_name(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     if not func._schema.is_mutable:
         return values
     return {
-        name: value.detach().clone() if isinstance(value, torch.Tensor) else value for name, value in values.items()
+        name: value.detach().clone() if isinstance(value, torch.Tensor) else value
+        for name, value in values.items()
     }
 
 
@@ -190,12 +260,21 @@ def _kinds(value: Any) -> tuple[bool, bool]:
     nan = inf = False
     for tensor in _floating(value):
         if not bool(tensor.isfinite().all()):
-            nan, inf = nan or bool(tensor.isnan().any()), inf or bool(tensor.isinf().any())
+            nan, inf = (
+                nan or bool(tensor.isnan().any()),
+                inf or bool(tensor.isinf().any()),
+            )
     return nan, inf
 
 
 def _floating(value: Any) -> Iterable[Tensor]:
     for leaf in tree_leaves(value):
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
-            if leaf.numel() and leaf.device.type != "meta" and (parts := parts_of(leaf.detach())):
+        if isinstance(leaf, torch.Tensor) and (
+            leaf.is_floating_point() or leaf.is_complex()
+        ):
+            if (
+                leaf.numel()
+                and leaf.device.type != "meta"
+                and (parts := parts_of(leaf.detach()))
+            ):
                 yield parts[-1]

@@ -36,11 +36,16 @@ def arising(playback: Playback) -> tuple[NonFinite, ...]:
     reasons: dict[int, nonfinite_reasons.Reason] = {}
     while (number := playback.next_node) is not None:
         node = playback.graph.nodes[number]
-        arriving = [playback.gradient(number, output) for output in range(len(node._input_metadata))]
+        arriving = [
+            playback.gradient(number, output)
+            for output in range(len(node._input_metadata))
+        ]
         record = playback.step()
         assert record is not None
         if not _bad(record.arriving) and _leaves(record):
-            reasons[number] = nonfinite_reasons.of_node(node, arriving, _behind_mask(playback.tape, number))
+            reasons[number] = nonfinite_reasons.of_node(
+                node, arriving, _behind_mask(playback.tape, number)
+            )
         records.append(record)
     return tuple(_origins(playback.tape, records, reasons))
 
@@ -56,7 +61,14 @@ def _origins(
         if not (_leaves(record) or received) or record.node in fed:
             continue
         spread = _spread(record, by_node)
-        first = next((each for each in spread if any(_is_nan(edge.stats) for edge in _leaves(each))), record)
+        first = next(
+            (
+                each
+                for each in spread
+                if any(_is_nan(edge.stats) for edge in _leaves(each))
+            ),
+            record,
+        )
         if first.node in named:
             continue
         named.add(first.node)
@@ -71,16 +83,30 @@ def _describe(
     by_node: dict[int, StepRecord],
     reasons: dict[int, nonfinite_reasons.Reason],
 ) -> NonFinite:
-    node, reason = tape.nodes[first.node], reasons.get(origin.node, nonfinite_reasons.UNKNOWN)
+    node, reason = (
+        tape.nodes[first.node],
+        reasons.get(origin.node, nonfinite_reasons.UNKNOWN),
+    )
     received = _bad(origin.arriving)
-    nan = any(_is_nan(stats) for stats in (*first.arriving, *(edge.stats for edge in first.leaving)))
+    nan = any(
+        _is_nan(stats)
+        for stats in (*first.arriving, *(edge.stats for edge in first.leaving))
+    )
     text, cure = reason
     if first is not origin:
-        text = f"It is made of an Inf of {_where(tape, tape.nodes[origin.node])}. {text}"
+        text = (
+            f"It is made of an Inf of {_where(tape, tape.nodes[origin.node])}. {text}"
+        )
     elif origin.hooked:
-        text, cure = "A hook of the tensor made it.", "Mend the hook: it is called with finite gradients."
+        text, cure = (
+            "A hook of the tensor made it.",
+            "Mend the hook: it is called with finite gradients.",
+        )
     elif received and origin.fan_ins:
-        text, cure = "The gradients that meet there are finite, but their sum is not.", "Scale the loss down."
+        text, cure = (
+            "The gradients that meet there are finite, but their sum is not.",
+            "Scale the loss down.",
+        )
     return NonFinite(
         "backward",
         node.name,
@@ -106,7 +132,9 @@ def _spread(origin: StepRecord, by_node: dict[int, StepRecord]) -> list[StepReco
             if edge.target not in met and edge.target in by_node:
                 met.add(edge.target)
                 waiting.append(by_node[edge.target])
-    return sorted((by_node[number] for number in met), key=lambda record: record.position)
+    return sorted(
+        (by_node[number] for number in met), key=lambda record: record.position
+    )
 
 
 def _mask(tape: Tape, spread: list[StepRecord], by_node: dict[int, StepRecord]) -> str:
@@ -140,7 +168,11 @@ def _behind_mask(tape: Tape, number: int) -> bool:
 
 
 def _leaves(record: StepRecord) -> list[EdgeGrad]:
-    return [edge for edge in record.leaving if edge.stats is not None and edge.stats.nonfinite]
+    return [
+        edge
+        for edge in record.leaving
+        if edge.stats is not None and edge.stats.nonfinite
+    ]
 
 
 def _bad(every: tuple[GradStats | None, ...]) -> bool:

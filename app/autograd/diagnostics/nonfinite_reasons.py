@@ -13,7 +13,9 @@ from app.util.formatting import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-Values = Mapping[str, Any]  # the arguments of an operation by their names in torch's schema, and its `result`
+Values = Mapping[
+    str, Any
+]  # the arguments of an operation by their names in torch's schema, and its `result`
 
 
 class Reason(NamedTuple):
@@ -26,8 +28,12 @@ class Reason(NamedTuple):
 UNKNOWN = Reason()
 _EPSILON = "Add a small constant inside it, as in {name}(x + 1e-8), or clamp its input away from that value."
 _CLAMP = "Clamp its input, as in x.clamp(min=1e-8), or use a form that takes logits (log_softmax, logsigmoid)."
-_DIVISOR = "Clamp the divisor, as in x / y.clamp(min=1e-8), or add a small constant to it."
-_INSIDE = "Clamp its input a little inside the bounds, as in x.clamp(-1 + 1e-6, 1 - 1e-6)."
+_DIVISOR = (
+    "Clamp the divisor, as in x / y.clamp(min=1e-8), or add a small constant to it."
+)
+_INSIDE = (
+    "Clamp its input a little inside the bounds, as in x.clamp(-1 + 1e-6, 1 - 1e-6)."
+)
 _MASK_INPUT = (
     "Mask its input too: give it a harmless value where the result is not used, as in "
     "{name}(torch.where(mask, x, 1.0)), and then select the result."
@@ -54,10 +60,17 @@ def _zero(values: Tensor) -> Tensor:
     return values == 0
 
 
-_BELOW = _Point("self", lambda x: x < 0, "its input is below 0{where}", "Clamp its input at 0 or above.")
+_BELOW = _Point(
+    "self",
+    lambda x: x < 0,
+    "its input is below 0{where}",
+    "Clamp its input at 0 or above.",
+)
 _LOG = _Point("self", lambda x: x <= 0, "its input is 0 or below{where}", _CLAMP)
 _DIVISION = _Point("other", _zero, "it divides by 0{where}", _DIVISOR)
-_BEYOND = _Point("self", lambda x: x.abs() >= 1, "its input is at or beyond 1 or -1{where}", _INSIDE)
+_BEYOND = _Point(
+    "self", lambda x: x.abs() >= 1, "its input is at or beyond 1 or -1{where}", _INSIDE
+)
 _UNIT = _Point(
     "self",
     lambda x: (x <= 0) | (x >= 1),
@@ -88,14 +101,35 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
     "log": (_LOG,),
     "log2": (_LOG,),
     "log10": (_LOG,),
-    "log1p": (_Point("self", lambda x: x <= -1, "its input is -1 or below{where}", "Clamp its input above -1."),),
+    "log1p": (
+        _Point(
+            "self",
+            lambda x: x <= -1,
+            "its input is -1 or below{where}",
+            "Clamp its input above -1.",
+        ),
+    ),
     "special_entr": (_LOG,),
-    "xlogy": (_Point("other", lambda x: x <= 0, "the value under its log is 0 or below{where}", _CLAMP),),
+    "xlogy": (
+        _Point(
+            "other",
+            lambda x: x <= 0,
+            "the value under its log is 0 or below{where}",
+            _CLAMP,
+        ),
+    ),
     "acos": (_BEYOND,),
     "asin": (_BEYOND,),
     "atanh": (_BEYOND,),
     "erfinv": (_BEYOND,),
-    "acosh": (_Point("self", lambda x: x <= 1, "its input is at or below 1{where}", "Clamp its input above 1."),),
+    "acosh": (
+        _Point(
+            "self",
+            lambda x: x <= 1,
+            "its input is at or below 1{where}",
+            "Clamp its input above 1.",
+        ),
+    ),
     "logit": (_UNIT,),
     "binary_cross_entropy": (
         _Point(
@@ -115,9 +149,13 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
             "Subtract the greatest value first, clamp its input, or use logsumexp.",
         ),
     ),
-    "linalg_vector_norm": (_Point("result", _zero, _SLOPE, "Add a small constant under the root."),),
+    "linalg_vector_norm": (
+        _Point("result", _zero, _SLOPE, "Add a small constant under the root."),
+    ),
     "dist": (_Point("result", _zero, _SLOPE, "Add a small constant under the root."),),
-    "cdist": (_Point("result", _zero, _SLOPE, "Add a small constant to one of its inputs."),),
+    "cdist": (
+        _Point("result", _zero, _SLOPE, "Add a small constant to one of its inputs."),
+    ),
     "hypot": (_Point("result", _zero, _SLOPE, _EPSILON),),
 }
 _NAMES = {
@@ -142,7 +180,10 @@ def of_node(node: Any, arriving: Sequence[Tensor | None], unread: bool) -> Reaso
     `unread` means that a `where`, a mask or an index stands between the operation and the loss.
     """
     if is_custom(node):
-        return Reason("Its backward is Python code of the model's own.", "Mend the backward of this Function.")
+        return Reason(
+            "Its backward is Python code of the model's own.",
+            "Mend the backward of this Function.",
+        )
     name, values = _operation(node.name()), _saved(node)
     gradient = next((each for each in arriving if each is not None), None)
     return _of(_NAMES.get(name, name), values, gradient if unread else None)
@@ -172,7 +213,11 @@ def _at_points(name: str, values: Values, unread: Tensor | None) -> Reason:
         if value is None or value.is_complex() or not (hits := point.test(value)).any():
             continue
         text = point.text.format(where=_share(hits))
-        if unread is not None and unread.shape == hits.shape and bool((unread[hits] == 0).any()):
+        if (
+            unread is not None
+            and unread.shape == hits.shape
+            and bool((unread[hits] == 0).any())
+        ):
             return Reason(
                 f"Here {text}. The gradient that arrives there is 0, because its result is not taken there: 0 times "
                 "infinity is NaN.",
@@ -183,12 +228,21 @@ def _at_points(name: str, values: Values, unread: Tensor | None) -> Reason:
 
 
 def _bad_values(_name: str, values: Values) -> Reason | None:
-    tensors = [_tensor(values, name) for name in values if not name.startswith("result")]
-    floating = [each for each in tensors if each is not None and each.is_floating_point()]
+    tensors = [
+        _tensor(values, name) for name in values if not name.startswith("result")
+    ]
+    floating = [
+        each for each in tensors if each is not None and each.is_floating_point()
+    ]
     if any(bool(each.isnan().any()) for each in floating):
-        return Reason("It computes with a NaN of the forward pass.", "Mend the operation that made it there first.")
+        return Reason(
+            "It computes with a NaN of the forward pass.",
+            "Mend the operation that made it there first.",
+        )
     if any(bool(each.isinf().any()) for each in floating):
-        return Reason("It computes with an infinite value of the forward pass.", _FINITE)
+        return Reason(
+            "It computes with an infinite value of the forward pass.", _FINITE
+        )
     return None
 
 
@@ -198,11 +252,16 @@ def _empty_mean(name: str, values: Values) -> Reason | None:
     numel = values.get("self_sym_numel", tensor.numel() if tensor is not None else 1)
     if name not in ("mean", "nanmean", "var", "std", "var_mean", "std_mean"):
         return None
-    shape = tuple(sizes if sizes is not None else tensor.shape if tensor is not None else ())
+    shape = tuple(
+        sizes if sizes is not None else tensor.shape if tensor is not None else ()
+    )
     if numel and 0 not in shape:
         return None
     text = f"It is the {name.partition('_')[0]} of no values at all (shape {list(shape)}), which is 0 / 0."
-    return Reason(text, "Skip it where nothing is selected, or divide the sum by count.clamp(min=1).")
+    return Reason(
+        text,
+        "Skip it where nothing is selected, or divide the sum by count.clamp(min=1).",
+    )
 
 
 def _masked_row(name: str, values: Values) -> Reason | None:
@@ -213,11 +272,19 @@ def _masked_row(name: str, values: Values) -> Reason | None:
     dims = tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
     if scores is not None and scores.ndim:
         hits = torch.isneginf(scores)
-        for each in sorted((each % scores.ndim for each in dims if abs(each) <= scores.ndim), reverse=True):
+        for each in sorted(
+            (each % scores.ndim for each in dims if abs(each) <= scores.ndim),
+            reverse=True,
+        ):
             hits = hits.all(each)
     elif result is not None and name == "logsumexp":
         hits = torch.isneginf(result)
-    elif result is not None and result.ndim and isinstance(dim, int) and abs(dim) <= result.ndim:
+    elif (
+        result is not None
+        and result.ndim
+        and isinstance(dim, int)
+        and abs(dim) <= result.ndim
+    ):
         hits = result.isnan().all(dim)
     else:
         return None
@@ -235,7 +302,9 @@ def _ignored_targets(name: str, values: Values) -> Reason | None:
     if target.numel() and not bool((target == ignored).all()):
         return None
     text = f"Every target is ignored ({ignored}), so it is the mean over no targets, which is 0 / 0."
-    return Reason(text, "Skip such a batch, or sum the losses and divide by count.clamp(min=1).")
+    return Reason(
+        text, "Skip such a batch, or sum the losses and divide by count.clamp(min=1)."
+    )
 
 
 def _power(name: str, values: Values) -> Reason | None:
@@ -245,7 +314,11 @@ def _power(name: str, values: Values) -> Reason | None:
     base, exponent = torch.as_tensor(base), torch.as_tensor(exponent)
     if base.is_complex() or exponent.is_complex():
         return None
-    negative = (base < 0) & (exponent != exponent.floor()) if exponent.is_floating_point() else base != base
+    negative = (
+        (base < 0) & (exponent != exponent.floor())
+        if exponent.is_floating_point()
+        else base != base
+    )
     if negative.any():
         text = f"Here a number below 0 is raised to a fraction{_share(negative)}."
         return Reason(text, "Clamp its base at 0 or above.")
@@ -258,9 +331,17 @@ def _power(name: str, values: Values) -> Reason | None:
 
 def _atan2(name: str, values: Values) -> Reason | None:
     first, second = _tensor(values, "self"), _tensor(values, "other")
-    if name != "atan2" or first is None or second is None or not (hits := (first == 0) & (second == 0)).any():
+    if (
+        name != "atan2"
+        or first is None
+        or second is None
+        or not (hits := (first == 0) & (second == 0)).any()
+    ):
         return None
-    return Reason(f"Here both of its inputs are 0{_share(hits)}.", "Add a small constant to one of its inputs.")
+    return Reason(
+        f"Here both of its inputs are 0{_share(hits)}.",
+        "Add a small constant to one of its inputs.",
+    )
 
 
 def _few_values(name: str, values: Values) -> Reason | None:
@@ -269,13 +350,16 @@ def _few_values(name: str, values: Values) -> Reason | None:
         return None
     dims = values.get("dim")
     count = 1
-    for each in range(tensor.ndim) if not dims else (each % tensor.ndim for each in dims):
+    for each in (
+        range(tensor.ndim) if not dims else (each % tensor.ndim for each in dims)
+    ):
         count *= tensor.shape[each]
     free = 1 if correction is None else correction
     if count > free:
         return None
     text = (
-        f"It is the {name.partition('_')[0]} of {counted(count, 'value')} with the correction {free}, which is 0 / 0."
+        f"It is the {name.partition('_')[0]} of {counted(count, 'value')} with the "
+        f"correction {free}, which is 0 / 0."
     )
     return Reason(text, "Pass correction=0, or give it more values.")
 
@@ -304,7 +388,11 @@ def _share(hits: Tensor) -> str:
 
 def _tensor(values: Values, name: str) -> Tensor | None:
     value = values.get(name)
-    return value.detach() if isinstance(value, torch.Tensor) and value.layout is torch.strided else None
+    return (
+        value.detach()
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided
+        else None
+    )
 
 
 def _operation(node: str) -> str:
@@ -314,7 +402,9 @@ def _operation(node: str) -> str:
     ('linalg_vector_norm', 'log1p')
     """
     stem = node.rpartition("Backward")[0].removeprefix("Safe").removeprefix("Native")
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in stem).lstrip("_")
+    snake = "".join(
+        f"_{letter.lower()}" if letter.isupper() else letter for letter in stem
+    ).lstrip("_")
     return _NAMES.get(snake, snake)
 
 

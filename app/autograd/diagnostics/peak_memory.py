@@ -27,7 +27,9 @@ class Peak(TorchDispatchMode):
         self._now = 0
         self.bytes = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
@@ -42,12 +44,16 @@ class Peak(TorchDispatchMode):
             return
         self._alive[key] = (StorageWeakRef(storage), storage.nbytes())
         self._now += storage.nbytes()
-        if self._now > self.bytes:  # freed tensors are still in the sum, so sweep before accepting a new peak
+        if (
+            self._now > self.bytes
+        ):  # freed tensors are still in the sum, so sweep before accepting a new peak
             self._sweep()
             self.bytes = max(self.bytes, self._now)
 
     def _sweep(self) -> None:
-        for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
+        for key in [
+            key for key, (storage, _) in self._alive.items() if storage.expired()
+        ]:
             self._now -= self._alive.pop(key)[1]
 
 

@@ -34,7 +34,9 @@ def gradcheck(batch: TrainingBatch, layer: str = "") -> tuple[list[str], int]:
     return list(of_gradcheck(report)), int(not report.passed)
 
 
-def gradcheck_function(function: Callable[..., Any], inputs: tuple[Any, ...], name: str) -> tuple[list[str], int]:
+def gradcheck_function(
+    function: Callable[..., Any], inputs: tuple[Any, ...], name: str
+) -> tuple[list[str], int]:
     """Gradcheck a function of tensors; the report as of `gradcheck`."""
     report = check_function(function, *inputs, name=name)
     return list(of_gradcheck(report)), int(not report.passed)

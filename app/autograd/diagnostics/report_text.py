@@ -18,8 +18,12 @@ def of_findings(found: Iterable[Finding]) -> Iterator[str]:
     for one in found:
         where = f"{one.location_text} ({one.file})" if one.file else one.location_text
         yield f"{one.severity}: {where}: {one.sentence}"
-        yield from (f"    - {line}" for line in textwrap.dedent(one.before).strip().splitlines())
-        yield from (f"    + {line}" for line in textwrap.dedent(one.after).strip().splitlines())
+        yield from (
+            f"    - {line}" for line in textwrap.dedent(one.before).strip().splitlines()
+        )
+        yield from (
+            f"    + {line}" for line in textwrap.dedent(one.after).strip().splitlines()
+        )
         if one.cure:
             yield f"    {one.cure}"
 
@@ -30,8 +34,14 @@ def of_gradcheck(report: GradcheckReport) -> Iterator[str]:
     for given in report.inputs:
         verdict = "fine" if given.fine else "WRONG"
         whole = given.checked == given.elements
-        looked = f"all {given.elements:,}" if whole else f"{given.checked:,} of {given.elements:,}"
-        worst = max(filter(None, (given.worst, given.direction)), key=_error, default=None)
+        looked = (
+            f"all {given.elements:,}"
+            if whole
+            else f"{given.checked:,} of {given.elements:,}"
+        )
+        worst = max(
+            filter(None, (given.worst, given.direction)), key=_error, default=None
+        )
         yield f"    {verdict}: {given.name}, {looked} elements{_worst(worst)}"
     yield f"    {report.evaluations:,} forward passes"
 
@@ -43,7 +53,11 @@ def _error(one: Element) -> tuple[bool, float]:
 def _worst(one: Element | None) -> str:
     if one is None:
         return ""
-    where = f"at [{', '.join(map(str, one.index))}]" if one.index else "along a random direction"
+    where = (
+        f"at [{', '.join(map(str, one.index))}]"
+        if one.index
+        else "along a random direction"
+    )
     kink = ", where it is not differentiable" if one.kink is not None else ""
     analytic, numeric = significant(one.analytic, 6), significant(one.numeric, 6)
     return f"; worst {where}: backward{one.of_output} {analytic}, finite differences {numeric}{kink}"

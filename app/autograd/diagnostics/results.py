@@ -96,7 +96,9 @@ class GradientPaths(Struct, frozen=True):
     @property
     def without(self) -> tuple[GradAnswer, ...]:
         """The answers of those whose gradient does not flow."""
-        return tuple(answer for answer in self.answers.values() if answer.state != "flows")
+        return tuple(
+            answer for answer in self.answers.values() if answer.state != "flows"
+        )
 
 
 class Finding(Struct, frozen=True):
@@ -134,7 +136,11 @@ class Finding(Struct, frozen=True):
         """The line with its file: "line 12", "line 12 of net.py", or ""."""
         if self.line is None:
             return ""
-        return f"line {self.line} of {PurePath(self.file).name}" if self.file else f"line {self.line}"
+        return (
+            f"line {self.line} of {PurePath(self.file).name}"
+            if self.file
+            else f"line {self.line}"
+        )
 
 
 class Findings(Struct, frozen=True):
@@ -150,7 +156,9 @@ class Findings(Struct, frozen=True):
     def of_layer(self, path: str) -> tuple[GradAnswer, ...]:
         """Return the answers for the parameters of the module at `path`, "" for the net's own."""
         answers = self.paths.answers.values() if self.paths is not None else ()
-        return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
+        return tuple(
+            answer for answer in answers if answer.parameter.rpartition(".")[0] == path
+        )
 
 
 class StepCost(Struct, frozen=True):
@@ -211,7 +219,10 @@ class WhatIf(Struct, frozen=True):
 
     @property
     def _apart(self) -> tuple[float, ...]:
-        return tuple(again - plain for plain, again in zip(self.plain.times, self.again.times, strict=True))
+        return tuple(
+            again - plain
+            for plain, again in zip(self.plain.times, self.again.times, strict=True)
+        )
 
     @property
     def equal(self) -> bool:
@@ -220,7 +231,9 @@ class WhatIf(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """Bytes against time, and the setting of a training that does it."""
-        low, high = (f"{bound * 1000:+.1f}".replace("-", MINUS) for bound in self.spread)
+        low, high = (
+            f"{bound * 1000:+.1f}".replace("-", MINUS) for bound in self.spread
+        )
         rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
         if self.measurable:
             time = f"{self.slower * 1000:+.1f} ms ({100 * self.slower / self.plain.seconds:+.0f} %; {rounds})"
@@ -236,7 +249,9 @@ class WhatIf(Struct, frozen=True):
             if self.equal
             else f"gradients differ by up to {scientific(self.difference, 1)}"
         )
-        text = f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
+        text = (
+            f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
+        )
         if self.freed > 0:
             text += f" In training: recompute = {self.path}."
         return f"{text} {self.remark}".rstrip()
@@ -244,9 +259,17 @@ class WhatIf(Struct, frozen=True):
 
 def by_module(tape: Tape) -> Tape:
     """Split the tape by module, even if the drawing has one node for a whole block."""
-    return replace(tape, nodes=tuple(with_values(node, node=None) if node.layer else node for node in tape.nodes))
+    return replace(
+        tape,
+        nodes=tuple(
+            with_values(node, node=None) if node.layer else node for node in tape.nodes
+        ),
+    )
 
 
 def first_nodes(tape: Tape) -> dict[str, int]:
     """Map each rung's key to its first node in backward order."""
-    return {group.key: min(group.nodes, key=tape.steps.__getitem__) for group in group_by_layer(by_module(tape))}
+    return {
+        group.key: min(group.nodes, key=tape.steps.__getitem__)
+        for group in group_by_layer(by_module(tape))
+    }

@@ -20,27 +20,52 @@ _CANCELLED = 1e-4
 
 # Causes of zero gradients by torch's node name, and their remedies.
 _STOPS = (
-    (r"^(Relu|Threshold)Backward", "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
-     "Lower the learning rate, use another initialisation, or replace it with LeakyReLU, whose gradient is never 0."),
-    (r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
-     "its input was outside its bounds wherever a gradient arrived", "Widen the bounds, or scale the input."),
-    (r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward", "a step function has derivative 0 everywhere",
-     "Leave the step out of training, or pass the gradient straight through it with a custom Function."),
-    (r"^MulBackward", "the other factor was 0 wherever a gradient arrived",
-     "Check the factor: a mask or a scale of 0."),
-    (r"^\w*DropoutBackward", "no kept element received a gradient, or all were dropped",
-     "Lower the dropout's p, or use a larger batch."),
-    (r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
-     "the other factor was 0 wherever a gradient arrived",
-     "Check the other factor of the product: an input of zeros, or weights that start at 0."),
-    (r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
-     "it is saturated: its derivative rounds to 0 in this precision",
-     "Make the input smaller with a norm before it or smaller weights, or use the loss that takes logits."),
-    (r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward", "the loss is constant",
-     "The output meets the target, or every target is ignored (ignore_index)."),
-    (r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
-     "no part of the tensor that affects the loss was selected", "Check the index or the mask at this line."),
-)  # fmt: skip
+    (
+        r"^(Relu|Threshold)Backward",
+        "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
+        "Lower the learning rate, use another initialisation, or replace it with LeakyReLU, whose gradient is never 0.",
+    ),
+    (
+        r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
+        "its input was outside its bounds wherever a gradient arrived",
+        "Widen the bounds, or scale the input.",
+    ),
+    (
+        r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward",
+        "a step function has derivative 0 everywhere",
+        "Leave the step out of training, or pass the gradient straight through it with a custom Function.",
+    ),
+    (
+        r"^MulBackward",
+        "the other factor was 0 wherever a gradient arrived",
+        "Check the factor: a mask or a scale of 0.",
+    ),
+    (
+        r"^\w*DropoutBackward",
+        "no kept element received a gradient, or all were dropped",
+        "Lower the dropout's p, or use a larger batch.",
+    ),
+    (
+        r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
+        "the other factor was 0 wherever a gradient arrived",
+        "Check the other factor of the product: an input of zeros, or weights that start at 0.",
+    ),
+    (
+        r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
+        "it is saturated: its derivative rounds to 0 in this precision",
+        "Make the input smaller with a norm before it or smaller weights, or use the loss that takes logits.",
+    ),
+    (
+        r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward",
+        "the loss is constant",
+        "The output meets the target, or every target is ignored (ignore_index).",
+    ),
+    (
+        r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
+        "no part of the tensor that affects the loss was selected",
+        "Check the index or the mask at this line.",
+    ),
+)
 
 
 class ZeroCause(Struct, frozen=True):
@@ -74,7 +99,9 @@ def measure(graph: LiveGraph) -> Measured:
     def note(place: int) -> Any:
         def hook(grad_inputs: Any, grad_outputs: Any) -> None:
             arrived[place] = any(_any(grad) for grad in grad_outputs)
-            left[place] = tuple(None if grad is None else _any(grad) for grad in grad_inputs)
+            left[place] = tuple(
+                None if grad is None else _any(grad) for grad in grad_inputs
+            )
 
         return hook
 
@@ -86,10 +113,18 @@ def measure(graph: LiveGraph) -> Measured:
             for hook in hooks:
                 hook.remove()
         grads = {
-            name: parameter.grad for name, parameter in module_tree.named_parameters(model, remove_duplicate=False)
+            name: parameter.grad
+            for name, parameter in module_tree.named_parameters(
+                model, remove_duplicate=False
+            )
         }
-        stats = measured(list(grads.values()))  # as playback measures them, so that one gradient has one norm
-        norms = {name: None if one is None else one.norm for name, one in zip(grads, stats, strict=True)}
+        stats = measured(
+            list(grads.values())
+        )  # as playback measures them, so that one gradient has one norm
+        norms = {
+            name: None if one is None else one.norm
+            for name, one in zip(grads, stats, strict=True)
+        }
     return Measured(norms, arrived, left, error)
 
 
@@ -99,22 +134,36 @@ def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
     seen, row = {leaf.id}, [leaf.id]
     while row:
         above = [edge for node in row for edge in tape.incoming.get(node, ())]
-        for edge in sorted(above, key=lambda e: tape.steps.get(e.source, 0), reverse=True):
+        for edge in sorted(
+            above, key=lambda e: tape.steps.get(e.source, 0), reverse=True
+        ):
             if measured.arrived.get(edge.source):
                 why, cure = _explained(tape, edge)
                 return ZeroCause(edge.source, why, cure)
-        row = [source for source in dict.fromkeys(edge.source for edge in above) if source not in seen]
+        row = [
+            source
+            for source in dict.fromkeys(edge.source for edge in above)
+            if source not in seen
+        ]
         seen.update(row)
-    return ZeroCause(None, "the gradient that backward starts from is zero", "Check the loss itself.")
+    return ZeroCause(
+        None, "the gradient that backward starts from is zero", "Check the loss itself."
+    )
 
 
 def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:
     if _adds_bias(tape, edge.source, edge.slot):
-        return "its incoming gradients sum to zero", "Check the loss: it does not change with this bias."
+        return (
+            "its incoming gradients sum to zero",
+            "Check the loss: it does not change with this bias.",
+        )
     for pattern, why, cure in _STOPS:
         if re.match(pattern, tape.nodes[edge.source].name):
             return why, cure
-    return "every gradient that it passes on is 0", "Check its saved tensors: an input of zeros, or a derivative of 0."
+    return (
+        "every gradient that it passes on is 0",
+        "Check its saved tensors: an input of zeros, or a derivative of 0.",
+    )
 
 
 def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode | None:
@@ -124,11 +173,17 @@ def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode 
     """
     leaf = next((node for node in tape.nodes if parameter in node.parameters), None)
     makers = tape.incoming.get(leaf.id, ()) if leaf else ()
-    if not makers or not all(_adds_bias(tape, edge.source, edge.slot) for edge in makers):
+    if not makers or not all(
+        _adds_bias(tape, edge.source, edge.slot) for edge in makers
+    ):
         return None
     norms = [_norm_above(tape, edge.source) for edge in makers]
-    weights = [measured.norms.get(name) or 0.0 for edge in makers for name in _names_below(tape, edge.source)
-               if name != parameter]  # fmt: skip
+    weights = [
+        measured.norms.get(name) or 0.0
+        for edge in makers
+        for name in _names_below(tape, edge.source)
+        if name != parameter
+    ]
     most = max(weights, default=0.0)
     small = most > 0 and (measured.norms.get(parameter) or 0.0) <= _CANCELLED * most
     return norms[0] if small and all(norms) else None
@@ -136,7 +191,9 @@ def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode 
 
 def _adds_bias(tape: Tape, node: int, slot: int) -> bool:
     name = tape.nodes[node].name
-    return (name.startswith("ConvolutionBackward") and slot == 2) or (name.startswith("AddmmBackward") and slot == 0)
+    return (name.startswith("ConvolutionBackward") and slot == 2) or (
+        name.startswith("AddmmBackward") and slot == 0
+    )
 
 
 def _norm_above(tape: Tape, node: int) -> TapeNode | None:
@@ -149,7 +206,10 @@ def _norm_above(tape: Tape, node: int) -> TapeNode | None:
         user = tape.nodes[node]
         if re.search("BatchNormBackward", user.name):
             return user if user.values.get("training", tape.train) else None
-        if not re.match(r"(Unsafe)?(View|Reshape|Squeeze|Unsqueeze|Transpose|Permute)\w*Backward", user.name):
+        if not re.match(
+            r"(Unsafe)?(View|Reshape|Squeeze|Unsqueeze|Transpose|Permute)\w*Backward",
+            user.name,
+        ):
             return None
 
 

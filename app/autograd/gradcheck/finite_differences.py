@@ -16,7 +16,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from app.autograd.gradcheck.nondifferentiable import KinkWatch, crossed
 from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
-from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport, Kink
+from app.autograd.gradcheck.report import (
+    CheckedInput,
+    Element,
+    EpsRow,
+    GradcheckReport,
+    Kink,
+)
 from app.autograd.source_locations import SourceLocations
 from app.autograd.sparse import at_places_of, values_of
 from app.util import module_tree, rng
@@ -62,14 +68,23 @@ class Copy:
     """
 
     def __init__(
-        self, function: Function, dtype: torch.dtype, seed: int | rng.Generators, cancelled: Callable[[], bool]
+        self,
+        function: Function,
+        dtype: torch.dtype,
+        seed: int | rng.Generators,
+        cancelled: Callable[[], bool],
     ) -> None:
         self.dtype, self._seed, self._cancelled = dtype, seed, cancelled
         self._run, self._state = function.run, function.state
-        self._own = tuple(in_precision(owned, dtype, function.train) for owned in function.owned)
+        self._own = tuple(
+            in_precision(owned, dtype, function.train) for owned in function.owned
+        )
         self._given = tree_map(lambda value: cast(value, dtype), function.given)
         self._buffers = [
-            (b, b.clone()) for part in self._own for module in modules_in(part) for b in module_tree.buffers(module)
+            (b, b.clone())
+            for part in self._own
+            for module in modules_in(part)
+            for b in module_tree.buffers(module)
         ]
         self._weights: tuple[Tensor, ...] = ()
         self._differentiable: tuple[bool, ...] = ()
@@ -79,13 +94,19 @@ class Copy:
             leaf.requires_grad_()
 
     def _named(self, names: tuple[str | None, ...]) -> Iterator[tuple[str, Tensor]]:
-        for place, leaf in enumerate(t for t in tree_leaves(self._given) if isinstance(t, Tensor)):
+        for place, leaf in enumerate(
+            t for t in tree_leaves(self._given) if isinstance(t, Tensor)
+        ):
             name = names[place] if place < len(names) else ""
             if name is not None and (leaf.is_floating_point() or leaf.is_complex()):
                 yield name or f"input {place}", leaf
         for part in self._own:
             for module in modules_in(part):
-                yield from ((name, p) for name, p in module_tree.named_parameters(module) if p.requires_grad)
+                yield from (
+                    (name, p)
+                    for name, p in module_tree.named_parameters(module)
+                    if p.requires_grad
+                )
 
     def outputs(self) -> list[Tensor]:
         """Call the function; each call draws the same random numbers. Raises Cancelled."""
@@ -99,12 +120,22 @@ class Copy:
             if self._state is not None:
                 torch.set_rng_state(self._state)
             # A copy, since in-place operations overwrite it.
-            given = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, self._given)
+            given = tree_map(
+                lambda value: value.clone() if isinstance(value, Tensor) else value,
+                self._given,
+            )
             with Wide() if self.dtype is torch.float64 else nullcontext():
                 result = self._run(self._own, given)
         found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        found = [torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf for leaf in found]
-        return [leaf if leaf.layout is torch.strided else leaf.to_dense() for leaf in found if leaf.is_floating_point()]
+        found = [
+            torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
+            for leaf in found
+        ]
+        return [
+            leaf if leaf.layout is torch.strided else leaf.to_dense()
+            for leaf in found
+            if leaf.is_floating_point()
+        ]
 
     def _derived(self) -> list[Tensor]:
         """Return the differentiable outputs; all of them if torch marks none."""
@@ -123,16 +154,24 @@ class Copy:
         if not self._weights:
             generator = torch.Generator().manual_seed(1)
             self._weights = tuple(
-                torch.ones_like(out) if out.numel() == 1 and len(outputs) == 1
-                else torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
+                torch.ones_like(out)
+                if out.numel() == 1 and len(outputs) == 1
+                else torch.randn(
+                    out.shape, generator=generator, dtype=torch.float64
+                ).to(out)
                 for out in outputs
-            )  # fmt: skip
-        terms = [(out * weight) for out, weight in zip(outputs, self._weights, strict=True)]
+            )
+        terms = [
+            (out * weight) for out, weight in zip(outputs, self._weights, strict=True)
+        ]
         totals = [term.sum() for term in terms] or [torch.zeros(())]
         sizes = [float(term.detach().abs().sum()) for term in terms] or [0.0]
         few = _MOST_OUTPUTS - 1
         if len(totals) > few + 1:
-            totals, sizes = [*totals[:few], torch.stack(totals[few:]).sum()], [*sizes[:few], sum(sizes[few:])]
+            totals, sizes = (
+                [*totals[:few], torch.stack(totals[few:]).sum()],
+                [*sizes[:few], sum(sizes[few:])],
+            )
         return totals, sizes
 
     def analytic(self) -> dict[str, Tensor]:
@@ -147,30 +186,42 @@ class Copy:
                     total.backward(retain_graph=place + 1 < len(totals))
             for name, leaf in self.leaves.items():
                 none = torch.zeros_like(stored(leaf))
-                found[name].append(none if leaf.grad is None else stored(leaf.grad, like=leaf))
+                found[name].append(
+                    none if leaf.grad is None else stored(leaf.grad, like=leaf)
+                )
         return {name: torch.stack(grads) for name, grads in found.items()}
 
-    def evaluate_at(self, steps: Mapping[str, Tensor], eps: float, run: Callable[[], Any]) -> Any:
+    def evaluate_at(
+        self, steps: Mapping[str, Tensor], eps: float, run: Callable[[], Any]
+    ) -> Any:
         """Call `run()` with `eps` times a step added to each named leaf; the leaves are restored."""
         values = {name: stored(self.leaves[name]) for name in steps}
         before = {name: value.clone() for name, value in values.items()}
         try:
             for name, step in steps.items():
                 values[name].add_(step, alpha=eps)
-            return run()  # with gradients enabled, as some nets compute differently without
+            return (
+                run()
+            )  # with gradients enabled, as some nets compute differently without
         finally:
             for name, value in before.items():
                 values[name].copy_(value)
 
-    def numeric(self, steps: Mapping[str, Tensor], eps: float) -> list[tuple[float, float]]:
+    def numeric(
+        self, steps: Mapping[str, Tensor], eps: float
+    ) -> list[tuple[float, float]]:
         """Return for each output the derivative along `steps` by central differences, (f(x + εd) − f(x − εd)) / 2ε, and
         its rounding error."""
         above, sizes = self.evaluate_at(steps, eps, self.values)
         below, _ = self.evaluate_at(steps, -eps, self.values)
-        return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
-                for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
+        return [
+            (float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
+            for up, down, size in zip(above, below, sizes, strict=True)
+        ]
 
-    def sides(self, places: SourceLocations, steps: Mapping[str, Tensor], eps: float) -> KinkWatch:
+    def sides(
+        self, places: SourceLocations, steps: Mapping[str, Tensor], eps: float
+    ) -> KinkWatch:
         """Record on which sides of their kinks the operations are, one step away."""
         watch = KinkWatch(places)
         with watch:
@@ -195,11 +246,19 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def check(
-    what: str, function: Function, places: SourceLocations, seed: int | rng.Generators, budget: int,
-    cancelled: Callable[[], bool], note: str,
-) -> GradcheckReport:  # fmt: skip
+    what: str,
+    function: Function,
+    places: SourceLocations,
+    seed: int | rng.Generators,
+    budget: int,
+    cancelled: Callable[[], bool],
+    note: str,
+) -> GradcheckReport:
     """Run the whole comparison. Raises what the function raises."""
-    double, single = (Copy(function, dtype, seed, cancelled) for dtype in (torch.float64, torch.float32))
+    double, single = (
+        Copy(function, dtype, seed, cancelled)
+        for dtype in (torch.float64, torch.float32)
+    )
     inputs: list[CheckedInput] = []
     table: list[EpsRow] = []
     watch, changes, stopped = KinkWatch(places), False, False
@@ -215,11 +274,23 @@ def check(
                 inputs.append(found)
     except GradcheckCancelledError:
         stopped = True
-    kinks = {one.kink for given in inputs for one in (given.worst, given.direction) if one is not None and one.kink}
+    kinks = {
+        one.kink
+        for given in inputs
+        for one in (given.worst, given.direction)
+        if one is not None and one.kink
+    }
     return GradcheckReport(
-        what, tuple(inputs), tuple(table), tuple(sorted(kinks, key=lambda kink: kink.place.line or 0)),
-        tuple(watch.random), changes, double.evaluations + single.evaluations, stopped, note,
-    )  # fmt: skip
+        what,
+        tuple(inputs),
+        tuple(table),
+        tuple(sorted(kinks, key=lambda kink: kink.place.line or 0)),
+        tuple(watch.random),
+        changes,
+        double.evaluations + single.evaluations,
+        stopped,
+        note,
+    )
 
 
 def _roughly(single: Copy) -> dict[str, Tensor]:
@@ -230,32 +301,61 @@ def _roughly(single: Copy) -> dict[str, Tensor]:
         return {}
 
 
-def _table(double: Copy, single: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor]) -> Iterator[EpsRow]:
+def _table(
+    double: Copy,
+    single: Copy,
+    analytic: Mapping[str, Tensor],
+    rough: Mapping[str, Tensor],
+) -> Iterator[EpsRow]:
     generator = torch.Generator().manual_seed(2)
-    step = {name: _direction(stored(leaf), generator) for name, leaf in double.leaves.items()}
+    step = {
+        name: _direction(stored(leaf), generator)
+        for name, leaf in double.leaves.items()
+    }
     for own, grads in ((single, rough), (double, analytic)):
         if not grads:
             continue
         steps = {name: value.to(own.dtype) for name, value in step.items()}
-        expected = sum(float((grads[name] * value).sum()) for name, value in steps.items())
+        expected = sum(
+            float((grads[name] * value).sum()) for name, value in steps.items()
+        )
         for eps in TABLE:
             numeric = sum(one for one, _ in own.numeric(steps, eps))
-            yield EpsRow(str(own.dtype).removeprefix("torch."), eps, numeric, expected, _relative(expected, numeric))
+            yield EpsRow(
+                str(own.dtype).removeprefix("torch."),
+                eps,
+                numeric,
+                expected,
+                _relative(expected, numeric),
+            )
 
 
-def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int,
-            places: SourceLocations, base: KinkWatch) -> Iterator[CheckedInput]:  # fmt: skip
+def _inputs(
+    double: Copy,
+    analytic: Mapping[str, Tensor],
+    rough: Mapping[str, Tensor],
+    budget: int,
+    places: SourceLocations,
+    base: KinkWatch,
+) -> Iterator[CheckedInput]:
     """Check each input in turn; they share the evaluation budget, and small ones leave the rest to the others."""
     generator = torch.Generator().manual_seed(3)
     pairs, waiting = budget // 2, len(double.leaves)
     largest = max((_largest(grad) for grad in analytic.values()), default=0.0)
-    ordered = sorted(((name, stored(leaf)) for name, leaf in double.leaves.items()), key=lambda item: item[1].numel())
+    ordered = sorted(
+        ((name, stored(leaf)) for name, leaf in double.leaves.items()),
+        key=lambda item: item[1].numel(),
+    )
     for name, leaf in ordered:
         share, waiting = pairs // max(waiting, 1), waiting - 1
         grad, worst, direction = analytic[name], None, None
         scale = max(_largest(grad), largest * _SMALL)
         whole = leaf.numel() <= share
-        chosen = range(leaf.numel()) if whole else _chosen(grad.abs().amax(0), max(0, share - 1), generator)
+        chosen = (
+            range(leaf.numel())
+            if whole
+            else _chosen(grad.abs().amax(0), max(0, share - 1), generator)
+        )
         for place in chosen:
             step = torch.zeros_like(leaf).flatten()
             step[place] = 1.0
@@ -266,21 +366,39 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
             worst = found if worst is None or _rank(found) > _rank(worst) else worst
         if not whole and share:
             step = _direction(leaf, generator)
-            step /= torch.linalg.vector_norm(step)  # unit length, so that the tolerance of one element applies
+            step /= torch.linalg.vector_norm(
+                step
+            )  # unit length, so that the tolerance of one element applies
             expected = (grad * step).reshape(len(grad), -1).sum(1).tolist()
-            direction = _compared(double, name, (), expected, {name: step}, scale, places, base)
+            direction = _compared(
+                double, name, (), expected, {name: step}, scale, places, base
+            )
         pairs -= len(chosen) + (direction is not None)
-        apart = _largest(rough[name].double() - grad) / scale if scale and rough else None
-        yield CheckedInput(name, tuple(leaf.shape), leaf.numel(), len(chosen), worst, direction, apart)
+        apart = (
+            _largest(rough[name].double() - grad) / scale if scale and rough else None
+        )
+        yield CheckedInput(
+            name, tuple(leaf.shape), leaf.numel(), len(chosen), worst, direction, apart
+        )
 
 
-def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequence[float], steps: Mapping[str, Tensor],
-              scale: float, places: SourceLocations, base: KinkWatch) -> Element:  # fmt: skip
+def _compared(
+    double: Copy,
+    name: str,
+    index: tuple[int, ...],
+    expected: Sequence[float],
+    steps: Mapping[str, Tensor],
+    scale: float,
+    places: SourceLocations,
+    base: KinkWatch,
+) -> Element:
     """Compare all outputs and return the worst; `expected` has backward's derivative of each."""
     several = len(expected) > 1
     found = [
         _element(name, index, place if several else None, analytic, *numeric, scale)
-        for place, (analytic, numeric) in enumerate(zip(expected, double.numeric(steps, EPS), strict=True))
+        for place, (analytic, numeric) in enumerate(
+            zip(expected, double.numeric(steps, EPS), strict=True)
+        )
     ]
     worst = max(found, key=lambda one: one.error)
     if worst.error <= 1:
@@ -289,17 +407,36 @@ def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequenc
     place = crossed(above.sides, below.sides)
     if place is None:
         return worst
-    return replace(worst, kink=Kink(place, sum(ties for at, _, ties in base.sides if at == place)))
+    return replace(
+        worst, kink=Kink(place, sum(ties for at, _, ties in base.sides if at == place))
+    )
 
 
-def _element(name: str, index: tuple[int, ...], output: int | None, analytic: float, numeric: float, rounding: float,
-             scale: float) -> Element:  # fmt: skip
+def _element(
+    name: str,
+    index: tuple[int, ...],
+    output: int | None,
+    analytic: float,
+    numeric: float,
+    rounding: float,
+    scale: float,
+) -> Element:
     difference = abs(analytic - numeric)
     error = difference / (ATOL + RTOL * abs(numeric) + rounding)
     if not math.isfinite(difference):  # equal Infs agree, NaN never does
         error = 0.0 if analytic == numeric else math.inf
     tiny = difference > RTOL * abs(numeric) + 10 * rounding + _FLOOR
-    return Element(name, index, analytic, numeric, error, _relative(analytic, numeric, scale), None, tiny, output)
+    return Element(
+        name,
+        index,
+        analytic,
+        numeric,
+        error,
+        _relative(analytic, numeric, scale),
+        None,
+        tiny,
+        output,
+    )
 
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -337,4 +474,7 @@ def _relative(one: float, other: float, scale: float = 0.0) -> float:
 
 
 def _equal(one: list[Tensor], other: list[Tensor]) -> bool:
-    return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, other, strict=True))
+    return all(
+        torch.equal(a.nan_to_num(), b.nan_to_num())
+        for a, b in zip(one, other, strict=True)
+    )

@@ -28,7 +28,9 @@ BUDGET = 400
 Cancelled = Callable[[], bool]
 
 
-def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
+def check_net(
+    batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
+) -> GradcheckReport:
     """Check the whole net with its loss, with respect to each parameter and its inputs."""
     model, loss = batch.model, batch.loss
     if isinstance(loss, OwnLoss) and loss.place is None:
@@ -44,77 +46,146 @@ def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelle
 
     kwargs = dict(batch.kwargs)
     inputs, targets = (
-        sum(isinstance(leaf, Tensor) for leaf in tree_leaves(part)) for part in ((batch.inputs, kwargs), batch.target)
+        sum(isinstance(leaf, Tensor) for leaf in tree_leaves(part))
+        for part in ((batch.inputs, kwargs), batch.target)
     )
     names = ("",) * inputs + (None,) * targets
-    function = Function((model, loss), run, (batch.inputs, kwargs, batch.target), batch.train, names)
+    function = Function(
+        (model, loss), run, (batch.inputs, kwargs, batch.target), batch.train, names
+    )
     return _checked("the whole network", function, batch, budget, cancelled)
 
 
 def check_layer(
-    batch: TrainingBatch, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
+    batch: TrainingBatch,
+    path: str,
+    *,
+    call: int = 1,
+    budget: int = BUDGET,
+    cancelled: Cancelled = lambda: False,
     note: str = "",
-) -> GradcheckReport:  # fmt: skip
+) -> GradcheckReport:
     """Check the module at `path` with the inputs of its `call`-th call. Raises CaptureError if it was not called."""
     given = call_of_layer(batch, path, call)
-    function = Function((module_tree.submodule(batch.model, path),), lambda own, g: own[0](*g[0], **g[1]),
-                        (given.args, given.kwargs), batch.train, state=given.state)  # fmt: skip
-    return _checked(f"layer {path}" if path else "the network", function, batch, budget, cancelled, note)
+    function = Function(
+        (module_tree.submodule(batch.model, path),),
+        lambda own, g: own[0](*g[0], **g[1]),
+        (given.args, given.kwargs),
+        batch.train,
+        state=given.state,
+    )
+    return _checked(
+        f"layer {path}" if path else "the network",
+        function,
+        batch,
+        budget,
+        cancelled,
+        note,
+    )
 
 
 def check_function(
-    function: Callable[..., Any], *args: Any, name: str = "", seed: int = 0, budget: int = BUDGET,
-    cancelled: Cancelled = lambda: False, **kwargs: Any,
-) -> GradcheckReport:  # fmt: skip
+    function: Callable[..., Any],
+    *args: Any,
+    name: str = "",
+    seed: int = 0,
+    budget: int = BUDGET,
+    cancelled: Cancelled = lambda: False,
+    **kwargs: Any,
+) -> GradcheckReport:
     """Any function of tensors, such as a custom Function's `apply`: by its floating point arguments that require a
     gradient, or by all of them if none does."""
-    given = [leaf.requires_grad for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    given = [
+        leaf.requires_grad
+        for leaf in tree_leaves((args, kwargs))
+        if isinstance(leaf, Tensor)
+    ]
     names = tuple("" if wanted or not any(given) else None for wanted in given)
-    title = name or getattr(getattr(function, "__self__", function), "__name__", "the function")
-    checked = Function((), lambda _own, g: function(*g[0], **g[1]), (args, kwargs), names=names)
+    title = name or getattr(
+        getattr(function, "__self__", function), "__name__", "the function"
+    )
+    checked = Function(
+        (), lambda _own, g: function(*g[0], **g[1]), (args, kwargs), names=names
+    )
     return _checked(title, checked, None, budget, cancelled, seed=seed)
 
 
 def check_node(
-    batch: TrainingBatch, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
-) -> GradcheckReport:  # fmt: skip
+    batch: TrainingBatch,
+    tape: Tape,
+    node: TapeNode,
+    *,
+    budget: int = BUDGET,
+    cancelled: Cancelled = lambda: False,
+) -> GradcheckReport:
     """Check the operation that created a node of the tape, run again on its inputs.
 
     If it was not observed (inside torch's own code), the innermost layer around it is checked, and `note` says so.
     Raises CaptureError for a leaf, which computes nothing, and if there is neither.
     """
     if node.is_leaf:
-        raise CaptureError(f"{node.name} only adds to .grad: there is nothing to check.")
+        raise CaptureError(
+            f"{node.name} only adds to .grad: there is nothing to check."
+        )
     call = call_of_node(batch, node)
     if call is not None:
-        title = f"custom Function {call.name}" if call.custom else f"{call.name} ({node.name})"
+        title = (
+            f"custom Function {call.name}"
+            if call.custom
+            else f"{call.name} ({node.name})"
+        )
         run = _again(call)
-        function = Function((), run, (call.args, call.kwargs), batch.train, call.names, call.state)
-        return _checked(title, function, batch, budget, cancelled, "" if not call.several else
-                        f"{call.name} created {call.several} nodes; they are checked together.")  # fmt: skip
+        function = Function(
+            (), run, (call.args, call.kwargs), batch.train, call.names, call.state
+        )
+        return _checked(
+            title,
+            function,
+            batch,
+            budget,
+            cancelled,
+            ""
+            if not call.several
+            else f"{call.name} created {call.several} nodes; they are checked together.",
+        )
     if not node.layer:
         raise CaptureError(
             f"{node.name} was created by code that cannot be run again. Check the whole network instead."
         )
     note = f"The operation of {node.name} cannot be run again alone, so the layer that created it is checked."
-    return check_layer(batch, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
+    return check_layer(
+        batch,
+        node.layer,
+        call=max(node.call, 1),
+        budget=budget,
+        cancelled=cancelled,
+        note=note,
+    )
 
 
 def _again(call: RecordedCall) -> Callable[[Any, Any], Any]:
     def run(_own: Any, given: Any) -> Any:
         result = call.function(*given[0], **given[1])
-        return given[0][0] if result is None else result  # __setitem__ returns None and modifies its first argument
+        return (
+            given[0][0] if result is None else result
+        )  # __setitem__ returns None and modifies its first argument
 
     return run
 
 
 def _checked(
-    what: str, function: Function, batch: TrainingBatch | None, budget: int, cancelled: Cancelled, note: str = "",
+    what: str,
+    function: Function,
+    batch: TrainingBatch | None,
+    budget: int,
+    cancelled: Cancelled,
+    note: str = "",
     seed: int = 0,
-) -> GradcheckReport:  # fmt: skip
+) -> GradcheckReport:
     for owned in function.owned:
         if isinstance(owned, nn.Module) and any(
-            isinstance(part, torch.jit.ScriptModule) for part in module_tree.modules(owned)
+            isinstance(part, torch.jit.ScriptModule)
+            for part in module_tree.modules(owned)
         ):
             raise CaptureError(
                 f"{upper(what)} contains TorchScript, which cannot be converted to double precision here."

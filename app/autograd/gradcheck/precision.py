@@ -25,24 +25,35 @@ class Wide(TorchFunctionMode):
     single precision as in the plain pass: torch draws different ones in double.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in _NARROWING and args:
             return args[0].double()
         if name in _DRAWN_INTO and args and args[0].dtype is torch.float64:
-            return args[0].copy_(func(torch.empty_like(args[0], dtype=torch.float32), *args[1:], **kwargs))
+            return args[0].copy_(
+                func(
+                    torch.empty_like(args[0], dtype=torch.float32), *args[1:], **kwargs
+                )
+            )
         if name in _DRAWN_LIKE:
             kwargs = {"dtype": torch.float32, **kwargs}
         else:
-            kwargs = {key: torch.float64 if _is_narrow(value) else value for key, value in kwargs.items()}
+            kwargs = {
+                key: torch.float64 if _is_narrow(value) else value
+                for key, value in kwargs.items()
+            }
         args = tuple(torch.float64 if _is_narrow(value) else value for value in args)
         result = func(*args, **kwargs)
         if not isinstance(result, Tensor):
             return result
         if result.dtype in _NARROW:
             return result.double()
-        return result.to(torch.complex128) if result.dtype is torch.complex64 else result
+        return (
+            result.to(torch.complex128) if result.dtype is torch.complex64 else result
+        )
 
 
 def _is_narrow(value: Any) -> bool:
@@ -52,7 +63,11 @@ def _is_narrow(value: Any) -> bool:
 def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
     """Copy a module or a loss to a precision and a mode; return anything else unchanged."""
     if isinstance(part, nn.Module):
-        return module_tree.copied(part)._apply(lambda tensor: cast(tensor, dtype)).train(train)
+        return (
+            module_tree.copied(part)
+            ._apply(lambda tensor: cast(tensor, dtype))
+            .train(train)
+        )
     if isinstance(part, ReadyLoss):
         return replace(part, loss=in_precision(part.loss, dtype, train))
     return part
@@ -69,6 +84,16 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     if not isinstance(value, Tensor):
         return value
     complex_ = torch.complex128 if dtype is torch.float64 else torch.complex64
-    kind = dtype if value.is_floating_point() else complex_ if value.is_complex() else value.dtype
+    kind = (
+        dtype
+        if value.is_floating_point()
+        else complex_
+        if value.is_complex()
+        else value.dtype
+    )
     copied = value.detach().to(kind, copy=True)
-    return copied.coalesce() if copied.layout is torch.sparse_coo else copied.resolve_conj()
+    return (
+        copied.coalesce()
+        if copied.layout is torch.sparse_coo
+        else copied.resolve_conj()
+    )

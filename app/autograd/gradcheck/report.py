@@ -110,16 +110,29 @@ class GradcheckReport(Struct, frozen=True):
     @property
     def worst(self) -> Element | None:
         """The element with the largest error of those that must agree, else of all."""
-        found = [one for given in self.inputs for one in (given.worst, given.direction) if one is not None]
+        found = [
+            one
+            for given in self.inputs
+            for one in (given.worst, given.direction)
+            if one is not None
+        ]
         return max(found, key=lambda one: (one.kink is None, one.error), default=None)
 
     @property
     def passed(self) -> bool:
-        return bool(self.inputs) and all(given.fine for given in self.inputs) and not self.changes
+        return (
+            bool(self.inputs)
+            and all(given.fine for given in self.inputs)
+            and not self.changes
+        )
 
     def best(self, dtype: str) -> EpsRow | None:
         """Return the row of a precision with the smallest difference."""
-        return min((row for row in self.table if row.dtype == dtype), key=lambda row: row.relative, default=None)
+        return min(
+            (row for row in self.table if row.dtype == dtype),
+            key=lambda row: row.relative,
+            default=None,
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -133,7 +146,9 @@ def _sentences(report: GradcheckReport) -> list[str]:
         found.append("The check was stopped; results so far.")
     worst = report.worst
     if report.changes:
-        found.append(f"{upper(report.what)} returns different values for the same input, so it cannot be checked.")
+        found.append(
+            f"{upper(report.what)} returns different values for the same input, so it cannot be checked."
+        )
     elif worst is None:
         found.append(f"Nothing of {report.what} has a derivative to check.")
     elif report.passed:
@@ -147,24 +162,35 @@ def _sentences(report: GradcheckReport) -> list[str]:
             f"{significant(worst.analytic, 6)} in backward{worst.of_output}, and finite differences give "
             f"{significant(worst.numeric, 6)}."
         )
-    found += [f"{place.op} {place.where} draws random numbers; the check used the same ones in each call."
-              for place in report.random]  # fmt: skip
-    found += [kink.sentence + " Finite differences and backward may differ there, and neither is wrong."
-              for kink in report.kinks]  # fmt: skip
+    found += [
+        f"{place.op} {place.where} draws random numbers; the check used the same ones in each call."
+        for place in report.random
+    ]
+    found += [
+        kink.sentence
+        + " Finite differences and backward may differ there, and neither is wrong."
+        for kink in report.kinks
+    ]
     return found + _on_tiny(report) + _on_precision(report)
 
 
 def _on_tiny(report: GradcheckReport) -> list[str]:
     """Note if the check passed only by the absolute tolerance."""
-    tiny = [one for given in report.inputs for one in (given.worst, given.direction)
-            if one is not None and one.tiny and one.fine and one.kink is None]  # fmt: skip
+    tiny = [
+        one
+        for given in report.inputs
+        for one in (given.worst, given.direction)
+        if one is not None and one.tiny and one.fine and one.kink is None
+    ]
     if not tiny or not report.passed:
         return []
     one = max(tiny, key=lambda one: one.error)
     analytic, numeric = significant(one.analytic, 3), significant(one.numeric, 3)
-    return [f"{one.input}{_index_text(one.index)} has {analytic} in backward and {numeric} by finite "
-            "differences: both so near to 0 that the absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) "
-            "allows it. Scale the loss up to check it more closely."]  # fmt: skip
+    return [
+        f"{one.input}{_index_text(one.index)} has {analytic} in backward and {numeric} by finite "
+        "differences: both so near to 0 that the absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) "
+        "allows it. Scale the loss up to check it more closely."
+    ]
 
 
 def _on_precision(report: GradcheckReport) -> list[str]:
@@ -177,7 +203,10 @@ def _on_precision(report: GradcheckReport) -> list[str]:
         f"({scientific(single.relative, 1)}): a larger step is cut off too early (truncation), "
         "a smaller one loses digits (rounding)."
     )
-    apart = max((given.single for given in report.inputs if given.single is not None), default=None)
+    apart = max(
+        (given.single for given in report.inputs if given.single is not None),
+        default=None,
+    )
     if apart is None:
         return [text]
     return [
@@ -188,8 +217,12 @@ def _on_precision(report: GradcheckReport) -> list[str]:
 
 
 def _relative(report: GradcheckReport) -> float:
-    found = [one.relative for given in report.inputs for one in (given.worst, given.direction)
-             if one is not None and one.kink is None]  # fmt: skip
+    found = [
+        one.relative
+        for given in report.inputs
+        for one in (given.worst, given.direction)
+        if one is not None and one.kink is None
+    ]
     return max(found, default=0.0)
 
 

@@ -15,7 +15,11 @@ _KINDS = {"activation": "held"}
 
 
 def to_drawing(
-    tape: Tape, unfolded: frozenset[str] | None = None, *, grouped: bool = True, blocks: bool = False
+    tape: Tape,
+    unfolded: frozenset[str] | None = None,
+    *,
+    grouped: bool = True,
+    blocks: bool = False,
 ) -> Drawing:
     """Draw the tape with the groups of these keys open (None: the small ones); `grouped=False` draws no groups.
 
@@ -46,21 +50,38 @@ def draw(tape: Tape, folded: Folded, *, grouped: bool = True) -> Drawing:
             group_of[name] = group.key
             continue
         shown.add(group.key)
-        framed = grouped and not (len(group.nodes) == 1 and tape.nodes[group.nodes[0]].is_leaf)
+        framed = grouped and not (
+            len(group.nodes) == 1 and tape.nodes[group.nodes[0]].is_leaf
+        )
         if framed:
             frames.append(_frame(group))
         hanging = _hanging(tape, group)
         for node in group.own:
             name = str(node)
             group_of[name] = group.key
-            boxes.append((ranks[node], _box(tape.nodes[node], name, group, hanging.get(node), framed)))
+            boxes.append(
+                (
+                    ranks[node],
+                    _box(tape.nodes[node], name, group, hanging.get(node), framed),
+                )
+            )
     boxes.sort(key=_rank)
     arrows = []
     for edge in folded.edges:
         inside = group_of[edge.source] == group_of[edge.target]
-        label = shape_text(edge.shapes[0], "scalar") if len(edge.shapes) == 1 and not inside else ""
+        label = (
+            shape_text(edge.shapes[0], "scalar")
+            if len(edge.shapes) == 1 and not inside
+            else ""
+        )
         arrows.append(Arrow(edge.source, edge.target, label, "gradient", edge.count))
-    return Drawing(tuple(box for _, box in boxes), tuple(arrows), tuple(frames), "RL", summary(tape))
+    return Drawing(
+        tuple(box for _, box in boxes),
+        tuple(arrows),
+        tuple(frames),
+        "RL",
+        summary(tape),
+    )
 
 
 def _rank(ranked: tuple[int, Box]) -> int:
@@ -83,7 +104,9 @@ def summary(tape: Tape) -> str:
 
 def _frame(group: LayerGroup) -> Group:
     caption = bytes_text(group.held) if group.held else ""
-    return Group(group.key, group.title, group.category, group.parent, caption, group.link)
+    return Group(
+        group.key, group.title, group.category, group.parent, caption, group.link
+    )
 
 
 def _folded_box(group: LayerGroup, name: str, frame: str | None) -> Box:
@@ -93,18 +116,55 @@ def _folded_box(group: LayerGroup, name: str, frame: str | None) -> Box:
         lines.append(f"{bytes_text(group.held)} held")
     if names:
         lines.append(names[0] if len(names) == 1 else f"{len(names)} parameters")
-    return Box(name, group.title, group.kind, tuple(lines), group.category, "folded", frame, link=group.link)
+    return Box(
+        name,
+        group.title,
+        group.kind,
+        tuple(lines),
+        group.category,
+        "folded",
+        frame,
+        link=group.link,
+    )
 
 
-def _box(node: TapeNode, name: str, group: LayerGroup, under: int | None, grouped: bool) -> Box:
+def _box(
+    node: TapeNode, name: str, group: LayerGroup, under: int | None, grouped: bool
+) -> Box:
     frame = group.key if grouped else None
     hang = None if under is None else str(under)
     if node.is_leaf:
         title = node.parameters[0] if node.parameters else "leaf tensor"
-        subtitle = node.name if len(node.parameters) < 2 else f"{node.name} · also {', '.join(node.parameters[1:])}"
-        return Box(name, title, subtitle, (), group.category, "leaf", frame, (), hang, group.link)
+        subtitle = (
+            node.name
+            if len(node.parameters) < 2
+            else f"{node.name} · also {', '.join(node.parameters[1:])}"
+        )
+        return Box(
+            name,
+            title,
+            subtitle,
+            (),
+            group.category,
+            "leaf",
+            frame,
+            (),
+            hang,
+            group.link,
+        )
     called = ", ".join(node.variables)
-    return Box(name, node.name, called, (), group.category, "op", frame, _chips(node.saved), hang, group.link)
+    return Box(
+        name,
+        node.name,
+        called,
+        (),
+        group.category,
+        "op",
+        frame,
+        _chips(node.saved),
+        hang,
+        group.link,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +184,9 @@ def shown_first(saved: tuple[SavedTensor, ...]) -> tuple[SavedTensor, ...]:
     """Return the saved tensors that get a chip, in order."""
     if len(saved) < 2:
         return saved
-    return tuple(sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes))[:CHIPS])
+    return tuple(
+        sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes))[:CHIPS]
+    )
 
 
 def _hanging(tape: Tape, group: LayerGroup) -> dict[int, int]:
@@ -137,18 +199,30 @@ def _hanging(tape: Tape, group: LayerGroup) -> dict[int, int]:
     todo: list[int] = []
     for node in group.own:
         if tape.nodes[node].is_leaf:
-            users = [edge.source for edge in tape.incoming.get(node, ()) if edge.source in members]
+            users = [
+                edge.source
+                for edge in tape.incoming.get(node, ())
+                if edge.source in members
+            ]
             if users:
                 under[node] = min(users, key=lambda n: tape.nodes[n].sequence or 0)
                 todo.append(under[node])
     while todo:
         node = todo.pop()
-        users = [edge.source for edge in tape.incoming.get(node, ()) if edge.source in members]
+        users = [
+            edge.source
+            for edge in tape.incoming.get(node, ())
+            if edge.source in members
+        ]
         if node in under or len(tape.incoming.get(node, ())) != 1 or not users:
             continue
         targets = {edge.target for edge in tape.outgoing.get(node, ())}
-        prepares = len(targets) == 1 and all(under.get(target) == node for target in targets)
-        if prepares and not any(saved.kind in ("activation", "input") for saved in tape.nodes[node].saved):
+        prepares = len(targets) == 1 and all(
+            under.get(target) == node for target in targets
+        )
+        if prepares and not any(
+            saved.kind in ("activation", "input") for saved in tape.nodes[node].saved
+        ):
             under[node] = users[0]
             todo.append(users[0])
     return under

@@ -17,7 +17,10 @@ _MODULES = (
     ("linear", r"Linear"),
     ("drop", r"Dropout"),
     ("loss", r"Loss"),
-    ("act", r"LU\b|LU\d|GLU|SiLU|Mish|Sigmoid|Tanh|Softm|Softplus|Softsign|Shrink|Threshold|swish"),
+    (
+        "act",
+        r"LU\b|LU\d|GLU|SiLU|Mish|Sigmoid|Tanh|Softm|Softplus|Softsign|Shrink|Threshold|swish",
+    ),
 )
 _NODES = (
     ("loss", r"Loss|CrossEntropy|Mse|BinaryCross|KlDiv"),
@@ -27,8 +30,14 @@ _NODES = (
     ("conv", r"Conv"),
     ("seq", r"Rnn|Lstm|Gru|Embedding|ScaledDotProduct"),
     ("linear", r"Addmm|Addbmm|Baddbmm|^Mm|^Mv|^Dot|Bmm|Linear|Einsum"),
-    ("act", r"Relu|Elu|Gelu|Silu|Mish|Sigmoid|Tanh|Softm|Softplus|Hardtanh|Hardswish|Threshold|Glu|Exp\b|Log"),
-    ("merge", r"^(Add|Sub|Rsub|Mul|Div|Pow|Cat|Stack|Maximum|Minimum|Where|Lerp|Sum|Mean)"),
+    (
+        "act",
+        r"Relu|Elu|Gelu|Silu|Mish|Sigmoid|Tanh|Softm|Softplus|Hardtanh|Hardswish|Threshold|Glu|Exp\b|Log",
+    ),
+    (
+        "merge",
+        r"^(Add|Sub|Rsub|Mul|Div|Pow|Cat|Stack|Maximum|Minimum|Where|Lerp|Sum|Mean)",
+    ),
     (
         "shape",
         r"View|Reshape|^TBack|Transpose|Permute|Slice|Select|Squeeze|Unsqueeze|Index|Expand|Clone|Alias|Split|Unbind"
@@ -44,7 +53,9 @@ def module_category(class_name: str) -> str | None:
     >>> module_category("Conv2d"), module_category("LeakyReLU"), module_category("LSTM"), module_category("Mine")
     ('conv', 'act', 'seq', None)
     """
-    return next((category for category, words in _MODULES if re.search(words, class_name)), None)
+    return next(
+        (category for category, words in _MODULES if re.search(words, class_name)), None
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -54,4 +65,6 @@ def node_category(name: str) -> str:
     >>> node_category("ConvolutionBackward0"), node_category("TBackward0"), node_category("MyFunctionBackward")
     ('conv', 'shape', 'block')
     """
-    return next((category for category, words in _NODES if re.search(words, name)), "block")
+    return next(
+        (category for category, words in _NODES if re.search(words, name)), "block"
+    )

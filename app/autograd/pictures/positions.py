@@ -19,8 +19,14 @@ class TapePositions:
 
     def __init__(self, tape: Tape, folded: Folded, drawing: Drawing | None) -> None:
         self.tape, self.place = tape, folded.place
-        frames = {group.id: group.parent for group in drawing.groups} if drawing is not None else {}
-        self._frame_of = {box.id: box.group for box in drawing.boxes} if drawing is not None else {}
+        frames = (
+            {group.id: group.parent for group in drawing.groups}
+            if drawing is not None
+            else {}
+        )
+        self._frame_of = (
+            {box.id: box.group for box in drawing.boxes} if drawing is not None else {}
+        )
         self._above: dict[str | None, tuple[str, ...]] = {None: ()}
         for key, parent in frames.items():  # a parent comes before what is in it
             self._above[key] = (key, *self._above[parent])
@@ -29,7 +35,9 @@ class TapePositions:
             for key in self.keys(node):
                 self.counts[key] += 1
         arrows = enumerate(drawing.arrows) if drawing is not None else ()
-        self._numbers = {(arrow.source, arrow.target): number for number, arrow in arrows}
+        self._numbers = {
+            (arrow.source, arrow.target): number for number, arrow in arrows
+        }
         self.edges: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for edge in tape.edges:
             number = self.arrow(edge.source, edge.target)
@@ -54,9 +62,19 @@ class TapePositions:
         if not box.isdecimal():
             return ()
         tape = self.tape
-        storages = [tape.storages[saved.storage] for saved in shown_first(tape.nodes[int(box)].saved)]
-        return tuple(tape.steps[one.freed_by] if one.kind == "activation" else None for one in storages)
+        storages = [
+            tape.storages[saved.storage]
+            for saved in shown_first(tape.nodes[int(box)].saved)
+        ]
+        return tuple(
+            tape.steps[one.freed_by] if one.kind == "activation" else None
+            for one in storages
+        )
 
     def freed(self, box: str, position: int) -> frozenset[int]:
         """Return the chips of a box whose memory is freed once `position` nodes have run."""
-        return frozenset(place for place, step in enumerate(self.chips(box)) if step is not None and step < position)
+        return frozenset(
+            place
+            for place, step in enumerate(self.chips(box))
+            if step is not None and step < position
+        )

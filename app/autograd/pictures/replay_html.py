@@ -29,7 +29,13 @@ MOST_BOXES = 1_500  # of a view that is not the current one
 View = tuple[Folded, Drawing]
 
 _MARK = re.compile("@([A-Z_]+)@")
-_ENDS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ENDS = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
 
 
 def replay_html(
@@ -53,7 +59,8 @@ def replay_html(
         "SUMMARY": text(summary(tape)),
         "FAILED": f'<p class="failed">{text(failed)}</p>' if failed else "",
         "GRAPH": "\n".join(
-            to_svg(one, layout if place == shown else None, place != shown) for place, (_, one) in enumerate(views)
+            to_svg(one, layout if place == shown else None, place != shown)
+            for place, (_, one) in enumerate(views)
         ),
         "STYLE": style,
         "SCRIPT": script,
@@ -85,7 +92,9 @@ def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], in
     return views, next(place for place, (one, _) in enumerate(views) if one is folded)
 
 
-def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -> dict[str, Any]:
+def replay_data(
+    tape: Tape, views: list[View], shown: int, passed: PassResult
+) -> dict[str, Any]:
     """Return the data of the page's script, JSON-ready.
 
     `views` are drawings of the same graph, `shown` the place of the one that is seen first. `held` are the bytes held
@@ -97,35 +106,59 @@ def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -
         "steps": [_step(tape, record) for record in passed.records],
         "held": held_by_step(tape)[: len(passed.records) + 1],
         "turns": [
-            {"title": one.title, "category": f"c-{one.category if one.category in CATEGORIES else 'io'}",
-             "first": one.first, "end": min(one.end, len(passed.records))}
-            for one in stretches(tape) if one.first < len(passed.records)
+            {
+                "title": one.title,
+                "category": f"c-{one.category if one.category in CATEGORIES else 'io'}",
+                "first": one.first,
+                "end": min(one.end, len(passed.records)),
+            }
+            for one in stretches(tape)
+            if one.first < len(passed.records)
         ],
-    }  # fmt: skip
-
-
-def _view(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> dict[str, Any]:
-    """Serialize a view: `parts` are the drawing's boxes and then its groups, `arrows` have step and norm of each of
-    their edges, `steps` lists which of these each step changes."""
-    drawn = TapePositions(tape, folded, drawing)
-    names = [*(box.id for box in drawing.boxes), *(group.id for group in drawing.groups)]
-    keys = {name: place for place, name in enumerate(names)}
-    norms = passed.edge_norms
-    return {
-        "parts": [{"count": drawn.counts[name], "chips": list(drawn.chips(name))} for name in names],
-        "arrows": [
-            [{"step": tape.steps[source], "norm": number(norms.get((source, slot)))} for source, slot in edges]
-            for edges in (drawn.edges[place] for place in range(len(drawing.arrows)))
-        ],
-        "steps": [_changes(tape, drawn, keys, record.node) for record in passed.records],
     }
 
 
-def _changes(tape: Tape, drawn: TapePositions, keys: dict[str, int], node: int) -> dict[str, list[int]]:
-    arrows = (drawn.arrow(edge.source, edge.target) for edge in tape.outgoing.get(node, ()))
+def _view(
+    tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult
+) -> dict[str, Any]:
+    """Serialize a view: `parts` are the drawing's boxes and then its groups, `arrows` have step and norm of each of
+    their edges, `steps` lists which of these each step changes."""
+    drawn = TapePositions(tape, folded, drawing)
+    names = [
+        *(box.id for box in drawing.boxes),
+        *(group.id for group in drawing.groups),
+    ]
+    keys = {name: place for place, name in enumerate(names)}
+    norms = passed.edge_norms
+    return {
+        "parts": [
+            {"count": drawn.counts[name], "chips": list(drawn.chips(name))}
+            for name in names
+        ],
+        "arrows": [
+            [
+                {"step": tape.steps[source], "norm": number(norms.get((source, slot)))}
+                for source, slot in edges
+            ]
+            for edges in (drawn.edges[place] for place in range(len(drawing.arrows)))
+        ],
+        "steps": [
+            _changes(tape, drawn, keys, record.node) for record in passed.records
+        ],
+    }
+
+
+def _changes(
+    tape: Tape, drawn: TapePositions, keys: dict[str, int], node: int
+) -> dict[str, list[int]]:
+    arrows = (
+        drawn.arrow(edge.source, edge.target) for edge in tape.outgoing.get(node, ())
+    )
     return {
         "keys": [keys[key] for key in drawn.keys(node)],
-        "frees": sorted({keys[drawn.place[holder]] for holder in drawn.freed_at.get(node, ())}),
+        "frees": sorted(
+            {keys[drawn.place[holder]] for holder in drawn.freed_at.get(node, ())}
+        ),
         "arrows": sorted({arrow for arrow in arrows if arrow is not None}),
     }
 
@@ -134,9 +167,12 @@ def played_json(passed: PassResult, failed: str = "") -> dict[str, Any]:
     """Serialize a pass: order, norms by node and edge, bytes held and released by step."""
     return {
         "order": list(passed.order),
-        "node_norms": {str(node): number(norm) for node, norm in passed.node_norms.items()},
+        "node_norms": {
+            str(node): number(norm) for node, norm in passed.node_norms.items()
+        },
         "edge_norms": [
-            {"source": source, "slot": slot, "norm": number(norm)} for (source, slot), norm in passed.edge_norms.items()
+            {"source": source, "slot": slot, "norm": number(norm)}
+            for (source, slot), norm in passed.edge_norms.items()
         ],
         "released_bytes": [record.released for record in passed.records],
         "held_bytes": [record.held for record in passed.records],
@@ -164,29 +200,50 @@ def _step(tape: Tape, record: StepRecord) -> dict[str, Any]:
         "parameters": list(node.parameters),
         "norm": number(record.norm),
         "arriving": [_stats(stats) for stats in record.arriving],
-        "leaving": [{"to": _to(tape, edge.target), "slot": edge.slot, "stats": _stats(edge.stats)}
-                    for edge in record.leaving],
+        "leaving": [
+            {
+                "to": _to(tape, edge.target),
+                "slot": edge.slot,
+                "stats": _stats(edge.stats),
+            }
+            for edge in record.leaving
+        ],
         "sums": [_sum(tape, each) for each in record.fan_ins],
-        "inside": [{"name": name, "stats": _stats(stats)} for name, stats in record.inside],
+        "inside": [
+            {"name": name, "stats": _stats(stats)} for name, stats in record.inside
+        ],
         "saved": [
-            {"name": saved.name, "shape": shape_text(saved.shape, "scalar"), "dtype": saved.dtype, "bytes": saved.bytes,
-             "kind": saved.kind, "freed": tape.steps[tape.storages[saved.storage].freed_by]
-             if saved.kind == "activation" else None}
+            {
+                "name": saved.name,
+                "shape": shape_text(saved.shape, "scalar"),
+                "dtype": saved.dtype,
+                "bytes": saved.bytes,
+                "kind": saved.kind,
+                "freed": tape.steps[tape.storages[saved.storage].freed_by]
+                if saved.kind == "activation"
+                else None,
+            }
             for saved in node.saved
         ],
         "seconds": record.seconds,
         "released": record.released,
         "edited": list(record.edited),
         "hooked": list(record.hooked),
-    }  # fmt: skip
+    }
 
 
 def _stats(stats: GradStats | None) -> dict[str, Any] | None:
     if stats is None:
         return None
-    return {"norm": number(stats.norm), "absmax": number(stats.absmax), "mean": number(stats.mean),
-            "zeros": stats.zeros, "nonfinite": stats.nonfinite, "shape": shape_text(stats.shape, "scalar"),
-            "dtype": stats.dtype}  # fmt: skip
+    return {
+        "norm": number(stats.norm),
+        "absmax": number(stats.absmax),
+        "mean": number(stats.mean),
+        "zeros": stats.zeros,
+        "nonfinite": stats.nonfinite,
+        "shape": shape_text(stats.shape, "scalar"),
+        "dtype": stats.dtype,
+    }
 
 
 def _sum(tape: Tape, sum_: FanIn) -> dict[str, Any]:
@@ -196,13 +253,29 @@ def _sum(tape: Tape, sum_: FanIn) -> dict[str, Any]:
         largest = max(others, key=lambda other: sum_.shares[other].norm, default=None)
         cosine = None if largest is None else sum_.cosines[place][largest]
         origin = "given or edited" if share.source < 0 else _to(tape, share.source)
-        shares.append({"from": origin, "norm": number(share.norm), "share": share.projection, "cosine": cosine})
-    return {"output": sum_.output_nr, "norm": number(sum_.norm), "edges": sum_.edges, "shares": shares}
+        shares.append(
+            {
+                "from": origin,
+                "norm": number(share.norm),
+                "share": share.projection,
+                "cosine": cosine,
+            }
+        )
+    return {
+        "output": sum_.output_nr,
+        "norm": number(sum_.norm),
+        "edges": sum_.edges,
+        "shares": shares,
+    }
 
 
 def _to(tape: Tape, number_: int) -> str:
     node = tape.nodes[number_]
-    return node.parameters[0] if node.parameters else f"{node.name} of {tape.title_of(node)}"
+    return (
+        node.parameters[0]
+        if node.parameters
+        else f"{node.name} of {tape.title_of(node)}"
+    )
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -225,7 +298,10 @@ def _styles() -> str:
 
 def _colours(theme: str) -> str:
     found = json.loads(resources.path("themes", f"{theme}.json").read_text("utf-8"))
-    colours = {**found["colors"], **{f"c-{key}": value for key, value in found["categories"].items()}}
+    colours = {
+        **found["colors"],
+        **{f"c-{key}": value for key, value in found["categories"].items()},
+    }
     colours["held"] = found["series"][0]
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
@@ -235,4 +311,6 @@ def _file(name: str) -> str:
 
 
 def _hash(words: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(words.encode()).digest()).decode()
+    return (
+        "sha256-" + base64.b64encode(hashlib.sha256(words.encode()).digest()).decode()
+    )

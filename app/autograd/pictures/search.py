@@ -26,7 +26,9 @@ def _fits(text: str, wanted: list[str]) -> bool:
 
 def _text(tape: Tape, node: TapeNode) -> str:
     parts = [node.name, tape.title_of(node), node.layer, *node.parameters]
-    parts += [f"{saved.name} {shape_text(saved.shape)} {saved.dtype}" for saved in node.saved]
+    parts += [
+        f"{saved.name} {shape_text(saved.shape)} {saved.dtype}" for saved in node.saved
+    ]
     return " ".join(parts).casefold()
 
 
@@ -48,7 +50,9 @@ def between(
     return _reached(after, other) & _reached(before, one), True
 
 
-def _reached(following: Mapping[str, list[str]], ends: frozenset[str]) -> frozenset[str]:
+def _reached(
+    following: Mapping[str, list[str]], ends: frozenset[str]
+) -> frozenset[str]:
     found = set(ends)
     todo = list(ends)
     while todo:

@@ -21,7 +21,11 @@ def is_compiled(node: Any) -> bool:
 
 def donates(node: Any) -> bool:
     """Return whether the backward of a compiled node may overwrite its saved tensors."""
-    metadata = getattr(getattr(node, "_forward_cls", None), "metadata", None) if is_compiled(node) else None
+    metadata = (
+        getattr(getattr(node, "_forward_cls", None), "metadata", None)
+        if is_compiled(node)
+        else None
+    )
     return bool(getattr(metadata, "bw_donated_idxs", None))
 
 
@@ -39,4 +43,6 @@ def rerunnable(node: Any) -> Iterator[None]:
             yield
     finally:
         for one, before in kept:
-            one.data.copy_(before)  # `data` leaves the version alone that saved tensors are checked by
+            one.data.copy_(
+                before
+            )  # `data` leaves the version alone that saved tensors are checked by

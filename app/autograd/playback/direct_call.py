@@ -42,12 +42,20 @@ def can_be_called(node: Any, arriving: list[Tensor | None], hooks: bool = True) 
         return False
     if any(given is not None and type(given) is not torch.Tensor for given in arriving):
         return False
-    if is_custom(node) and not (all(given is not None for given in arriving) and _is_clear(node)):
+    if is_custom(node) and not (
+        all(given is not None for given in arriving) and _is_clear(node)
+    ):
         return False
-    return all(_is_plain(child, place) for child, place in node.next_functions if child is not None)
+    return all(
+        _is_plain(child, place)
+        for child, place in node.next_functions
+        if child is not None
+    )
 
 
-def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+def after_tensor_hooks(
+    node: Any, arriving: list[Tensor | None], create_graph: bool
+) -> list[Tensor | None]:
     """Run the hooks of the node's output tensors, `retain_grad` included, and return the incoming gradients.
 
     The engine runs them when only incoming gradients are requested, and then visits this node alone.
@@ -59,7 +67,12 @@ def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: b
     with torch.autograd.set_multithreading_enabled(False):
         return list(
             torch.autograd.grad(
-                roots, wanted, gradients, retain_graph=True, create_graph=create_graph, allow_unused=True
+                roots,
+                wanted,
+                gradients,
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
             )
         )
 
@@ -81,7 +94,9 @@ def called(
         gradient = outputs[slot]
         if child is None or gradient is None:
             outputs[slot] = None
-        elif isinstance(gradient, torch.Tensor) and fits(gradient, metadata := child._input_metadata[place]):
+        elif isinstance(gradient, torch.Tensor) and fits(
+            gradient, metadata := child._input_metadata[place]
+        ):
             outputs[slot] = _match_metadata(gradient, metadata)
         else:
             return None, 0.0
@@ -91,13 +106,19 @@ def called(
 
 def fits(gradient: Tensor, metadata: Any) -> bool:
     """Return True if the gradient can be summed and cast to what an input takes."""
-    if gradient.device != metadata.device or gradient.is_complex() and not metadata.dtype.is_complex:
+    if (
+        gradient.device != metadata.device
+        or gradient.is_complex()
+        and not metadata.dtype.is_complex
+    ):
         return False
     wanted, shape = metadata.shape, gradient.shape
     if len(shape) < len(wanted):
         return False
     ends = shape[len(shape) - len(wanted) :]
-    return all(have == want or want == 1 for have, want in zip(ends, wanted, strict=True))
+    return all(
+        have == want or want == 1 for have, want in zip(ends, wanted, strict=True)
+    )
 
 
 def _match_metadata(gradient: Tensor, metadata: Any) -> Tensor:
@@ -108,7 +129,9 @@ def _match_metadata(gradient: Tensor, metadata: Any) -> Tensor:
 
 def passes_on(node: Any) -> bool:
     """Return True for the node that carries the backward hooks of a module: it passes on what arrives."""
-    return is_custom(node) and getattr(node, "_forward_cls", None) is BackwardHookFunction
+    return (
+        is_custom(node) and getattr(node, "_forward_cls", None) is BackwardHookFunction
+    )
 
 
 def _has_hooks(node: Any) -> bool:
@@ -130,7 +153,9 @@ def _is_clear(node: Any) -> bool:
     """Return whether a Function's results, one per forward argument, can be matched to its edges, which exist for
     tensors only: by `needs_input_grad`, or if all arguments or none are tensors."""
     kind, needs, edges = node._forward_cls, node.needs_input_grad, node.next_functions
-    if kind.__module__.partition(".")[0] == "torch" or getattr(kind, "boxed_grads_call", False):
+    if kind.__module__.partition(".")[0] == "torch" or getattr(
+        kind, "boxed_grads_call", False
+    ):
         return False
     needed = sum(child is not None for child, _ in edges)
     return sum(needs) == needed and len(edges) in (len(needs), needed)
@@ -144,7 +169,11 @@ def _by_slot(node: Any, answers: list[Any]) -> list[Any]:
         return []
     if len(edges) == len(needs):
         return answers
-    if any(answer is not None for answer, need in zip(answers, needs, strict=True) if not need):
+    if any(
+        answer is not None
+        for answer, need in zip(answers, needs, strict=True)
+        if not need
+    ):
         return []
     return [answer for answer, need in zip(answers, needs, strict=True) if need]
 

@@ -13,7 +13,11 @@ def play_through(graph: LiveGraph, ones: bool = False) -> tuple[PassResult, str]
     It starts with the graph's seeds; without any at a scalar, or with `ones` from ones. The graph is released
     afterwards. Raises ValueError if there is nothing to start with.
     """
-    seeds = [1.0 if end.requires_grad else None for end in graph.ends] if ones and graph.seeds is None else None
+    seeds = (
+        [1.0 if end.requires_grad else None for end in graph.ends]
+        if ones and graph.seeds is None
+        else None
+    )
     try:
         playback = Playback(graph, seeds=seeds)
         try:

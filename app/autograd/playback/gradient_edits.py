@@ -25,7 +25,9 @@ class GradEdit(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"There is no edit called {self.kind}. Choose one of {', '.join(KINDS)}.")
+            raise ValueError(
+                f"There is no edit called {self.kind}. Choose one of {', '.join(KINDS)}."
+            )
 
 
 def edited(gradient: Tensor, edit: GradEdit) -> Tensor:
@@ -36,11 +38,15 @@ def edited(gradient: Tensor, edit: GradEdit) -> Tensor:
         return torch.zeros_like(gradient)
     if edit.kind == "clip":
         norm = float(norm_of(values_of(gradient)))
-        return gradient * (edit.amount / norm) if norm > edit.amount else gradient.clone()
+        return (
+            gradient * (edit.amount / norm) if norm > edit.amount else gradient.clone()
+        )
     dense = gradient.to_dense() if gradient.layout is not torch.strided else gradient
     if edit.kind == "ones":
         return torch.ones_like(dense)
     generator = torch.Generator().manual_seed(edit.seed)
-    noise = torch.randn(dense.shape, generator=generator, dtype=dense.dtype).to(dense.device)
+    noise = torch.randn(dense.shape, generator=generator, dtype=dense.dtype).to(
+        dense.device
+    )
     spread = values_of(dense).float().std(correction=0) if dense.numel() else 0.0
     return dense + noise * (edit.amount * float(spread))

@@ -68,12 +68,18 @@ class AccumulatedGradient(Struct):
 
     def only(self, gradient: Tensor | None) -> Edge:
         """Return the edge that alone provided this tensor; `NO_EDGE` if there is none."""
-        return self.parts[0][0] if len(self.parts) == 1 and self.parts[0][1] is gradient else NO_EDGE
+        return (
+            self.parts[0][0]
+            if len(self.parts) == 1 and self.parts[0][1] is gradient
+            else NO_EDGE
+        )
 
     @property
     def bytes(self) -> int:
         """Approximate size of the stored gradients; shared memory counts for each."""
-        kept = [part for _, part in self.parts] or ([self.total] if self.total is not None else [])
+        kept = [part for _, part in self.parts] or (
+            [self.total] if self.total is not None else []
+        )
         return sum(tensor_bytes(part) for part in kept)
 
     def copied(self) -> AccumulatedGradient:
@@ -119,7 +125,9 @@ class GradientFlow:
         arrived = self.slots.get(slot)
         if arrived is None:
             self._outputs.setdefault(slot[0], set()).add(slot[1])
-            arrived = self.slots[slot] = AccumulatedGradient(summed=self._meet.get(slot, 0) > MOST_PARTS)
+            arrived = self.slots[slot] = AccumulatedGradient(
+                summed=self._meet.get(slot, 0) > MOST_PARTS
+            )
         before = arrived.bytes
         arrived.add(edge, gradient)
         self._kept += arrived.bytes - before
@@ -144,7 +152,9 @@ class GradientFlow:
 
     def put(self, slot: Slot, arrived: AccumulatedGradient | None) -> None:
         before = self.slots.pop(slot, None)
-        self._kept += (arrived.bytes if arrived else 0) - (before.bytes if before else 0)
+        self._kept += (arrived.bytes if arrived else 0) - (
+            before.bytes if before else 0
+        )
         if arrived is not None:
             self.slots[slot] = arrived
 
@@ -176,13 +186,24 @@ def fan_in(node: int, output_nr: int, arrived: AccumulatedGradient) -> FanIn:
     inner = products(gradients, absmax) if gradients and finite else None
     square = sum(map(sum, inner)) if inner else 0.0
     shares = tuple(
-        Share(edge[0], edge[1], part.norm, sum(inner[place]) / square if inner and square > 0 else None)
-        for place, ((edge, _), part) in enumerate(zip(arrived.parts, known, strict=True))
+        Share(
+            edge[0],
+            edge[1],
+            part.norm,
+            sum(inner[place]) / square if inner and square > 0 else None,
+        )
+        for place, ((edge, _), part) in enumerate(
+            zip(arrived.parts, known, strict=True)
+        )
     )
-    return FanIn(node, output_nr, norm, shares, _cosines(inner, len(shares)), arrived.count)
+    return FanIn(
+        node, output_nr, norm, shares, _cosines(inner, len(shares)), arrived.count
+    )
 
 
-def _cosines(inner: Sequence[Sequence[float]] | None, count: int) -> tuple[tuple[float | None, ...], ...]:
+def _cosines(
+    inner: Sequence[Sequence[float]] | None, count: int
+) -> tuple[tuple[float | None, ...], ...]:
     if inner is None:
         return ((None,) * count,) * count
     lengths = [math.sqrt(inner[place][place]) for place in range(count)]

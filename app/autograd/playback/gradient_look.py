@@ -40,5 +40,9 @@ class GradientLook(Struct, frozen=True):
     @property
     def edges(self) -> tuple[float, ...]:
         """The bounds of the histogram's bins, one more than there are bins."""
-        low, high, bins = self.histogram.low, self.histogram.high, len(self.histogram.counts)
+        low, high, bins = (
+            self.histogram.low,
+            self.histogram.high,
+            len(self.histogram.counts),
+        )
         return tuple(low + (high - low) * place / bins for place in range(bins + 1))

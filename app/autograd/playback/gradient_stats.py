@@ -20,7 +20,9 @@ LONGEST_SIDE = 512
 
 
 @torch.no_grad()
-def describe_gradient(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> GradientLook:
+def describe_gradient(
+    gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0
+) -> GradientLook:
     """Describe a gradient of any shape. `at` are indices into the leading dimensions: all but the last two, and of
     pictures with channels all but the last three; missing ones are 0, and they are clipped to the size."""
     (stats,) = measure([gradient], scale)
@@ -30,7 +32,9 @@ def describe_gradient(gradient: Tensor, at: tuple[int, ...] = (), scale: float =
     plain = dense.abs() if dense.is_complex() else dense
     keep = 3 if plain.ndim >= 4 else min(plain.ndim, 2)
     leading = tuple(plain.shape[: plain.ndim - keep])
-    chosen = tuple(min(at[d] if d < len(at) else 0, size - 1) for d, size in enumerate(leading))
+    chosen = tuple(
+        min(at[d] if d < len(at) else 0, size - 1) for d, size in enumerate(leading)
+    )
     shown = plain[chosen] if plain.numel() else plain.reshape(-1)
     corner = dense[chosen] if dense.numel() else dense.reshape(-1)
     while corner.ndim > 2:
@@ -54,14 +58,24 @@ def _index_text(ndim: int, chosen: tuple[int, ...]) -> str:
     if ndim == 0:
         return ""
     indices = [*map(str, chosen), *["0"] * (ndim - len(chosen) - 2)]
-    return "[" + ", ".join([*indices, *([f":{ROWS}"] if ndim > 1 else []), f":{COLUMNS}"]) + "]"
+    return (
+        "["
+        + ", ".join([*indices, *([f":{ROWS}"] if ndim > 1 else []), f":{COLUMNS}"])
+        + "]"
+    )
 
 
 def _rows(corner: Tensor) -> tuple[tuple[str, ...], ...]:
     if not corner.numel():
         return ()
-    values = corner.reshape(-1, corner.shape[-1])[:ROWS, :COLUMNS] if corner.ndim else corner.reshape(1, 1)
-    return tuple(tuple(significant(value, 4) for value in row) for row in values.tolist())
+    values = (
+        corner.reshape(-1, corner.shape[-1])[:ROWS, :COLUMNS]
+        if corner.ndim
+        else corner.reshape(1, 1)
+    )
+    return tuple(
+        tuple(significant(value, 4) for value in row) for row in values.tolist()
+    )
 
 
 def _pictures(shown: Tensor) -> tuple[Picture, ...]:
@@ -75,4 +89,7 @@ def _pictures(shown: Tensor) -> tuple[Picture, ...]:
     scaled = planes / largest if largest else torch.zeros_like(planes)
     levels = torch.where(finite, (scaled * 127).round() + 128, 0).to(torch.uint8)
     _, height, width = levels.shape
-    return tuple(Picture(height, width, plane.contiguous().numpy().tobytes(), (down, across)) for plane in levels)
+    return tuple(
+        Picture(height, width, plane.contiguous().numpy().tobytes(), (down, across))
+        for plane in levels
+    )

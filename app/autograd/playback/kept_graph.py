@@ -50,7 +50,13 @@ class LiveGraph:
 
     def release(self) -> None:
         """Free the graph and restore the model's modes and buffers. Idempotent."""
-        self.nodes, self.ends, self.inputs, self.target, self.model = [], [], (), None, None
+        self.nodes, self.ends, self.inputs, self.target, self.model = (
+            [],
+            [],
+            (),
+            None,
+            None,
+        )
         self.seeds = None
         self.undo.close()
 

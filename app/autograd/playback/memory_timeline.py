@@ -62,12 +62,18 @@ def held_by_step(tape: Tape) -> list[int]:
 
 
 def _held_by_step(tape: Tape) -> list[int]:
-    return [tape.held_bytes - gone for gone in accumulate(released_by_step(tape), initial=0)]
+    return [
+        tape.held_bytes - gone for gone in accumulate(released_by_step(tape), initial=0)
+    ]
 
 
 def held_in_modules(tape: Tape) -> dict[str, int]:
     """Return the bytes that each module of the whole tape holds for backward, the most first."""
-    return _once(tape, "_held_in_modules", lambda tape: held_by_module(tape, range(len(tape.nodes))))
+    return _once(
+        tape,
+        "_held_in_modules",
+        lambda tape: held_by_module(tape, range(len(tape.nodes))),
+    )
 
 
 def stretches(tape: Tape) -> tuple[Stretch, ...]:
@@ -86,7 +92,16 @@ def _stretches(tape: Tape) -> tuple[Stretch, ...]:
         if place < len(tape.order) and keys[tape.order[place]] == key:
             continue
         group = groups[key]
-        found.append(Stretch(key, group.title, group.category, first, place, sum(released[first:place])))
+        found.append(
+            Stretch(
+                key,
+                group.title,
+                group.category,
+                first,
+                place,
+                sum(released[first:place]),
+            )
+        )
         first = place
     return tuple(found)
 
@@ -104,12 +119,25 @@ def _categories(tape: Tape) -> list[str]:
             if node.is_leaf:
                 users = tape.incoming.get(node.id, ())
                 node = tape.nodes[users[0].source] if users else node
-            found[step] = node_category(node.name) if piece.category == "block" else piece.category
+            found[step] = (
+                node_category(node.name)
+                if piece.category == "block"
+                else piece.category
+            )
     return found
 
 
-def largest(pieces: tuple[Stretch, ...], most: int = 3, share: float = 0.08) -> tuple[Stretch, ...]:
+def largest(
+    pieces: tuple[Stretch, ...], most: int = 3, share: float = 0.08
+) -> tuple[Stretch, ...]:
     """Return the spans that free the most, at least `share` of it all, in the order of backward."""
     total = sum(piece.released for piece in pieces)
-    big = [piece for piece in pieces if piece.released and piece.released >= share * total]
-    return tuple(sorted(sorted(big, key=lambda piece: -piece.released)[:most], key=lambda piece: piece.first))
+    big = [
+        piece for piece in pieces if piece.released and piece.released >= share * total
+    ]
+    return tuple(
+        sorted(
+            sorted(big, key=lambda piece: -piece.released)[:most],
+            key=lambda piece: piece.first,
+        )
+    )

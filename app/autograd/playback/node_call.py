@@ -45,7 +45,11 @@ class Called(Struct, frozen=True):
 
 
 def call(
-    node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False, hooks: bool = True
+    node: Any,
+    arriving: list[Tensor | None],
+    create_graph: bool = False,
+    recomputes: bool = False,
+    hooks: bool = True,
 ) -> Called:
     """Run `node` on its incoming gradients, by output number. Retains its graph and modifies no leaf's `.grad`.
 
@@ -61,9 +65,14 @@ def call(
     if all(gradient is None for gradient in arriving):
         if not is_custom(node):
             return Called(arriving, [None] * len(node.next_functions), 0.0)
-        arriving = [zeros_like(node._input_metadata[0]), *arriving[1:]]  # a Function gets zeros instead of None
+        arriving = [
+            zeros_like(node._input_metadata[0]),
+            *arriving[1:],
+        ]  # a Function gets zeros instead of None
     if can_be_called(node, arriving, hooks):
-        received = after_tensor_hooks(node, arriving, create_graph) if hooks else arriving
+        received = (
+            after_tensor_hooks(node, arriving, create_graph) if hooks else arriving
+        )
         wait = _waiter([gradient for gradient in received if gradient is not None])
 
         def alone() -> tuple[list[Tensor | None] | None, float]:
@@ -110,10 +119,23 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
     gradients = [arriving[place] for place in given]
     if is_custom(node):
         # A reentrant checkpoint rejects selected inputs; nothing below the node is reached anyway.
-        torch.autograd.backward(roots, gradients, retain_graph=True, create_graph=create_graph)
+        torch.autograd.backward(
+            roots, gradients, retain_graph=True, create_graph=create_graph
+        )
         return
-    targets = [GradientEdge(child, place) for child, place in node.next_functions if child is not None]
-    torch.autograd.grad(roots, targets, gradients, retain_graph=True, create_graph=create_graph, allow_unused=True)
+    targets = [
+        GradientEdge(child, place)
+        for child, place in node.next_functions
+        if child is not None
+    ]
+    torch.autograd.grad(
+        roots,
+        targets,
+        gradients,
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
 
 
 def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Called:
@@ -123,18 +145,26 @@ def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Calle
     edge = GradientEdge(node, 0)
     with torch.autograd.set_multithreading_enabled(False):
         started = time.perf_counter()
-        (gradient,) = torch.autograd.grad([edge], [edge], [arriving[0]], create_graph=create_graph)
+        (gradient,) = torch.autograd.grad(
+            [edge], [edge], [arriving[0]], create_graph=create_graph
+        )
         return Called([gradient], [], time.perf_counter() - started)
 
 
 def zeros_like(metadata: Any) -> Tensor:
     """Return zeros in the shape and dtype, on the device, of an input's metadata."""
-    return torch.zeros(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
+    return torch.zeros(
+        tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device
+    )
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:
     """Add gradients as the engine does: a sparse one is added to the dense one."""
-    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
+    return (
+        other + one
+        if one.layout is not torch.strided and other.layout is torch.strided
+        else one + other
+    )
 
 
 def may_use_rng(node: Any) -> bool:
@@ -148,7 +178,9 @@ def forget_recomputed(node: Any) -> None:
     Its frame holds that for the rest of a backward pass; here every step is a separate pass, and all of them would
     add up to more than the checkpoint saved.
     """
-    for frame in {id(frame): frame for _, raw in _raws(node) for frame in _frames(raw.unpack_hook)}.values():
+    for frame in {
+        id(frame): frame for _, raw in _raws(node) for frame in _frames(raw.unpack_hook)
+    }.values():
         for name in ("recomputed", "recomp_counter", "is_recomputed"):
             getattr(frame, name).clear()
         for reference in frame.weak_holders:
@@ -178,7 +210,9 @@ def undone(node: Any, buffers: Iterable[Tensor]) -> Iterator[None]:
     finally:
         for buffer, before in kept:
             if not torch.equal(buffer, before):
-                buffer.data.copy_(before)  # `data` leaves the version alone that saved tensors are checked by
+                buffer.data.copy_(
+                    before
+                )  # `data` leaves the version alone that saved tensors are checked by
         if held is not None:
             vars(node).clear()
             vars(node).update(held)
@@ -193,7 +227,9 @@ def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
         parameter.grad = None
     try:
         yield found
-        found.update({name: p.grad for name, p in parameters.items() if p.grad is not None})
+        found.update(
+            {name: p.grad for name, p in parameters.items() if p.grad is not None}
+        )
     finally:
         for name, parameter in parameters.items():
             parameter.grad = kept[name]

@@ -14,14 +14,35 @@ from app.autograd.gradient_norms import measure
 from app.autograd.playback.compiled_node import rerunnable
 from app.autograd.playback.direct_call import is_custom
 from app.autograd.playback.gradient_edits import GradEdit, edited
-from app.autograd.playback.gradient_flow import AccumulatedGradient, GradientFlow, Slot, fan_in
+from app.autograd.playback.gradient_flow import (
+    AccumulatedGradient,
+    GradientFlow,
+    Slot,
+    fan_in,
+)
 from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
-from app.autograd.playback.node_call import Called, call, forget_recomputed, may_use_rng, own_grads, undone
+from app.autograd.playback.node_call import (
+    Called,
+    call,
+    forget_recomputed,
+    may_use_rng,
+    own_grads,
+    undone,
+)
 from app.autograd.playback.root_gradients import seeded
-from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
+from app.autograd.playback.steps import (
+    Breaks,
+    EdgeGrad,
+    FanIn,
+    GradStats,
+    PassResult,
+    StepRecord,
+    Stop,
+    stops_at,
+)
 from app.source import raised
 from app.util import module_tree, rng
 from app.util.errors import CodedError
@@ -36,7 +57,9 @@ KEEP = 1 << 30
 class StepError(CodedError, RuntimeError):
     """A node raised. `node` and `position` identify it, `layer` and `line` locate its origin."""
 
-    def __init__(self, message: str, position: int, node: int, layer: str, line: int | None) -> None:
+    def __init__(
+        self, message: str, position: int, node: int, layer: str, line: int | None
+    ) -> None:
         super().__init__(message)
         self.position, self.node, self.layer, self.line = position, node, layer, line
 
@@ -83,7 +106,9 @@ class Playback:
         self._told: dict[tuple[int, int], GradStats] = {}
         self._flow = GradientFlow(self.tape, keep)
         self._released = released_by_step(self.tape)
-        self.curve = tuple(held_by_step(self.tape))  # bytes of activations held where 0, 1, ... nodes have run
+        self.curve = tuple(
+            held_by_step(self.tape)
+        )  # bytes of activations held where 0, 1, ... nodes have run
         self._seeds = seeded(graph, graph.seeds if seeds is None else seeds, scale)
         self._rewind()
 
@@ -105,7 +130,9 @@ class Playback:
     @property
     def stored_bytes(self) -> int:
         """Approximate bytes that this playback keeps alive: all activations, and the computed gradients."""
-        return 0 if self.graph.released else self.tape.held_bytes + self._flow.stored_bytes
+        return (
+            0 if self.graph.released else self.tape.held_bytes + self._flow.stored_bytes
+        )
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
@@ -163,7 +190,11 @@ class Playback:
         """Go to where `node` runs next, in either direction."""
         return self.seek(self.tape.steps[node])
 
-    def run(self, until: Breaks | None = None, on_step: Callable[[StepRecord], object] | None = None) -> Stop:
+    def run(
+        self,
+        until: Breaks | None = None,
+        on_step: Callable[[StepRecord], object] | None = None,
+    ) -> Stop:
         """Play until the end, a break or a `cancel()`. A break at the next node is ignored.
 
         `on_step` is called after each step; returning False cancels.
@@ -202,11 +233,16 @@ class Playback:
 
     def edge_gradient(self, source: int, slot: int) -> Tensor | None:
         """Return the gradient of one edge; None if there is none, or only the sum is stored."""
-        edge = next((edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot), None)
+        edge = next(
+            (edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot),
+            None,
+        )
         arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
         return arrived.part((source, slot)) if arrived else None
 
-    def inspect(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
+    def inspect(
+        self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()
+    ) -> GradientLook | None:
         """Return numbers, histogram and picture of an incoming gradient. `at` are leading indices, such as the
         sample."""
         gradient = self.gradient(node, output_nr)
@@ -217,9 +253,16 @@ class Playback:
         number = self.next_node
         if number is None or self.graph.released:
             return (), ()
-        slots = [self._flow.slots.get((number, nr)) for nr in range(len(self.graph.nodes[number]._input_metadata))]
+        slots = [
+            self._flow.slots.get((number, nr))
+            for nr in range(len(self.graph.nodes[number]._input_metadata))
+        ]
         arriving = measure([slot.sum() if slot else None for slot in slots], self.scale)
-        sums = tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1)
+        sums = tuple(
+            fan_in(number, nr, each)
+            for nr, each in enumerate(slots)
+            if each and each.count > 1
+        )
         return tuple(arriving), sums
 
     def edit(self, node: int, output_nr: int, change: GradEdit | Tensor) -> GradStats:
@@ -228,16 +271,22 @@ class Playback:
         Raises ValueError if nothing has arrived, the node has run, or the tensor has another shape.
         """
         if self.tape.steps[node] < self.position:
-            raise ValueError(f"Node {node} has run already. Step back before it to edit its gradient.")
+            raise ValueError(
+                f"Node {node} has run already. Step back before it to edit its gradient."
+            )
         slot, arrived = (node, output_nr), self._flow.slots.get((node, output_nr))
         gradient = arrived.sum() if arrived else None
         if isinstance(change, GradEdit):
             if gradient is None:
-                raise ValueError(f"No gradient has arrived at node {node} yet. Step to just before it.")
+                raise ValueError(
+                    f"No gradient has arrived at node {node} yet. Step to just before it."
+                )
             with torch.set_grad_enabled(self.create_graph):
                 after = edited(gradient, change)
         else:
-            after = _as_gradient(change, self.graph.nodes[node]._input_metadata[output_nr])
+            after = _as_gradient(
+                change, self.graph.nodes[node]._input_metadata[output_nr]
+            )
         self._apply(slot, after)
         (stats,) = measure([after], self.scale)
         assert stats is not None
@@ -263,22 +312,36 @@ class Playback:
     def _advance(self, measured: bool = True) -> StepRecord:
         """Run the next node. Without `measured` the numbers of the record that is there already hold."""
         if self.graph.released:
-            raise RuntimeError("This graph was freed. Capture it again to play its backward pass.")
+            raise RuntimeError(
+                "This graph was freed. Capture it again to play its backward pass."
+            )
         place = self.position
         number = self.tape.order[place]
         node, before = self.graph.nodes[number], torch._C._autograd._get_sequence_nr()
         with torch.inference_mode(False), torch.set_grad_enabled(self.create_graph):
-            slots = [self._flow.slots.get((number, nr)) for nr in range(len(node._input_metadata))]
+            slots = [
+                self._flow.slots.get((number, nr))
+                for nr in range(len(node._input_metadata))
+            ]
             arriving = [arrived.sum() if arrived else None for arrived in slots]
             called = self._call(number, arriving)
             for edge in self.tape.outgoing.get(number, ()):
                 gradient = called.computed[edge.slot]
                 if gradient is not None:
-                    self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
+                    self._flow.arrive(
+                        (edge.target, edge.output_nr),
+                        (number, edge.slot),
+                        gradient,
+                        place,
+                    )
         if self.tape.nodes[number].is_leaf and called.received[0] is not None:
             self.leaf_gradients[number] = called.received[0]
         made = torch._C._autograd._get_sequence_nr() - before - called.aside
-        record = self._record(number, slots, arriving, called, made) if measured else self._records[place]
+        record = (
+            self._record(number, slots, arriving, called, made)
+            if measured
+            else self._records[place]
+        )
         self.position += 1
         self._flow.trim(self.position)
         return record
@@ -290,7 +353,9 @@ class Playback:
             draws = self._draws[number] = may_use_rng(node)
         try:
             if not draws:
-                return call(node, arriving, self.create_graph, hooks=not self.graph.lent)
+                return call(
+                    node, arriving, self.create_graph, hooks=not self.graph.lent
+                )
             with ExitStack() as around:
                 around.enter_context(rng.borrowed(number))
                 around.callback(forget_recomputed, node)
@@ -298,14 +363,31 @@ class Playback:
                 inside = {}
                 around.enter_context(rerunnable(node))
                 if self.graph.lent:
-                    around.enter_context(undone(node, module_tree.buffers(model) if model is not None else ()))
+                    around.enter_context(
+                        undone(
+                            node,
+                            module_tree.buffers(model) if model is not None else (),
+                        )
+                    )
                 if is_custom(node) and model is not None:
-                    inside = around.enter_context(own_grads(dict(module_tree.named_parameters(model))))
-                called = call(node, arriving, self.create_graph, recomputes=True, hooks=not self.graph.lent)
+                    inside = around.enter_context(
+                        own_grads(dict(module_tree.named_parameters(model)))
+                    )
+                called = call(
+                    node,
+                    arriving,
+                    self.create_graph,
+                    recomputes=True,
+                    hooks=not self.graph.lent,
+                )
         except Exception as error:
             where = self.tape.nodes[number]
-            message = f"{where.name} of {self.tape.title_of(where)}: {raised.sentence(error)}"
-            raise StepError(message, self.position, number, where.layer, where.line) from None
+            message = (
+                f"{where.name} of {self.tape.title_of(where)}: {raised.sentence(error)}"
+            )
+            raise StepError(
+                message, self.position, number, where.layer, where.line
+            ) from None
         if inside:
             self._inside[number] = inside
         return called
@@ -322,12 +404,27 @@ class Playback:
         inside = self._inside.get(number, {})
         pairs = list(zip(arriving, called.received, strict=True))
         # A gradient from a single edge was measured when it left.
-        told = [self._told.get(each.only(got)) if each else None for each, (_, got) in zip(slots, pairs, strict=True)]
-        new = [None if known else got for known, got in zip(told, called.received, strict=True)]
-        stats = measure([*new, *(called.computed[edge.slot] for edge in edges), *inside.values()], self.scale)
+        told = [
+            self._told.get(each.only(got)) if each else None
+            for each, (_, got) in zip(slots, pairs, strict=True)
+        ]
+        new = [
+            None if known else got
+            for known, got in zip(told, called.received, strict=True)
+        ]
+        stats = measure(
+            [*new, *(called.computed[edge.slot] for edge in edges), *inside.values()],
+            self.scale,
+        )
         received = [known or fresh for known, fresh in zip(told, stats, strict=False)]
         rest = stats[len(received) :]
-        self._told.update({(e.source, e.slot): each for e, each in zip(edges, rest, strict=False) if each})
+        self._told.update(
+            {
+                (e.source, e.slot): each
+                for e, each in zip(edges, rest, strict=False)
+                if each
+            }
+        )
         return StepRecord(
             position=self.position,
             node=number,
@@ -336,14 +433,28 @@ class Playback:
                 EdgeGrad(edge.source, edge.slot, edge.target, edge.output_nr, each)
                 for edge, each in zip(edges, rest, strict=False)
             ),
-            fan_ins=tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1),
+            fan_ins=tuple(
+                fan_in(number, nr, each)
+                for nr, each in enumerate(slots)
+                if each and each.count > 1
+            ),
             seconds=called.seconds,
             released=self._released[self.position],
             held=self.curve[self.position + 1],
             made=made,
-            edited=tuple(sorted({edit.slot[1] for edit in self._edits if edit.slot[0] == number})),
-            hooked=tuple(nr for nr, (given, got) in enumerate(pairs) if given is not got and got is not None),
-            inside=tuple((name, each) for name, each in zip(inside, rest[len(edges) :], strict=True) if each),
+            edited=tuple(
+                sorted({edit.slot[1] for edit in self._edits if edit.slot[0] == number})
+            ),
+            hooked=tuple(
+                nr
+                for nr, (given, got) in enumerate(pairs)
+                if given is not got and got is not None
+            ),
+            inside=tuple(
+                (name, each)
+                for name, each in zip(inside, rest[len(edges) :], strict=True)
+                if each
+            ),
         )
 
     def _rewind(self) -> None:
@@ -382,7 +493,9 @@ class Playback:
         self._records.pop()
 
     def _apply(self, slot: Slot, gradient: Tensor) -> None:
-        self._edits.append(_Edited(self.position, slot, self._flow.replace(slot, gradient), gradient))
+        self._edits.append(
+            _Edited(self.position, slot, self._flow.replace(slot, gradient), gradient)
+        )
 
 
 def _break_at(record: StepRecord, until: Breaks) -> Stop | None:
@@ -401,5 +514,7 @@ def _break_at(record: StepRecord, until: Breaks) -> Stop | None:
 def _as_gradient(given: Tensor, metadata: object) -> Tensor:
     shape = tuple(metadata.shape)  # type: ignore[attr-defined]
     if tuple(given.shape) != shape:
-        raise ValueError(f"The gradient there has shape {shape}; the given tensor has {tuple(given.shape)}.")
+        raise ValueError(
+            f"The gradient there has shape {shape}; the given tensor has {tuple(given.shape)}."
+        )
     return given.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]

@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 # `_spreads`.
 _REARRANGING = frozenset(
     f"{name}Backward0"
-    for name in ("T", "View", "UnsafeView", "ReshapeAlias", "Alias", "Transpose", "Permute", "Squeeze", "Unsqueeze")
+    for name in (
+        "T",
+        "View",
+        "UnsafeView",
+        "ReshapeAlias",
+        "Alias",
+        "Transpose",
+        "Permute",
+        "Squeeze",
+        "Unsqueeze",
+    )
 ) | {"SqueezeBackward1", "SqueezeBackward2", "TransposeBackward1"}
 _POOLING = frozenset({"MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"})
 
@@ -64,13 +74,19 @@ class NormRecorder:
     """Hooks on the nodes below some tensors until `finish` or the end of its `with`. `scale` is a gradient scaler's."""
 
     def __init__(self, ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> None:
-        nodes, self._edges, self._roots = walk([ends] if isinstance(ends, torch.Tensor) else ends, shapes=False)
+        nodes, self._edges, self._roots = walk(
+            [ends] if isinstance(ends, torch.Tensor) else ends, shapes=False
+        )
         self.scale = scale
         self._names = tuple(map(short_name, nodes))
         self._sequences = tuple(node._sequence_nr() for node in nodes)
         self._norms: list[Tensor] = []
-        self._what: list[tuple[int, int]] = []  # (source, slot), or (node, -1) for what arrived
-        self._sums = set(self._roots)  # nodes where gradients of several edges are summed
+        self._what: list[
+            tuple[int, int]
+        ] = []  # (source, slot), or (node, -1) for what arrived
+        self._sums = set(
+            self._roots
+        )  # nodes where gradients of several edges are summed
         self._handing_on = {
             place
             for place, name in enumerate(self._names)
@@ -92,7 +108,9 @@ class NormRecorder:
                 slots.setdefault(source, []).append(edge.slot)
         places = {**slots, **{place: slots.get(place, []) for place in sums}}
         return [
-            nodes[place].register_hook(_measuring(self._what, self._norms, place, of, place in sums))
+            nodes[place].register_hook(
+                _measuring(self._what, self._norms, place, of, place in sums)
+            )
             for place, of in places.items()
         ]
 
@@ -118,13 +136,22 @@ class NormRecorder:
             if norm is not None and edge.target not in sums:
                 nodes[edge.target] = norm
         return Recorded(
-            self._names, tuple(self._edges), self._roots, self._sequences, FrozenMap(nodes), FrozenMap(edges)
+            self._names,
+            tuple(self._edges),
+            self._roots,
+            self._sequences,
+            FrozenMap(nodes),
+            FrozenMap(edges),
         )
 
     def _fetched(self) -> list[float]:
         norms, scale = self._norms, self.scale
         if any(norm.is_cpu for norm in norms):  # no device to wait for, or several
-            return [norm.item() for norm in norms] if scale == 1 else [norm.item() / scale for norm in norms]
+            return (
+                [norm.item() for norm in norms]
+                if scale == 1
+                else [norm.item() / scale for norm in norms]
+            )
         if len({norm.device for norm in norms}) > 1:
             norms = [norm.cpu() for norm in norms]
         return [value / scale for value in torch.stack(norms).tolist()] if norms else []
@@ -145,19 +172,27 @@ class NormRecorder:
 def _spreads(node: Any) -> bool:
     """Return whether pooling windows do not overlap, so that backward sums nothing."""
     kernel, stride = node._saved_kernel_size, node._saved_stride
-    apart = all(step >= size for step, size in zip(stride or kernel, kernel, strict=True))
+    apart = all(
+        step >= size for step, size in zip(stride or kernel, kernel, strict=True)
+    )
     return apart and all(gap == 1 for gap in node._saved_dilation)
 
 
 def _measuring(
-    what: list[tuple[int, int]], norms: list[Tensor], place: int, slots: list[int], sums: bool
+    what: list[tuple[int, int]],
+    norms: list[Tensor],
+    place: int,
+    slots: list[int],
+    sums: bool,
 ) -> Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], None]:
     """Create the hook: record the norms of gradients leaving node `place` by `slots`, and with `sums` of the incoming
     one."""
     leaving = [((place, slot), slot) for slot in slots]
     arriving = place, -1
 
-    def measure(gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
+    def measure(
+        gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]
+    ) -> None:
         if torch.is_grad_enabled():  # with `create_graph`
             with torch.no_grad():
                 return measure(gradients, arrived)

@@ -25,26 +25,39 @@ def seeded(
     several elements needs one.
     """
     if seeds is not None and len(seeds) != len(graph.ends):
-        raise ValueError(f"{len(graph.ends)} outputs need as many vectors, and {len(seeds)} were given.")
+        raise ValueError(
+            f"{len(graph.ends)} outputs need as many vectors, and {len(seeds)} were given."
+        )
     places = {node: place for place, node in enumerate(graph.nodes)}
     found = []
     for number, end in enumerate(graph.ends):
         if not end.requires_grad:
             continue
-        seed = _seed(number, end, None if seeds is None else seeds[number], seeds is None)
+        seed = _seed(
+            number, end, None if seeds is None else seeds[number], seeds is None
+        )
         if seed is not None:
             node, output_nr = edge_of(end)
-            found.append(((places[node], output_nr), seed * scale if scale != 1.0 else seed))
+            found.append(
+                ((places[node], output_nr), seed * scale if scale != 1.0 else seed)
+            )
     if not found:
-        raise ValueError("No output has a vector, so there is no gradient to propagate. Give at least one.")
+        raise ValueError(
+            "No output has a vector, so there is no gradient to propagate. Give at least one."
+        )
     return found
 
 
-def chosen_vectors(options: CaptureOptions) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
+def chosen_vectors(
+    options: CaptureOptions,
+) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
     """Return what makes the vectors that backward starts with at the outputs; None where it starts at a scalar."""
     if options.loss or options.second_order:
         return None
-    return lambda ends: [vector(end, options.vector, options.index, place) for place, end in enumerate(ends)]
+    return lambda ends: [
+        vector(end, options.vector, options.index, place)
+        for place, end in enumerate(ends)
+    ]
 
 
 def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
@@ -59,17 +72,25 @@ def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
     if kind == "ones":
         return torch.ones_like(value)
     if kind == "random":
-        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
+        drawn = torch.randn(
+            value.shape,
+            generator=torch.Generator().manual_seed(place),
+            dtype=torch.float64,
+        )
         return drawn.to(value.device, value.dtype)
     last = value.shape[-1] if value.ndim else 1
     if not 0 <= index < last:
-        raise ValueError(f"Output {place + 1} has {last} elements in its last dimension; there is no index {index}.")
+        raise ValueError(
+            f"Output {place + 1} has {last} elements in its last dimension; there is no index {index}."
+        )
     found = torch.zeros_like(value)
     (found if value.ndim else found.view(1))[..., index] = 1
     return found
 
 
-def _seed(number: int, end: Tensor, given: Tensor | float | None, needed: bool) -> Tensor | None:
+def _seed(
+    number: int, end: Tensor, given: Tensor | float | None, needed: bool
+) -> Tensor | None:
     if given is None and end.numel() == 1:
         given = 1.0
     if given is None:
@@ -81,6 +102,8 @@ def _seed(number: int, end: Tensor, given: Tensor | float | None, needed: bool) 
         return None
     if isinstance(given, torch.Tensor):
         if given.shape != end.shape:
-            raise ValueError(f"Output {number} has shape {tuple(end.shape)}; its vector has {tuple(given.shape)}.")
+            raise ValueError(
+                f"Output {number} has shape {tuple(end.shape)}; its vector has {tuple(given.shape)}."
+            )
         return given.detach().to(end.device, end.dtype)
     return torch.full_like(end.detach(), float(given))

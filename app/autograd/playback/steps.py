@@ -100,14 +100,22 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True):
 
     def worst(self) -> float:
         """Return the largest unscaled norm that arrives or leaves; NaN if one of them is."""
-        norms = [stats.unscaled for stats in (*self.arriving, *(edge.stats for edge in self.leaving)) if stats]
+        norms = [
+            stats.unscaled
+            for stats in (*self.arriving, *(edge.stats for edge in self.leaving))
+            if stats
+        ]
         return max(norms, key=lambda norm: (norm != norm, norm), default=0.0)
 
 
 def whole_norm(parts: Iterable[GradStats | None]) -> float | None:
     """Return the joint norm of several gradients; None without any."""
     norms = [part.norm for part in parts if part is not None]
-    return sum(norm * norm for norm in norms) ** 0.5 if len(norms) > 1 else next(iter(norms), None)
+    return (
+        sum(norm * norm for norm in norms) ** 0.5
+        if len(norms) > 1
+        else next(iter(norms), None)
+    )
 
 
 class PassResult(Struct, frozen=True, dict=True):
@@ -126,12 +134,21 @@ class PassResult(Struct, frozen=True, dict=True):
     @cached_property
     def node_norms(self) -> dict[int, float]:
         """The norm that arrived, by node; nodes without a gradient are left out."""
-        return {record.node: record.norm for record in self.records if record.norm is not None}
+        return {
+            record.node: record.norm
+            for record in self.records
+            if record.norm is not None
+        }
 
     @cached_property
     def edge_norms(self) -> dict[tuple[int, int], float]:
         """The norm that left, by (source, slot)."""
-        return {(e.source, e.slot): e.stats.norm for record in self.records for e in record.leaving if e.stats}
+        return {
+            (e.source, e.slot): e.stats.norm
+            for record in self.records
+            for e in record.leaving
+            if e.stats
+        }
 
 
 class Breaks(Struct, frozen=True):

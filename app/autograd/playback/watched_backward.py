@@ -33,7 +33,10 @@ class PassWatch:
         self._began = 0.0
         self.stopped = ""
         self._hooks = [node.register_prehook(self._begins) for node in nodes]
-        self._hooks += [node.register_hook(partial(self._ran, number)) for number, node in enumerate(nodes)]
+        self._hooks += [
+            node.register_hook(partial(self._ran, number))
+            for number, node in enumerate(nodes)
+        ]
 
     def __enter__(self) -> PassWatch:
         return self
@@ -53,7 +56,11 @@ class PassWatch:
     def result(self) -> PassResult | None:
         """Return the steps in the tape's order; None if torch ran none of them, or not a contiguous prefix."""
         ran = tuple(record.node for record in self._records)
-        return PassResult(tuple(self._records)) if ran and ran == self._tape.order[: len(ran)] else None
+        return (
+            PassResult(tuple(self._records))
+            if ran and ran == self._tape.order[: len(ran)]
+            else None
+        )
 
     def missing_steps(self) -> str:
         """Explain why steps are missing, "" if none are."""
@@ -65,28 +72,49 @@ class PassWatch:
     def _begins(self, _arriving: Any) -> None:
         self._began = perf_counter()
 
-    def _ran(self, number: int, leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor | None, ...]) -> None:
+    def _ran(
+        self,
+        number: int,
+        leaving: tuple[Tensor | None, ...],
+        arriving: tuple[Tensor | None, ...],
+    ) -> None:
         seconds = perf_counter() - self._began
         if self.stopped:
             return
         try:
             with torch.no_grad():
                 self._records.append(self._record(number, leaving, arriving, seconds))
-        except Exception as error:  # an unsupported kind of tensor: the pass continues unrecorded
+        except (
+            Exception
+        ) as error:  # an unsupported kind of tensor: the pass continues unrecorded
             self.stopped = f"A gradient of {self._tape.nodes[number].name} cannot be measured: {error}"
 
     def _record(
-        self, number: int, leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor | None, ...], seconds: float
+        self,
+        number: int,
+        leaving: tuple[Tensor | None, ...],
+        arriving: tuple[Tensor | None, ...],
+        seconds: float,
     ) -> StepRecord:
         place, edges = len(self._records), self._tape.outgoing.get(number, ())
-        slots = [self._flow.slots.get((number, output)) for output in range(len(arriving))]
-        left = [leaving[edge.slot] if edge.slot < len(leaving) else None for edge in edges]
+        slots = [
+            self._flow.slots.get((number, output)) for output in range(len(arriving))
+        ]
+        left = [
+            leaving[edge.slot] if edge.slot < len(leaving) else None for edge in edges
+        ]
         stats = measure([*arriving, *left])
         received, rest = stats[: len(arriving)], stats[len(arriving) :]
-        sums = tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1)
+        sums = tuple(
+            fan_in(number, nr, each)
+            for nr, each in enumerate(slots)
+            if each and each.count > 1
+        )
         for edge, gradient in zip(edges, left, strict=True):
             if gradient is not None:
-                self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
+                self._flow.arrive(
+                    (edge.target, edge.output_nr), (number, edge.slot), gradient, place
+                )
         for output in range(len(arriving)):
             self._flow.put((number, output), None)
         steps = len(self._tape.order)

@@ -29,14 +29,22 @@ class StepGraph:
     """
 
     def __init__(
-        self, tensors: Any, gradients: Any, recorder: StepRecorder, name_of: Callable[[Tensor], str],
+        self,
+        tensors: Any,
+        gradients: Any,
+        recorder: StepRecorder,
+        name_of: Callable[[Tensor], str],
         notes: Iterable[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         ends: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if not all(isinstance(one, Tensor) for one in ends):
-            raise CaptureError("backward was called on an edge of the graph instead of a tensor, such as the loss.")
+            raise CaptureError(
+                "backward was called on an edge of the graph instead of a tensor, such as the loss."
+            )
         if not any(one.requires_grad for one in ends):
-            raise NoGraphError("backward was called on a tensor that requires no gradient.")
+            raise NoGraphError(
+                "backward was called on a tensor that requires no gradient."
+            )
         self._ends: list[Tensor] = ends
         self._seeds = _seeds(gradients, len(ends))
         self._whole = recorder.whole
@@ -47,7 +55,15 @@ class StepGraph:
 
     def hold(self) -> LiveGraph:
         """Return the graph to be played; releasing it frees nothing of the script's."""
-        graph = LiveGraph(self.tape, list(self._nodes), list(self._ends), self._whole, (), None, lent=True)
+        graph = LiveGraph(
+            self.tape,
+            list(self._nodes),
+            list(self._ends),
+            self._whole,
+            (),
+            None,
+            lent=True,
+        )
         graph.seeds = None if self._seeds is None else list(self._seeds)
         graph.undo = ExitStack()
         return graph
@@ -56,7 +72,11 @@ class StepGraph:
 def _notes(nodes: Sequence[Any]) -> Iterator[str]:
     """Say what of the graph is played in another way than the script's own backward runs it."""
     if hooked := sum(map(_is_hooked, nodes)):
-        words = "hook of the script is" if hooked == 1 else f"{hooked} hooks of the script are"
+        words = (
+            "hook of the script is"
+            if hooked == 1
+            else f"{hooked} hooks of the script are"
+        )
         yield f"{'A' if hooked == 1 else 'The'} {words} not run while it is played"
     if any(map(is_compiled, nodes)):
         yield "compiled parts are one node each, and have no layers"
@@ -66,28 +86,43 @@ def _seeds(gradients: Any, count: int) -> list[Tensor | None] | None:
     if gradients is None:
         return None
     found = [gradients] if isinstance(gradients, Tensor) else list(gradients)
-    return found if len(found) == count and any(one is not None for one in found) else None
+    return (
+        found if len(found) == count and any(one is not None for one in found) else None
+    )
 
 
 def _tape(
-    nodes: list[Any], edges: Any, roots: tuple[int, ...], ends: Sequence[Tensor], recorder: StepRecorder,
+    nodes: list[Any],
+    edges: Any,
+    roots: tuple[int, ...],
+    ends: Sequence[Tensor],
+    recorder: StepRecorder,
     name_of: Callable[[Tensor], str],
-) -> Tape:  # fmt: skip
+) -> Tape:
     sequences = [node._sequence_nr() for node in nodes]
     own = [number for number in sequences if number != LEAF_SEQUENCE]
     started = min(own, default=0)
     inside = [number for number in own if recorder.origin(number).call]
-    answered = max(inside) + 1 if inside else LEAF_SEQUENCE  # the loss is what comes after the last layer
+    answered = (
+        max(inside) + 1 if inside else LEAF_SEQUENCE
+    )  # the loss is what comes after the last layer
     order = execution_order(sequences, edges, roots)
     names = recorder.names_of_parameters()
     leaves = [node.variable for node in nodes if is_accumulate(node)]
-    names |= {id(one): (name,) for one in leaves if id(one) not in names and (name := name_of(one))}
+    names |= {
+        id(one): (name,)
+        for one in leaves
+        if id(one) not in names and (name := name_of(one))
+    }
     table = StorageTable()
     table.mark((one for one in leaves if id(one) in names), "parameter")
     table.mark(recorder.buffers(), "buffer")
     table.mark(recorder.inputs, "input")
     reader = SavedReader(table)
-    records = [record_of(place, node, recorder, (started, answered), reader, names) for place, node in enumerate(nodes)]
+    records = [
+        record_of(place, node, recorder, (started, answered), reader, names)
+        for place, node in enumerate(nodes)
+    ]
     value = ends[0] if len(ends) == 1 and ends[0].numel() == 1 else None
     return Tape(
         nodes=with_leaves_placed(records, edges, recorder),
@@ -106,4 +141,6 @@ def _tape(
 def _is_hooked(node: Any) -> bool:
     """Return whether a leaf has hooks of the script's own, or a node carries those of a module. Hooks on
     other nodes cannot be detected without registering one there."""
-    return passes_on(node) or (is_accumulate(node) and bool(node.variable._backward_hooks))
+    return passes_on(node) or (
+        is_accumulate(node) and bool(node.variable._backward_hooks)
+    )

@@ -14,7 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.overrides import _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 
@@ -31,7 +34,11 @@ class StepRecorder(FileRecorder):
     """
 
     def __init__(
-        self, models: Mapping[str, nn.Module], wrappers: set[int], name_of: Callable[[object], str], compiled: bool
+        self,
+        models: Mapping[str, nn.Module],
+        wrappers: set[int],
+        name_of: Callable[[object], str],
+        compiled: bool,
     ) -> None:
         super().__init__(None)
         self.models: dict[str, nn.Module] = {}
@@ -41,7 +48,9 @@ class StepRecorder(FileRecorder):
         self._several = len(models) > 1
         self._wrappers, self._name_of = wrappers, name_of
         self._inputs: list[weakref.ref[Tensor]] = []
-        self._stack: list[str | None] = []  # of the calls under way; None for one that is not recorded
+        self._stack: list[
+            str | None
+        ] = []  # of the calls under way; None for one that is not recorded
         self._suspended: list[int] = []
         self._warnings = contextlib.ExitStack()
         for name, model in models.items():
@@ -50,7 +59,9 @@ class StepRecorder(FileRecorder):
     def _add(self, name: str, model: nn.Module) -> None:
         self.models[name] = model
         for path, module in module_tree.named_modules(model):
-            self.paths.setdefault(id(module), f"{name}.{path}".strip(".") if self._several else path)
+            self.paths.setdefault(
+                id(module), f"{name}.{path}".strip(".") if self._several else path
+            )
 
     @property
     def whole(self) -> nn.Module:
@@ -79,8 +90,13 @@ class StepRecorder(FileRecorder):
             register_module_forward_pre_hook(self._called),
             register_module_forward_hook(self._returned, always_call=True),
         ]
-        stack = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
-        if all(isinstance(mode, DeviceContext) for mode in stack):  # else a `with` of the script would end ours
+        stack = [
+            torch._C._get_function_stack_at(place)
+            for place in range(torch._C._len_torch_function_stack())
+        ]
+        if all(
+            isinstance(mode, DeviceContext) for mode in stack
+        ):  # else a `with` of the script would end ours
             self._mode = _line_mode(self)
             _push_mode(self._mode)
 
@@ -96,7 +112,11 @@ class StepRecorder(FileRecorder):
     def _pull(self) -> bool:
         """Take our mode off torch's stack, wherever it is; return whether it was there."""
         above, found = [], False
-        while self._mode is not None and not found and torch._C._len_torch_function_stack():
+        while (
+            self._mode is not None
+            and not found
+            and torch._C._len_torch_function_stack()
+        ):
             top = _pop_mode()
             found = top is self._mode
             if not found:
@@ -116,7 +136,11 @@ class StepRecorder(FileRecorder):
         if path is None:
             return
         if not self._open:
-            self._inputs += [weakref.ref(one) for one in tensors_of(args) if not isinstance(one, nn.Parameter)]
+            self._inputs += [
+                weakref.ref(one)
+                for one in tensors_of(args)
+                if not isinstance(one, nn.Parameter)
+            ]
         self._calls[path] += 1
         self._open.append((_sequence(), path, self._calls[path]))
 
@@ -159,11 +183,17 @@ class StepRecorder(FileRecorder):
         return found
 
     def buffers(self) -> list[Tensor]:
-        return [buffer for model in self.models.values() for buffer in module_tree.buffers(model)]
+        return [
+            buffer
+            for model in self.models.values()
+            for buffer in module_tree.buffers(model)
+        ]
 
     def layers(self) -> dict[str, str]:
         """Return the class of each module by its path."""
-        return {name: type(module).__name__ for name, module in self._named("named_modules")}
+        return {
+            name: type(module).__name__ for name, module in self._named("named_modules")
+        }
 
     def _named(self, kind: str) -> list[tuple[str, Any]]:
         found = []

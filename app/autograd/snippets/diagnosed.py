@@ -47,11 +47,15 @@ class _Reached(BaseException):
 class _WithoutBackward(TorchFunctionMode):
     """Raise `_Reached` in place of a backward pass. A pass of gradcheck runs: its graph is separate."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         given = kwargs or {}
         if func in BACKWARD and not _of_a_check(sys._getframe(1)):
             tensors = args[0] if args else given.get("tensors", given.get("outputs"))
-            raise _Reached([leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)])
+            raise _Reached(
+                [leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)]
+            )
         return func(*args, **given)
 
 
@@ -59,7 +63,9 @@ def _of_a_check(frame: FrameType | None) -> bool:
     """Return whether torch's gradcheck starts the pass that begins at this frame."""
     while frame is not None and frame.f_code.co_filename in BETWEEN:
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == gradcheck.__code__.co_filename
+    return (
+        frame is not None and frame.f_code.co_filename == gradcheck.__code__.co_filename
+    )
 
 
 def _calls_check(statement: ast.stmt) -> bool:
@@ -69,7 +75,9 @@ def _calls_check(statement: ast.stmt) -> bool:
     True
     """
     calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return any(getattr(func, "attr", getattr(func, "id", "")) in CHECKS for func in calls)
+    return any(
+        getattr(func, "attr", getattr(func, "id", "")) in CHECKS for func in calls
+    )
 
 
 class _Text(Struct):
@@ -88,12 +96,20 @@ class _Text(Struct):
 
     def names(self) -> ScopeNames:
         names = ScopeNames()
-        names.add({name: value for name, value in self.scope.items() if name not in self.given})
+        names.add(
+            {
+                name: value
+                for name, value in self.scope.items()
+                if name not in self.given
+            }
+        )
         return names
 
     def _graphs(self) -> bool:
         """Return whether a named tensor was computed by an operation that autograd recorded."""
-        return any(tensor.grad_fn is not None for tensor in self.names().tensors.values())
+        return any(
+            tensor.grad_fn is not None for tensor in self.names().tensors.values()
+        )
 
     def begins(self) -> int:
         """Return the number of the first statement that autograd records, or that fails.
@@ -107,7 +123,9 @@ class _Text(Struct):
                 self.run([statement])
             except BaseException:  # a snippet may call exit(), too
                 return number
-            if made() != before and not (_calls_check(statement) and not self._graphs()):
+            if made() != before and not (
+                _calls_check(statement) and not self._graphs()
+            ):
                 return number
         return len(self.statements)
 
@@ -158,7 +176,11 @@ class SnippetModule(nn.Module):
             if (found := tensors.get(name)) is not None and found.requires_grad:
                 return found
         made = [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
-        made.sort(key=lambda tensor: tensor.grad_fn._sequence_nr() if tensor.grad_fn is not None else -1)
+        made.sort(
+            key=lambda tensor: (
+                tensor.grad_fn._sequence_nr() if tensor.grad_fn is not None else -1
+            )
+        )
         return made[-1] if made else torch.zeros(())
 
     def train(self, mode: bool = True) -> SnippetModule:
@@ -181,7 +203,14 @@ def batch_of(
 
     Raises CaptureError if there is nothing to diagnose.
     """
-    text = _Text(tree.body, source.filename, execute, last, frozenset(vars(fresh())), vars(fresh()))
+    text = _Text(
+        tree.body,
+        source.filename,
+        execute,
+        last,
+        frozenset(vars(fresh())),
+        vars(fresh()),
+    )
     torch.manual_seed(seed)
     begins = text.begins()
     text.scope = vars(fresh())

@@ -26,7 +26,9 @@ class LocalNames:
         self._filename = filename
         self._results: dict[int, list[str]] = {}  # by autograd's counter
         self._leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
-        self._known: dict[int, dict[str, tuple[int, int]]] = {}  # frame id -> variable -> `_state` of its value
+        self._known: dict[
+            int, dict[str, tuple[int, int]]
+        ] = {}  # frame id -> variable -> `_state` of its value
         self._left = PATIENCE
         self._before: Any = None
 

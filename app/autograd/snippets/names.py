@@ -47,7 +47,9 @@ class ScopeNames(Struct):
     def parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the parameters of all modules, tied ones by all their names."""
         for prefix, module in self.modules.items():
-            yield from module_tree.named_parameters(module, prefix, remove_duplicate=False)
+            yield from module_tree.named_parameters(
+                module, prefix, remove_duplicate=False
+            )
 
     def buffers(self) -> Iterator[tuple[str, Tensor]]:
         for prefix, module in self.modules.items():
@@ -63,11 +65,18 @@ class ScopeNames(Struct):
 
     def of_tensors(self) -> dict[int, tuple[str, ...]]:
         """Map the `id` of a tensor to its names; parameters of modules by path, after their variable names."""
-        return _gathered((id(tensor), name) for name, tensor in (*self.tensors.items(), *self.parameters()))
+        return _gathered(
+            (id(tensor), name)
+            for name, tensor in (*self.tensors.items(), *self.parameters())
+        )
 
     def of_results(self) -> dict[Any, tuple[str, ...]]:
         """Autograd node -> names of the tensors that it made."""
-        made = ((tensor.grad_fn, name) for name, tensor in self.tensors.items() if "[" not in name)
+        made = (
+            (tensor.grad_fn, name)
+            for name, tensor in self.tensors.items()
+            if "[" not in name
+        )
         return _gathered((node, name) for node, name in made if node is not None)
 
     def rows(self) -> tuple[NamedTensor, ...]:
@@ -89,8 +98,18 @@ def row_of(name: str, tensor: Tensor) -> NamedTensor:
     try:
         return _row(name, tensor)
     except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
-        dtype, why = str(tensor.dtype).removeprefix("torch."), str(error).partition("\n")[0]
-        return NamedTensor(name, (), dtype, tensor.requires_grad, tensor.is_leaf, values=f"cannot be read: {why}")
+        dtype, why = (
+            str(tensor.dtype).removeprefix("torch."),
+            str(error).partition("\n")[0],
+        )
+        return NamedTensor(
+            name,
+            (),
+            dtype,
+            tensor.requires_grad,
+            tensor.is_leaf,
+            values=f"cannot be read: {why}",
+        )
 
 
 def _row(name: str, tensor: Tensor) -> NamedTensor:
@@ -131,4 +150,8 @@ def values_of(tensor: Tensor) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+    return (
+        f"{value:.5g}"
+        if isinstance(value, float) and math.isfinite(value)
+        else str(value)
+    )

@@ -24,7 +24,12 @@ from torch.utils._pytree import tree_leaves
 from app.autograd import layers
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
-from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function, lines_of
+from app.autograd.diagnostics.report import (
+    findings,
+    gradcheck,
+    gradcheck_function,
+    lines_of,
+)
 from app.autograd.diagnostics.results import Findings
 from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
@@ -32,8 +37,21 @@ from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.snippets import tape as snippet_tape
 from app.autograd.snippets.diagnosed import batch_of
 from app.autograd.snippets.names import ScopeNames
-from app.autograd.snippets.snippet import Ending, Snippet, SnippetAnswer, SnippetError, TensorGraph
-from app.autograd.snippets.tape import LONGEST, MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
+from app.autograd.snippets.snippet import (
+    Ending,
+    Snippet,
+    SnippetAnswer,
+    SnippetError,
+    TensorGraph,
+)
+from app.autograd.snippets.tape import (
+    LONGEST,
+    MOST_NODES,
+    MOST_PLAYED,
+    PATIENCE,
+    SnippetRecorder,
+    SnippetSource,
+)
 from app.autograd.walk import walk
 from app.util.torchvision_import import mend_torchvision
 
@@ -46,11 +64,21 @@ NOT_SEEN = (
     "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
     "it retain_graph=True."
 )
-LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # our own frames between a line and torch
-NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
+LISTENING = {
+    str(snippet_tape.__file__),
+    str(layers.__file__),
+}  # our own frames between a line and torch
+NO_MEMORY = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "bad_alloc",
+    "out of memory",
+)
 
 
-def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetAnswer:
+def run(
+    snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], None]
+) -> SnippetAnswer:
     """Run a snippet; `execute(tree, filename, scope)` compiles and runs it.
 
     Output goes to this process's stdout and stderr. torch's generator is seeded with 0 for reproducibility. Never
@@ -62,13 +90,23 @@ def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], N
         error = session.run(execute)
     answer = session.answer(error, perf_counter() - began)
     listed = snippet.findings and error is None and not session.made_module
-    if not (snippet.diagnose or listed) or error is not None and error.kind in ("SyntaxError", "IndentationError"):
+    if (
+        not (snippet.diagnose or listed)
+        or error is not None
+        and error.kind in ("SyntaxError", "IndentationError")
+    ):
         return answer
     with _as_main(session.module, snippet.folder), _silent():
         found, why_not = session.diagnosed(execute)
     if listed:
-        lines, count = lines_of(found) if found is not None else ([f"error: {why_not}"], 1)
-        answer = replace(answer, report_lines=(*answer.report_lines, *lines), found=answer.found + count)
+        lines, count = (
+            lines_of(found) if found is not None else ([f"error: {why_not}"], 1)
+        )
+        answer = replace(
+            answer,
+            report_lines=(*answer.report_lines, *lines),
+            found=answer.found + count,
+        )
     return replace(answer, findings=found, undiagnosed=why_not)
 
 
@@ -94,7 +132,9 @@ class _Session:
     def __init__(self, snippet: Snippet) -> None:
         self._snippet = snippet
         self._source = SnippetSource(snippet.text, name=snippet.name)
-        self.module = types.ModuleType("__main__" if not snippet.function else snippet.name.removesuffix(".py"))
+        self.module = types.ModuleType(
+            "__main__" if not snippet.function else snippet.name.removesuffix(".py")
+        )
         self.module.__file__ = snippet.name
         self._scope = self.module.__dict__
         self._local: dict[str, Any] = {}
@@ -102,13 +142,19 @@ class _Session:
         self._made: Any = None
         self._inputs: tuple[Tensor, ...] = ()
         self._last = ""
-        self._exit_line: int | None = None  # the line at which the snippet ended itself, with success
+        self._exit_line: int | None = (
+            None  # the line at which the snippet ended itself, with success
+        )
         if not snippet.function:
             self._scope.update(torch=torch, nn=nn, F=nn.functional)
         self._given = set(self._scope)
-        self._recorder = SnippetRecorder(self._source, self._names, deaf=_compiles(snippet.text), watch=snippet.play)
+        self._recorder = SnippetRecorder(
+            self._source, self._names, deaf=_compiles(snippet.text), watch=snippet.play
+        )
 
-    def run(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetError | None:
+    def run(
+        self, execute: Callable[[ast.Module, str, dict[str, Any]], None]
+    ) -> SnippetError | None:
         name, text = self._source.filename, self._snippet.text
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         mend_torchvision()
@@ -117,7 +163,11 @@ class _Session:
             tree = ast.parse(text, name)
             if not self._snippet.function:
                 self._keep_last(tree, text)
-            with self._recorder, self._recorder.local_names, _warnings_at_lines_of(name):
+            with (
+                self._recorder,
+                self._recorder.local_names,
+                _warnings_at_lines_of(name),
+            ):
                 execute(tree, name, self._scope)
                 if self._snippet.function:
                     self._call()
@@ -142,7 +192,9 @@ class _Session:
             return
         last = tree.body[-1]
         self._last = " ".join((ast.get_source_segment(text, last) or LAST).split())
-        tree.body[-1] = ast.copy_location(ast.Assign([ast.Name(LAST, ast.Store())], last.value), last)
+        tree.body[-1] = ast.copy_location(
+            ast.Assign([ast.Name(LAST, ast.Store())], last.value), last
+        )
         ast.fix_missing_locations(tree)
 
     def _call(self) -> None:
@@ -150,7 +202,9 @@ class _Session:
         name, function = self._snippet.function, self._scope.get(self._snippet.function)
         if not callable(function):
             raise LookupError(f"{self._snippet.name} has no function {name}")
-        self._inputs = inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
+        self._inputs = inputs = tuple(
+            _drawn(shape, dtype) for shape, dtype in self._snippet.inputs
+        )
         if not inputs and not _takes_no_arguments(function):
             raise TypeError(f"{name} takes arguments: pass them with --input 1x3x32x32")
         self._made = function
@@ -158,21 +212,38 @@ class _Session:
             made = function() if _takes_no_arguments(function) else function(*inputs)
         if not isinstance(made, Tensor) and callable(made):
             if not inputs:
-                raise TypeError(f"{name} returns {type(made).__name__}: pass its inputs with --input 1x3x32x32")
+                raise TypeError(
+                    f"{name} returns {type(made).__name__}: pass its inputs with --input 1x3x32x32"
+                )
             if isinstance(made, nn.Module):
                 self._local = {name: made}
             self._made = made
-            self._local.update({f"input{place or ''}": one for place, one in enumerate(inputs)})
-            torch.manual_seed(SEED)  # as before each run of it that findings and gradcheck take
+            self._local.update(
+                {f"input{place or ''}": one for place, one in enumerate(inputs)}
+            )
+            torch.manual_seed(
+                SEED
+            )  # as before each run of it that findings and gradcheck take
             made = made(*inputs)
         found = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
         if not found:
-            raise TypeError(f"{name} returns {type(made).__name__}, which contains no tensor")
-        self._results = {name if not place else f"{name}[{place}]": one for place, one in enumerate(found)}
+            raise TypeError(
+                f"{name} returns {type(made).__name__}, which contains no tensor"
+            )
+        self._results = {
+            name if not place else f"{name}[{place}]": one
+            for place, one in enumerate(found)
+        }
 
     def _names(self) -> ScopeNames:
         names = ScopeNames()
-        names.add({name: value for name, value in self._scope.items() if name not in self._given and name != LAST})
+        names.add(
+            {
+                name: value
+                for name, value in self._scope.items()
+                if name not in self._given and name != LAST
+            }
+        )
         names.add(self._local)
         return names
 
@@ -181,13 +252,26 @@ class _Session:
         name, kind = self._source.filename, type(error).__name__
         words = _message(error)
         if isinstance(error, SyntaxError) and error.filename == name:
-            return SnippetError(kind, error.msg, error.lineno, "".join(traceback.format_exception_only(error)))
+            return SnippetError(
+                kind,
+                error.msg,
+                error.lineno,
+                "".join(traceback.format_exception_only(error)),
+            )
         frames = list(traceback.walk_tb(error.__traceback__))
-        own = [place for place, (frame, _) in enumerate(frames) if frame.f_code.co_filename == name]
+        own = [
+            place
+            for place, (frame, _) in enumerate(frames)
+            if frame.f_code.co_filename == name
+        ]
         line = frames[own[-1]][1] if own else None
         skipped = own[0] if own else 0
         chain = traceback.TracebackException.from_exception(error)
-        told = [frame for frame in list(chain.stack)[skipped:] if frame.filename not in LISTENING]
+        told = [
+            frame
+            for frame in list(chain.stack)[skipped:]
+            if frame.filename not in LISTENING
+        ]
         chain.stack = traceback.StackSummary.from_list(told)
         return SnippetError(kind, words, line, "".join(chain.format()))
 
@@ -214,7 +298,14 @@ class _Session:
         if not graphs and (before := self._recorder.last_backward()) is not None:
             # Nothing that is left has a name: the graph that the last backward pass began at, as it was then.
             tape = replace(before.tape, root=UNNAMED)
-            graphs.append(TensorGraph(f"backward() in line {before.line}", tape, before.line, *before.played))
+            graphs.append(
+                TensorGraph(
+                    f"backward() in line {before.line}",
+                    tape,
+                    before.line,
+                    *before.played,
+                )
+            )
         rows = names.rows()
         if self._snippet.play:
             graphs = self._played(graphs, ends)
@@ -228,10 +319,20 @@ class _Session:
         if self._exit_line is not None:
             words = f"It exited in line {self._exit_line}. {words}".strip()
         return SnippetAnswer(
-            _ending(error), words, rows, tuple(graphs), error, "", seconds, tuple(told), found
-        )  # fmt: skip
+            _ending(error),
+            words,
+            rows,
+            tuple(graphs),
+            error,
+            "",
+            seconds,
+            tuple(told),
+            found,
+        )
 
-    def _played(self, graphs: list[TensorGraph], ends: dict[str, Tensor]) -> list[TensorGraph]:
+    def _played(
+        self, graphs: list[TensorGraph], ends: dict[str, Tensor]
+    ) -> list[TensorGraph]:
         """Add to the graphs the backward pass that the snippet ran, or play one now.
 
         The snippet's hooks run in that as well; their output is discarded.
@@ -247,8 +348,17 @@ class _Session:
                 else:
                     with _silent():
                         graph = self._played_now(graph, ends[graph.name])
-            elif graph.played is None and graph.freed_at is not None and not graph.stopped:
-                graph = replace(graph, stopped=_too_many(graph) if len(graph.tape.nodes) > MOST_PLAYED else NOT_SEEN)
+            elif (
+                graph.played is None
+                and graph.freed_at is not None
+                and not graph.stopped
+            ):
+                graph = replace(
+                    graph,
+                    stopped=_too_many(graph)
+                    if len(graph.tape.nodes) > MOST_PLAYED
+                    else NOT_SEEN,
+                )
             found.append(graph)
         return found
 
@@ -257,11 +367,17 @@ class _Session:
         live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
         try:
             played, stopped = play_through(live, ones=True)
-        except BaseException as error:  # user hooks and Functions may raise anything, and call exit()
-            return replace(graph, stopped=f"Backward cannot be played: {_described(error)}")
+        except (
+            BaseException
+        ) as error:  # user hooks and Functions may raise anything, and call exit()
+            return replace(
+                graph, stopped=f"Backward cannot be played: {_described(error)}"
+            )
         return replace(graph, played=played, stopped=stopped)
 
-    def diagnosed(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> tuple[Findings | None, str]:
+    def diagnosed(
+        self, execute: Callable[[ast.Module, str, dict[str, Any]], None]
+    ) -> tuple[Findings | None, str]:
         """Run the diagnostics on the text, or return why they cannot run."""
         text, filename = self._snippet.text, self._source.filename
 
@@ -274,13 +390,19 @@ class _Session:
 
         tree = ast.parse(text, filename)
         try:
-            names = _inlined(tree, self._snippet.function) if self._snippet.function else ()
+            names = (
+                _inlined(tree, self._snippet.function) if self._snippet.function else ()
+            )
             given = dict(zip(names, self._inputs, strict=False))
             self._keep_last(tree, text)
-            return find_all(batch_of(tree, self._source, execute, fresh, LAST, SEED)), ""
+            return find_all(
+                batch_of(tree, self._source, execute, fresh, LAST, SEED)
+            ), ""
         except CaptureError as error:
             return None, str(error)
-        except BaseException as error:  # user code runs there and may raise anything, and call exit()
+        except (
+            BaseException
+        ) as error:  # user code runs there and may raise anything, and call exit()
             return None, _described(error)
 
     def _looked_into(self) -> tuple[list[str], int]:
@@ -292,17 +414,31 @@ class _Session:
         found = 0
         try:
             if isinstance(made, nn.Module):
-                batch = TrainingBatch(made, self._inputs, source=self._source, train=made.training, seed=SEED)
+                batch = TrainingBatch(
+                    made,
+                    self._inputs,
+                    source=self._source,
+                    train=made.training,
+                    seed=SEED,
+                )
                 asked = [partial(findings, batch)] if snippet.findings else []
                 if snippet.gradcheck is not None:
                     asked.append(partial(gradcheck, batch, snippet.gradcheck))
             elif snippet.gradcheck is None:  # `run` diagnoses its text
                 return [], 0
             elif snippet.gradcheck or not self._inputs:
-                needed = "an nn.Module" if snippet.gradcheck else "an nn.Module, or takes an --input"
-                return [f"error: --gradcheck needs a function that returns {needed}; {snippet.function} does not."], 1
+                needed = (
+                    "an nn.Module"
+                    if snippet.gradcheck
+                    else "an nn.Module, or takes an --input"
+                )
+                return [
+                    f"error: --gradcheck needs a function that returns {needed}; {snippet.function} does not."
+                ], 1
             else:
-                asked = [partial(gradcheck_function, made, self._inputs, snippet.function)]
+                asked = [
+                    partial(gradcheck_function, made, self._inputs, snippet.function)
+                ]
             for ask in asked:
                 more, count = ask()
                 lines, found = lines + more, found + count
@@ -313,12 +449,19 @@ class _Session:
     def _ends(self, names: ScopeNames, last: Any) -> dict[str, Tensor]:
         """Return tensors with a graph, by name: the result of a function, a last expression, `loss`, the root of the
         last backward pass, then the newest first."""
-        found = {name: one for name, one in self._results.items() if one.grad_fn is not None}
+        found = {
+            name: one for name, one in self._results.items() if one.grad_fn is not None
+        }
         for tensor in tree_leaves(last):
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-                known = next((name for name, one in names.tensors.items() if one is tensor), self._last)
+                known = next(
+                    (name for name, one in names.tensors.items() if one is tensor),
+                    self._last,
+                )
                 found.setdefault(known, tensor)
-        named = {name: one for name, one in names.tensors.items() if one.grad_fn is not None}
+        named = {
+            name: one for name, one in names.tensors.items() if one.grad_fn is not None
+        }
         if "loss" in named:
             found.setdefault("loss", named["loss"])
         begun = {number: place for place, number in enumerate(self._recorder.begun)}
@@ -338,7 +481,9 @@ class _Session:
         before = self._recorder.before_backward(tensor)
         played, stopped = before.played if before is not None else (None, "")
         if not freed:
-            return TensorGraph(name, tape, None, played, stopped if played is not None else "")
+            return TensorGraph(
+                name, tape, None, played, stopped if played is not None else ""
+            )
         if before is None:
             return TensorGraph(name, tape, 0)
         return TensorGraph(name, before.tape, before.line, played, stopped)
@@ -347,7 +492,10 @@ class _Session:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Discard what lines and hooks of the snippet print when they run again."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         yield
 
 
@@ -356,7 +504,9 @@ def _warnings_at_lines_of(name: str) -> Iterator[None]:
     """Show warnings at the snippet's own line where a frame of this program is between it and torch."""
     show = warnings.showwarning
 
-    def show_at_line(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    def show_at_line(
+        message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
+    ) -> None:
         frame = sys._getframe(1) if filename in LISTENING else None
         while frame is not None and frame.f_code.co_filename != name:
             frame = frame.f_back
@@ -390,10 +540,24 @@ def _described(error: BaseException) -> str:
 def _inlined(tree: ast.Module, function: str) -> tuple[str, ...]:
     """Put the statements of a function, whose value is the last, after those of its file; return its arguments. Raises
     CaptureError for one that returns at another place than its end."""
-    body = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function), None)
+    body = next(
+        (
+            one
+            for one in tree.body
+            if isinstance(one, ast.FunctionDef) and one.name == function
+        ),
+        None,
+    )
     returns = [one for one in ast.walk(body or tree) if isinstance(one, ast.Return)]
-    if body is None or len(returns) != 1 or body.body[-1] is not returns[0] or returns[0].value is None:
-        raise CaptureError(f"findings of {function} need a function whose only return is its last line")
+    if (
+        body is None
+        or len(returns) != 1
+        or body.body[-1] is not returns[0]
+        or returns[0].value is None
+    ):
+        raise CaptureError(
+            f"findings of {function} need a function whose only return is its last line"
+        )
     last = ast.copy_location(ast.Expr(returns[0].value), returns[0])
     tree.body = [*tree.body, *body.body[:-1], last]
     return tuple(one.arg for one in body.args.args)
@@ -412,13 +576,18 @@ def _too_many(graph: TensorGraph) -> str:
 def _ending(error: SnippetError | None) -> Ending:
     if error is None:
         return "done"
-    full = error.kind == "MemoryError" or any(words in error.message for words in NO_MEMORY)
+    full = error.kind == "MemoryError" or any(
+        words in error.message for words in NO_MEMORY
+    )
     return "memory" if full else "failed"
 
 
 def _why_no_graph(names: ScopeNames) -> str:
     """Explain why no tensor has a grad_fn."""
-    every = [*names.tensors.values(), *(parameter for _, parameter in names.parameters())]
+    every = [
+        *names.tensors.values(),
+        *(parameter for _, parameter in names.parameters()),
+    ]
     if not every:
         return "No variable of the snippet is a tensor."
     if not any(tensor.requires_grad for tensor in every):
@@ -437,7 +606,11 @@ def _compiles(text: str) -> bool:
 
 def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
     kind = getattr(torch, dtype) if dtype else torch.get_default_dtype()
-    return torch.randn(shape, dtype=kind) if kind.is_floating_point else torch.zeros(shape, dtype=kind)
+    return (
+        torch.randn(shape, dtype=kind)
+        if kind.is_floating_point
+        else torch.zeros(shape, dtype=kind)
+    )
 
 
 def _takes_no_arguments(function: Any) -> bool:

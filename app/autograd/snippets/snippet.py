@@ -150,7 +150,9 @@ class Ready(Struct, frozen=True):
 @cache
 def ready() -> tuple[Ready, ...]:
     """Return the bundled snippets, in reading order."""
-    return tuple(_read(file) for file in sorted(resources.path("snippets").glob("*.py")))
+    return tuple(
+        _read(file) for file in sorted(resources.path("snippets").glob("*.py"))
+    )
 
 
 def ready_snippet(key: str) -> Ready:
@@ -168,4 +170,6 @@ def _read(file: Path) -> Ready:
     title, _, words = (ast.get_docstring(tree) or file.stem).partition("\n")
     behind = tree.body[0].end_lineno or 0
     text = "\n".join(whole.splitlines()[behind:]).strip("\n") + "\n"
-    return Ready(file.stem.partition("-")[2], title.rstrip("."), " ".join(words.split()), text)
+    return Ready(
+        file.stem.partition("-")[2], title.rstrip("."), " ".join(words.split()), text
+    )

@@ -24,7 +24,15 @@ from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
 from app.autograd.playback.watched_backward import PassWatch
 from app.autograd.snippets.local_names import LocalNames
 from app.autograd.snippets.names import ScopeNames
-from app.autograd.tape import LEAF, Label, Tape, TapeEdge, TapeNode, below, numbers_below
+from app.autograd.tape import (
+    LEAF,
+    Label,
+    Tape,
+    TapeEdge,
+    TapeNode,
+    below,
+    numbers_below,
+)
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
@@ -35,7 +43,9 @@ PATIENCE = 3.0  # seconds that recording them may take
 MOST_NODES = 20_000  # of a graph that is recorded there
 MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
 BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
-BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
+BETWEEN = {
+    str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)
+} | {__file__}
 
 
 class SnippetSource(Source, frozen=True):
@@ -67,7 +77,11 @@ class Before(Struct, frozen=True):
         passed, words = self.watch.result(), self.watch.missing_steps()
         if passed is not None and self.number is not None:
             passed = _part_of(passed, self.number, self.tape)
-            words = "" if passed is not None and len(passed.records) == len(self.tape.order) else words
+            words = (
+                ""
+                if passed is not None and len(passed.records) == len(self.tape.order)
+                else words
+            )
         return passed, words
 
 
@@ -82,12 +96,18 @@ class SnippetRecorder(OriginRecorder):
     """
 
     def __init__(
-        self, source: SnippetSource, names: Callable[[], ScopeNames], deaf: bool = False, watch: bool = False
+        self,
+        source: SnippetSource,
+        names: Callable[[], ScopeNames],
+        deaf: bool = False,
+        watch: bool = False,
     ) -> None:
         super().__init__(torch.nn.Module(), source)
         self._deaf, self._watches = deaf, watch
         # Nothing is compiled while frames are traced.
-        self.local_names: Any = LocalNames(source.filename) if not deaf else nullcontext()
+        self.local_names: Any = (
+            LocalNames(source.filename) if not deaf else nullcontext()
+        )
         self._text, self._look = source, names
         self._started = torch._C._autograd._get_sequence_nr()
         self._numbers = _Numbers()
@@ -105,7 +125,9 @@ class SnippetRecorder(OriginRecorder):
         self._names = self._numbers
         everywhere = torch.nn.modules.module
         self._hooks.append(everywhere.register_module_forward_pre_hook(self._before))
-        self._hooks.append(everywhere.register_module_forward_hook(self._after, always_call=True))
+        self._hooks.append(
+            everywhere.register_module_forward_hook(self._after, always_call=True)
+        )
         self._backward = _backward_mode(self)
         self._backward.__enter__()
         return self
@@ -119,9 +141,15 @@ class SnippetRecorder(OriginRecorder):
 
     def origin(self, number: int) -> NodeOrigin:
         found = super().origin(number)
-        return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
+        return (
+            replace(found, layer=self._paths.get(found.layer, ""))
+            if found.layer
+            else found
+        )
 
-    def starts_backward(self, tensors: Sequence[Any], frame: FrameType | None) -> PassWatch | None:
+    def starts_backward(
+        self, tensors: Sequence[Any], frame: FrameType | None
+    ) -> PassWatch | None:
         """Record the graph before a backward pass from these tensors, if a line of the snippet started it.
 
         Returns a watch of the pass, which the caller has to close.
@@ -136,7 +164,9 @@ class SnippetRecorder(OriginRecorder):
             if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
                 self.begun.append(tensor.grad_fn._sequence_nr())
                 if self._spent < PATIENCE:
-                    watch = self._keep(tensor, frame.f_lineno, self._watches and len(tensors) == 1)
+                    watch = self._keep(
+                        tensor, frame.f_lineno, self._watches and len(tensors) == 1
+                    )
         self._spent += process_time() - began
         return watch
 
@@ -146,7 +176,9 @@ class SnippetRecorder(OriginRecorder):
             tape, freed = self.tape_of(tensor)
             if watches and not freed and len(tape.nodes) <= MOST_PLAYED:
                 watch = PassWatch(walk([tensor], shapes=False)[0], tape)
-        except Exception as error:  # must not end the snippet; reported when the graph is read again
+        except (
+            Exception
+        ) as error:  # must not end the snippet; reported when the graph is read again
             self.unread.append(str(error))
         else:
             if not freed:
@@ -158,17 +190,25 @@ class SnippetRecorder(OriginRecorder):
         assert tensor.grad_fn is not None
         number = tensor.grad_fn._sequence_nr() - self._started
         for one in reversed(self._earlier):
-            node = next((each.id for each in one.tape.nodes if each.sequence == number), None)
+            node = next(
+                (each.id for each in one.tape.nodes if each.sequence == number), None
+            )
             if node is not None:
-                inside = None if node == one.tape.roots[0] else numbers_below(one.tape, node)
-                return Before(below(one.tape, node, _number(tensor)), one.line, one.watch, inside)
+                inside = (
+                    None if node == one.tape.roots[0] else numbers_below(one.tape, node)
+                )
+                return Before(
+                    below(one.tape, node, _number(tensor)), one.line, one.watch, inside
+                )
         return None
 
     def last_backward(self) -> Before | None:
         """Return the graph of the newest backward pass that a line started, as it was before it."""
         return self._earlier[-1] if self._earlier else None
 
-    def tape_of(self, tensor: torch.Tensor, names: ScopeNames | None = None) -> tuple[Tape, bool]:
+    def tape_of(
+        self, tensor: torch.Tensor, names: ScopeNames | None = None
+    ) -> tuple[Tape, bool]:
         """Return the graph of a tensor with a grad_fn, and whether a backward pass has freed part of it."""
         names = self._look() if names is None else names
         self._learn_paths(names)
@@ -180,10 +220,20 @@ class SnippetRecorder(OriginRecorder):
         parameters = [*leaves, *(parameter for _, parameter in names.parameters())]
         table.mark(filter(_has_storage, parameters), "parameter")
         table.mark((buffer for _, buffer in names.buffers()), "buffer")
-        table.mark((one for one in names.tensors.values() if one.is_leaf and _has_storage(one)), "input")
+        table.mark(
+            (
+                one
+                for one in names.tensors.values()
+                if one.is_leaf and _has_storage(one)
+            ),
+            "input",
+        )
         reader, called = SavedReader(table, may_be_freed=True), names.of_tensors()
         span = (self._started, LEAF_SEQUENCE)
-        records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
+        records = [
+            record_of(place, node, self, span, reader, called)
+            for place, node in enumerate(nodes)
+        ]
         results = names.of_results()
         records = [
             with_values(
@@ -204,7 +254,9 @@ class SnippetRecorder(OriginRecorder):
             storages=table.storages({node: step for step, node in enumerate(order)}),
             loss=_number(tensor),
             train=True,
-            layers=FrozenMap({path: type(module).__name__ for module, path in names.paths().items()}),
+            layers=FrozenMap(
+                {path: type(module).__name__ for module, path in names.paths().items()}
+            ),
             labels=labels,
             text=self._text.text,
         )
@@ -231,7 +283,9 @@ class SnippetRecorder(OriginRecorder):
             return None
         within = {line for _, _, line in code.co_lines()}
         lines = self._lines_at(node._sequence_nr())
-        inner = max((place for place, line in enumerate(lines) if line in within), default=-1)
+        inner = max(
+            (place for place, line in enumerate(lines) if line in within), default=-1
+        )
         return lines[inner + 1] if inner + 1 < len(lines) else None
 
     def _learn_paths(self, names: ScopeNames) -> None:
@@ -253,7 +307,9 @@ def _number(tensor: torch.Tensor) -> float | None:
 def _has_storage(tensor: torch.Tensor) -> bool:
     """Not that of a lazy parameter, nor of a tensor within vmap."""
     try:
-        return tensor.layout is not torch.strided or tensor.untyped_storage() is not None
+        return (
+            tensor.layout is not torch.strided or tensor.untyped_storage() is not None
+        )
     except (RuntimeError, NotImplementedError):
         return False
 
@@ -268,11 +324,15 @@ class _Numbers(dict):
 
 def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
     class BackwardMode(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             given = kwargs or {}
             if func in BACKWARD and recorder.listening:
                 of = args[0] if args else given.get("tensors", given.get("outputs"))
-                watch = recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
+                watch = recorder.starts_backward(
+                    of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1)
+                )
                 if watch is not None:
                     with watch:
                         return func(*args, **given)
@@ -281,14 +341,18 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
     return BackwardMode()
 
 
-def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
+def _by_line(
+    records: list[TapeNode], text: str
+) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
     """Label nodes outside modules by their line; a line that runs again gets a new label."""
     lines = text.splitlines()
     runs: dict[int, int] = {}
     labels: dict[str, Label] = {}
     marked = list(records)
     previous: int | None = None
-    for record in sorted((one for one in records if not one.is_leaf), key=lambda one: one.sequence or 0):
+    for record in sorted(
+        (one for one in records if not one.is_leaf), key=lambda one: one.sequence or 0
+    ):
         line = None if record.layer else record.line
         if line is not None:
             if line != previous:
@@ -301,7 +365,9 @@ def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], Frozen
 
 
 def _apart(
-    nodes: tuple[TapeNode, ...], edges: Sequence[TapeEdge], labels: FrozenMap[str, Label]
+    nodes: tuple[TapeNode, ...],
+    edges: Sequence[TapeEdge],
+    labels: FrozenMap[str, Label],
 ) -> tuple[tuple[TapeNode, ...], FrozenMap[str, Label]]:
     """Label a leaf that several lines use separately: it belongs to none of them."""
     users: dict[int, set[str | None]] = {}
@@ -309,8 +375,14 @@ def _apart(
         if nodes[edge.target].is_leaf and not nodes[edge.target].layer:
             users.setdefault(edge.target, set()).add(nodes[edge.source].node)
     apart = {leaf: f"{LEAF}{leaf}" for leaf, lines in users.items() if len(lines) > 1}
-    titles = {key: Label((*nodes[leaf].parameters, "leaf tensor")[0]) for leaf, key in apart.items()}
-    placed = tuple(with_values(node, node=apart[node.id]) if node.id in apart else node for node in nodes)
+    titles = {
+        key: Label((*nodes[leaf].parameters, "leaf tensor")[0])
+        for leaf, key in apart.items()
+    }
+    placed = tuple(
+        with_values(node, node=apart[node.id]) if node.id in apart else node
+        for node in nodes
+    )
     return placed, FrozenMap({**labels, **titles})
 
 
@@ -322,7 +394,9 @@ def _title(lines: list[str], line: int, run: int) -> str:
     return words if run == 1 else f"{words} · {run}"
 
 
-def _part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassResult | None:
+def _part_of(
+    passed: PassResult, number: Mapping[int, int], part: Tape
+) -> PassResult | None:
     """Extract the steps of `part`; `number` maps node ids to those in it. None if they ran in another order.
 
     Gradients at its first node are those of the whole pass; a gradient from outside counts as a seed.
@@ -334,15 +408,20 @@ def _part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassR
             continue
         place = len(records)
         leaving = tuple(
-            with_values(edge, source=number[edge.source], target=number[edge.target]) for edge in record.leaving
+            with_values(edge, source=number[edge.source], target=number[edge.target])
+            for edge in record.leaving
         )
         records.append(
             with_values(
-                record, position=place, node=number[record.node], leaving=leaving,
-                fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins), released=released[place],
+                record,
+                position=place,
+                node=number[record.node],
+                leaving=leaving,
+                fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins),
+                released=released[place],
                 held=held[place + 1],
             )
-        )  # fmt: skip
+        )
     ran = tuple(record.node for record in records)
     return PassResult(tuple(records)) if ran and ran == part.order[: len(ran)] else None
 

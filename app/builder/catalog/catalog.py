@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 
 # What kind of wire a parameter of a kind accepts.
 _WIRED_KINDS = {
-    "int": "number", "float": "number", "bool": "number", "number": "number", "ints": "number or tuple",
+    "int": "number",
+    "float": "number",
+    "bool": "number",
+    "number": "number",
+    "ints": "number or tuple",
     "index": "tensor or number",
-}  # fmt: skip
-_PART = re.compile(r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?")
+}
+_PART = re.compile(
+    r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?"
+)
 
 
 class UnknownOpError(CodedError, KeyError):
@@ -112,7 +118,9 @@ class OpSpec(Struct, frozen=True, dict=True):
 
     def __eq__(self, other: object) -> bool:
         """Compare what is seen from outside: a block's inside is compared as a block."""
-        return equal_in((name for name in self.__struct_fields__ if name not in INSIDE), self, other)
+        return equal_in(
+            (name for name in self.__struct_fields__ if name not in INSIDE), self, other
+        )
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -149,16 +157,32 @@ class OpSpec(Struct, frozen=True, dict=True):
         if name in self.input_names or not (found := _PART.fullmatch(name)):
             return None
         param = self._params.get(found["param"])
-        if param is None or param.name == self.outputs_by or param.name not in self._given_at_the_call:
+        if (
+            param is None
+            or param.name == self.outputs_by
+            or param.name not in self._given_at_the_call
+        ):
             return None
         if name != param.name:  # a part of it
-            whole = param.kind == "index" or (param.kind == "ints" and found["part"] is None)
-            given = "tensor or number" if param.kind == "index" and found["part"] is None else "number"
-            return Port(name, given, required=False, named=True, wired=True) if whole else None
+            whole = param.kind == "index" or (
+                param.kind == "ints" and found["part"] is None
+            )
+            given = (
+                "tensor or number"
+                if param.kind == "index" and found["part"] is None
+                else "number"
+            )
+            return (
+                Port(name, given, required=False, named=True, wired=True)
+                if whole
+                else None
+            )
         kind = _WIRED_KINDS.get(param.kind)
         if param.kind == "ints" and param.count == 0 and param.required:
             kind = "tuple"
-        return Port(name, kind, required=False, named=True, wired=True) if kind else None
+        return (
+            Port(name, kind, required=False, named=True, wired=True) if kind else None
+        )
 
     @cached_property
     def exact(self) -> bool:
@@ -169,7 +193,9 @@ class OpSpec(Struct, frozen=True, dict=True):
     def _given_at_the_call(self) -> frozenset[str]:
         if self.kind in ("function", "method", "operator"):
             return frozenset(self._params)
-        return frozenset(param.name for param in self.params if param.call and self.kind == "module")
+        return frozenset(
+            param.name for param in self.params if param.call and self.kind == "module"
+        )
 
     def starting_params(self) -> FrozenMap[str, Any]:
         """Return the parameters that a new node needs to run: values for arguments without a default."""
@@ -182,8 +208,16 @@ class OpSpec(Struct, frozen=True, dict=True):
         if param is None:
             return len(self.outputs)
         value = params.get(param.name, param.default)
-        count = len(value) if isinstance(value, tuple) else value + 1 if isinstance(value, bool) else value
-        return min(count, len(self.outputs)) if isinstance(count, int) and count > 0 else 1
+        count = (
+            len(value)
+            if isinstance(value, tuple)
+            else value + 1
+            if isinstance(value, bool)
+            else value
+        )
+        return (
+            min(count, len(self.outputs)) if isinstance(count, int) and count > 0 else 1
+        )
 
     def value(self, node: Node, name: str) -> Any:
         """Return a node's parameter, or its default."""
@@ -219,12 +253,19 @@ class Catalog(Mapping[str, OpSpec]):
 
     def _with_wires(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
         """Add a port for every wired parameter to a spec; one replaced by a literal becomes optional."""
-        names = dict.fromkeys(edge.port for edge in graph.into(node.id) if edge.port not in spec.input_names)
+        names = dict.fromkeys(
+            edge.port
+            for edge in graph.into(node.id)
+            if edge.port not in spec.input_names
+        )
         more = tuple(port for name in names if (port := spec.wirable(name)))
         typed = {name for name in spec.operands if node.params.get(name) is not None}
         if not more and not typed:
             return spec
-        own = tuple(replace(port, required=False) if port.name in typed else port for port in spec.inputs)
+        own = tuple(
+            replace(port, required=False) if port.name in typed else port
+            for port in spec.inputs
+        )
         return replace(spec, inputs=(*own, *more))
 
     def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
@@ -233,12 +274,18 @@ class Catalog(Mapping[str, OpSpec]):
             return spec
         wired = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
         count = max(spec.outputs_given(node.params), wired)
-        return spec if count >= len(spec.outputs) else replace(spec, outputs=spec.outputs[:count])
+        return (
+            spec
+            if count >= len(spec.outputs)
+            else replace(spec, outputs=spec.outputs[:count])
+        )
 
     def spec_of(self, graph: Graph, node: Node) -> OpSpec:
         """Return the spec of a node; for an unknown op a placeholder with the ports that its wires use."""
         if node.op in self._specs:
-            return self._with_outputs(self._with_wires(self._specs[node.op], graph, node), graph, node)
+            return self._with_outputs(
+                self._with_wires(self._specs[node.op], graph, node), graph, node
+            )
         ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
         outputs = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
         return OpSpec(
@@ -249,7 +296,9 @@ class Catalog(Mapping[str, OpSpec]):
             category="block",
             stem="unknown",
             inputs=tuple(Port(name, required=False) for name in ports),
-            outputs=tuple(Port(f"output{i}" if i else "output") for i in range(outputs)),
+            outputs=tuple(
+                Port(f"output{i}" if i else "output") for i in range(outputs)
+            ),
         )
 
 
@@ -266,7 +315,10 @@ def load(raw: dict[str, Any]) -> Catalog:
 
 def dump(catalog: Catalog) -> dict[str, Any]:
     """Plain data for the snapshot; fields at their defaults are left out."""
-    return {"torch": catalog.torch_version, "ops": [_record(spec) for spec in catalog.values()]}
+    return {
+        "torch": catalog.torch_version,
+        "ops": [_record(spec) for spec in catalog.values()],
+    }
 
 
 def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
@@ -277,7 +329,11 @@ def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
         item = getattr(value, name)
         if name in INSIDE:
             continue
-        if name in default_of and item == default_of[name] and type(item) is type(default_of[name]):
+        if (
+            name in default_of
+            and item == default_of[name]
+            and type(item) is type(default_of[name])
+        ):
             continue
         if name in ("inputs", "outputs") or (name == "params"):
             record[name] = [_record(part) for part in item]
@@ -287,16 +343,23 @@ def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
 
 
 def _spec(record: dict[str, Any]) -> OpSpec:
-    plain = _values({k: v for k, v in record.items() if k not in ("inputs", "outputs", "params")})
+    plain = _values(
+        {k: v for k, v in record.items() if k not in ("inputs", "outputs", "params")}
+    )
     spec = OpSpec(
         **plain,
         inputs=tuple(Port(**_values(port)) for port in record.get("inputs", ())),
         params=tuple(Param(**_values(param)) for param in record.get("params", ())),
     )
     if "outputs" in record:
-        spec = replace(spec, outputs=tuple(Port(**_values(port)) for port in record["outputs"]))
+        spec = replace(
+            spec, outputs=tuple(Port(**_values(port)) for port in record["outputs"])
+        )
     return spec
 
 
 def _values(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: literals.decode(value) if type(value) is dict else value for name, value in record.items()}
+    return {
+        name: literals.decode(value) if type(value) is dict else value
+        for name, value in record.items()
+    }

@@ -32,7 +32,9 @@ LARGEST_FILE = 1 << 20
 _NOT_NOW = "waiting:"
 # Module names of an exported net.
 _TAKEN = frozenset({"model", "train", "app"}) | sys.stdlib_module_names
-_PACKAGES = frozenset({"torch", "torchvision", "numpy", "sklearn", "safetensors", "scipy"})
+_PACKAGES = frozenset(
+    {"torch", "torchvision", "numpy", "sklearn", "safetensors", "scipy"}
+)
 _KEPT = 8
 
 
@@ -86,7 +88,9 @@ def module_name(path: Path) -> str:
     >>> module_name(Path("my layers.py")), module_name(Path("math.py"))
     ('my_layers', 'math_layers')
     """
-    word = identifier(path.stem, "layers").encode("ascii", "ignore").decode() or "layers"
+    word = (
+        identifier(path.stem, "layers").encode("ascii", "ignore").decode() or "layers"
+    )
     word = word if word.isidentifier() else "layers"
     return f"{word}_layers" if word in _TAKEN | _PACKAGES else word
 
@@ -94,7 +98,9 @@ def module_name(path: Path) -> str:
 def read_text(path: Path) -> str:
     """Read the text of a layer file. Raises LayerFileError with the reason."""
     if path.suffix != ".py":
-        raise LayerFileError(f"{path.name} is not a Python file; its name must end in .py")
+        raise LayerFileError(
+            f"{path.name} is not a Python file; its name must end in .py"
+        )
     if str(path).startswith(("\\\\", "//")):
         raise LayerFileError(f"{path} is on another machine; copy it to this one first")
     try:
@@ -105,9 +111,13 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise LayerFileError(f"{path.name} was not found in {path.parent}") from None
     except (OSError, ValueError) as error:
-        raise LayerFileError(f"{path.name} cannot be read: {getattr(error, 'strerror', '') or error}") from error
+        raise LayerFileError(
+            f"{path.name} cannot be read: {getattr(error, 'strerror', '') or error}"
+        ) from error
     if len(data) > LARGEST_FILE:
-        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, the limit for a custom layer file")
+        raise LayerFileError(
+            f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, the limit for a custom layer file"
+        )
     return _decoded(data, path.name)
 
 
@@ -117,9 +127,13 @@ def _decoded(data: bytes, name: str) -> str:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode("utf-8-sig")
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise LayerFileError(f"{name} is not in UTF-8; save it in that encoding") from error
+        raise LayerFileError(
+            f"{name} is not in UTF-8; save it in that encoding"
+        ) from error
     if not encoding.startswith("utf-8") and not text.isascii():
-        raise LayerFileError(f"{name} declares the encoding {encoding}; save it as UTF-8 and remove that line")
+        raise LayerFileError(
+            f"{name} declares the encoding {encoding}; save it as UTF-8 and remove that line"
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -135,8 +149,14 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
         classes = _classes(text) if ops is None else read_classes(text, ops)
     except LayerTextError as error:
         return CustomFile(path, module, file, problem=f"{path.name}: {error}")
-    words = "" if classes else f"{path.name} defines no subclass of nn.Module or autograd.Function"
-    return CustomFile(path, module, file, classes, words, layer_files.allowed(file.sha256))
+    words = (
+        ""
+        if classes
+        else f"{path.name} defines no subclass of nn.Module or autograd.Function"
+    )
+    return CustomFile(
+        path, module, file, classes, words, layer_files.allowed(file.sha256)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -145,13 +165,22 @@ def _classes(text: str) -> tuple[LayerClass, ...]:
     return read_classes(text, catalog())
 
 
-def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None) -> tuple[CustomFile, ...]:
+def read_files(
+    paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None
+) -> tuple[CustomFile, ...]:
     """Read all layer files of a project. Of two with the same module name the second is unusable."""
     found: list[CustomFile] = []
     _reasons.clear()
     for path in map(Path, paths):
         one = read_file(path, ops)
-        other = next((known for known in found if known.module.casefold() == one.module.casefold()), None)
+        other = next(
+            (
+                known
+                for known in found
+                if known.module.casefold() == one.module.casefold()
+            ),
+            None,
+        )
         if other is not None:
             words = f"{one.path} would be imported as {one.module}, and so would {other.path}; rename one"
             one = CustomFile(path, one.module, one.file, problem=words)
@@ -188,7 +217,9 @@ def _spec(one: CustomFile, layer: LayerClass) -> OpSpec:
     _known[target] = (one.file, layer)
     return OpSpec(
         key=one.key(layer),
-        kind=("module" if layer.kind == "module" else "function") if usable else "unknown",
+        kind=("module" if layer.kind == "module" else "function")
+        if usable
+        else "unknown",
         target=target,
         label=layer.name,
         category="block",
@@ -207,7 +238,9 @@ def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
 def usable(target: str) -> tuple[LayerFile, LayerClass]:
     """Return the file and class of a custom op's target. Raises layer_files.UntrustedError if it may not run."""
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
-        raise layer_files.UntrustedError(f"{target.rpartition(':')[2]} is defined in a file that is not trusted yet")
+        raise layer_files.UntrustedError(
+            f"{target.rpartition(':')[2]} is defined in a file that is not trusted yet"
+        )
     return _known[target]
 
 
@@ -256,18 +289,34 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     if known is None:
         words = _reasons.get(module_of(spec.key))
         if words is None:
-            return f"{module_of(spec.key)}.py is not in this project", f"Add the file that defines {name} to My layers."
-        return f"{name} cannot be used: {words}", "Its settings are kept. Restore the file, or add it again."
+            return (
+                f"{module_of(spec.key)}.py is not in this project",
+                f"Add the file that defines {name} to My layers.",
+            )
+        return (
+            f"{name} cannot be used: {words}",
+            "Its settings are kept. Restore the file, or add it again.",
+        )
     file, layer = known
     called = Path(file.path).name or file.name
     if layer.reason:
-        return f"{layer.name} of {called} cannot be used: {layer.reason}", "Edit the class; the file is reloaded."
-    return f"{called} is not trusted yet", f"None of its code has been run. View and trust it to use {layer.name}."
+        return (
+            f"{layer.name} of {called} cannot be used: {layer.reason}",
+            "Edit the class; the file is reloaded.",
+        )
+    return (
+        f"{called} is not trusted yet",
+        f"None of its code has been run. View and trust it to use {layer.name}.",
+    )
 
 
 def documentation(key: str) -> tuple[str, str]:
     """Return the first line of a class's docstring, and facts about the class."""
-    found = [(file, layer) for target, (file, layer) in _known.items() if _key(file, layer) == key]
+    found = [
+        (file, layer)
+        for target, (file, layer) in _known.items()
+        if _key(file, layer) == key
+    ]
     if not found:
         raise KeyError(key)
     file, layer = found[-1]
@@ -281,7 +330,12 @@ def _key(file: LayerFile, layer: LayerClass) -> str:
     return f"{PREFIX}{file.module}:{layer.name}"
 
 
-def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any], nothing: Any = None) -> list[Any]:
+def row(
+    layer: LayerClass,
+    given: Mapping[str, Any],
+    default: Callable[[Any], Any],
+    nothing: Any = None,
+) -> list[Any]:
     """List the arguments of `apply` in order, up to the last one given; `default` fills the gaps.
 
     `nothing` is the value of an unconnected input in between.
@@ -289,7 +343,11 @@ def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], An
     params = {param.name: param for param in layer.params}
     last = max((n for n, name in enumerate(layer.order) if name in given), default=-1)
     return [
-        given[name] if name in given else default(params[name]) if name in params else nothing
+        given[name]
+        if name in given
+        else default(params[name])
+        if name in params
+        else nothing
         for name in layer.order[: last + 1]
     ]
 
@@ -316,16 +374,29 @@ def import_lines(names: Mapping[str, str]) -> list[str]:
     found: dict[str, list[str]] = {}
     for key, local in names.items():
         own = key.partition(":")[2]
-        found.setdefault(module_of(key), []).append(own if own == local else f"{own} as {local}")
-    return [f"from {module} import {', '.join(sorted(words))}" for module, words in sorted(found.items())]
+        found.setdefault(module_of(key), []).append(
+            own if own == local else f"{own} as {local}"
+        )
+    return [
+        f"from {module} import {', '.join(sorted(words))}"
+        for module, words in sorted(found.items())
+    ]
 
 
 def files_of(specs: Iterable[OpSpec]) -> tuple[LayerFile, ...]:
     """List the files that ops need, each once, sorted by name."""
-    found = {file.module: file for spec in specs if (file := file_of(spec)) is not None and spec.kind != "unknown"}
+    found = {
+        file.module: file
+        for spec in specs
+        if (file := file_of(spec)) is not None and spec.kind != "unknown"
+    }
     return tuple(found[module] for module in sorted(found))
 
 
 def used_in(graph: Graph, one: CustomFile) -> tuple[str, ...]:
     """List the nodes of a graph whose class is in a file."""
-    return tuple(node.id for node in graph.nodes.values() if is_custom(node.op) and module_of(node.op) == one.module)
+    return tuple(
+        node.id
+        for node in graph.nodes.values()
+        if is_custom(node.op) and module_of(node.op) == one.module
+    )

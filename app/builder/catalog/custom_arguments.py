@@ -18,14 +18,40 @@ from app.builder.literals import DTYPES, DType, LiteralError, encode
 from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
 
-_PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
-          "object": "value", "numbers.Number": "float", "numbers.Real": "float", "torch.dtype": "dtype"}  # fmt: skip
-_ROWS = re.compile(r"(builtins\.)?(tuple|list)|typing\.(Tuple|List|Sequence|Iterable)"
-                   r"|collections\.abc\.(Sequence|Iterable)|torch\.Size")  # fmt: skip
+_PLAIN = {
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "builtins.int": "int",
+    "typing.Any": "value",
+    "object": "value",
+    "numbers.Number": "float",
+    "numbers.Real": "float",
+    "torch.dtype": "dtype",
+}
+_ROWS = re.compile(
+    r"(builtins\.)?(tuple|list)|typing\.(Tuple|List|Sequence|Iterable)"
+    r"|collections\.abc\.(Sequence|Iterable)|torch\.Size"
+)
 _SIZES = re.compile(r"_size_(\d|any)(_opt)?_t")
-_TENSOR = ("torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "torch.nn.Parameter")
-_NUMBERS = {"math.inf": math.inf, "math.pi": math.pi, "math.e": math.e, "math.nan": math.nan, "torch.inf": math.inf,
-            "torch.pi": math.pi, "torch.nan": math.nan, "numpy.inf": math.inf, "numpy.pi": math.pi}  # fmt: skip
+_TENSOR = (
+    "torch.Tensor",
+    "torch.FloatTensor",
+    "torch.LongTensor",
+    "torch.nn.Parameter",
+)
+_NUMBERS = {
+    "math.inf": math.inf,
+    "math.pi": math.pi,
+    "math.e": math.e,
+    "math.nan": math.nan,
+    "torch.inf": math.inf,
+    "torch.pi": math.pi,
+    "torch.nan": math.nan,
+    "numpy.inf": math.inf,
+    "numpy.pi": math.pi,
+}
 
 
 class UnusableLayerError(CodedError, ValueError):
@@ -55,7 +81,11 @@ class Scope(Struct, frozen=True):
             return ""
         if node.id in self.imported:
             return self.imported[node.id]
-        return f"torch.nn.{node.id}" if "torch.nn" in self.stars and node.id[:1].isupper() else node.id
+        return (
+            f"torch.nn.{node.id}"
+            if "torch.nn" in self.stars and node.id[:1].isupper()
+            else node.id
+        )
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """Return the value of a literal, of a name assigned once to one, or of a dtype; else UNKNOWN."""
@@ -64,10 +94,16 @@ class Scope(Struct, frozen=True):
             return -inner if type(inner) in (int, float) else UNKNOWN
         if isinstance(node, ast.Tuple | ast.List):
             items = tuple(self.value(item, depth) for item in node.elts)
-            return UNKNOWN if any(item is UNKNOWN for item in items) else _storable(items)
+            return (
+                UNKNOWN if any(item is UNKNOWN for item in items) else _storable(items)
+            )
         if isinstance(node, ast.Constant):
             return _storable(node.value)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and len(node.args) == 1:
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "float"
+            and len(node.args) == 1
+        ):
             inner = self.value(node.args[0], depth)
             return _float(inner)
         name = self.dotted(node)
@@ -117,10 +153,18 @@ def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
         for number, (arg, default) in enumerate(zip(plain, defaults, strict=True))
     ][skip:]
     pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-    return (*found, *(Given(arg.arg, arg.annotation, default, keyword=True) for arg, default in pairs))
+    return (
+        *found,
+        *(
+            Given(arg.arg, arg.annotation, default, keyword=True)
+            for arg, default in pairs
+        ),
+    )
 
 
-def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Param, ...], tuple[str, ...]]:
+def constructor_params(
+    given: tuple[Given, ...], scope: Scope
+) -> tuple[tuple[Param, ...], tuple[str, ...]]:
     """Return the constructor's parameters, and the arguments that keep a default because no form can show it. Raises
     Unusable."""
     params: list[Param] = []
@@ -130,10 +174,17 @@ def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Pa
         if param is None:
             if one.default is None:
                 what = f": {ast.unparse(one.annotation)}" if one.annotation else ""
-                raise UnusableLayerError(f"{one.name}{what} of __init__ cannot be edited here; give it a default")
+                raise UnusableLayerError(
+                    f"{one.name}{what} of __init__ cannot be edited here; give it a default"
+                )
             kept.append(one.name)
         else:
-            leading = param.required and not one.keyword and not kept and all(p.positional for p in params)
+            leading = (
+                param.required
+                and not one.keyword
+                and not kept
+                and all(p.positional for p in params)
+            )
             params.append(replace(param, positional=leading))
     return tuple(params), tuple(kept)
 
@@ -154,17 +205,25 @@ def forward_ports(
         if param is not None and not clash and not (one.bare and by_name):
             params.append(replace(param, call=True, positional=False))
         elif param is not None and required:
-            raise UnusableLayerError(f"{one.name} is an argument of both __init__ and forward; rename one")
+            raise UnusableLayerError(
+                f"{one.name} is an argument of both __init__ and forward; rename one"
+            )
         elif not required and (clash or (one.bare and by_name) or param is not None):
             kept.append(one.name)
         else:
             named = by_name and (one.keyword or bool(params) or not required)
             if clash and named:
-                raise UnusableLayerError(f"{one.name} is an argument of both __init__ and forward; rename one")
+                raise UnusableLayerError(
+                    f"{one.name} is an argument of both __init__ and forward; rename one"
+                )
             name = f"{one.name}_" if clash else one.name
-            ports.append(Port(name, _port_kind(one, scope), required=required, named=named))
+            ports.append(
+                Port(name, _port_kind(one, scope), required=required, named=named)
+            )
     if not by_name and _gap(given, ports):
-        raise UnusableLayerError("an input of forward without a default follows one with a default")
+        raise UnusableLayerError(
+            "an input of forward without a default follows one with a default"
+        )
     return tuple(ports), tuple(params), tuple(kept)
 
 
@@ -201,7 +260,12 @@ def _port_kind(one: Given, scope: Scope) -> str:
     if any(scope.dotted(member) in _TENSOR for member in members):
         return "tensor"
     rows = [member for member in members if isinstance(member, ast.Subscript)]
-    texts = (scope.dotted(part) for row in rows for part in ast.walk(row) if isinstance(part, ast.Name | ast.Attribute))
+    texts = (
+        scope.dotted(part)
+        for row in rows
+        for part in ast.walk(row)
+        if isinstance(part, ast.Name | ast.Attribute)
+    )
     return "tuple" if rows and any(text in _TENSOR for text in texts) else "any"
 
 
@@ -211,14 +275,21 @@ def _param(one: Given, scope: Scope) -> Param | None:
     default = None if one.default is None else scope.value(one.default)
     if default is UNKNOWN:
         return None
-    facts = _facts(one.annotation, scope) if one.annotation is not None else _guess(default, required)
+    facts = (
+        _facts(one.annotation, scope)
+        if one.annotation is not None
+        else _guess(default, required)
+    )
     if facts is None:
         if required or default is None:
             return None
         facts = _guess(default, required)
     if facts.get("kind") == "float" and type(default) is int:
         default = float(default)
-    facts = {**facts, "optional": facts.get("optional", False) or (default is None and not required)}
+    facts = {
+        **facts,
+        "optional": facts.get("optional", False) or (default is None and not required),
+    }
     param = Param(one.name, default=default, required=required, **facts)
     if not required and not _fits(param, default):
         param = Param(one.name, "value", default=default, optional=default is None)
@@ -256,16 +327,25 @@ def _members(annotation: ast.expr, scope: Scope) -> list[ast.expr]:
         return [*_members(annotation.left, scope), *_members(annotation.right, scope)]
     if isinstance(annotation, ast.Subscript):
         outer = scope.dotted(annotation.value).rpartition(".")[2]
-        inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        inner = (
+            annotation.slice.elts
+            if isinstance(annotation.slice, ast.Tuple)
+            else [annotation.slice]
+        )
         if outer == "Optional":
             return [*_members(inner[0], scope), ast.Constant(None)]
         if outer == "Union":
             return [member for part in inner for member in _members(part, scope)]
         if outer in ("Annotated", "Final") and inner:
             return _members(inner[0], scope)
-    if isinstance(annotation, ast.Name) and annotation.id in scope.constants:  # Size = int | tuple[int, int]
+    if (
+        isinstance(annotation, ast.Name) and annotation.id in scope.constants
+    ):  # Size = int | tuple[int, int]
         named = scope.constants[annotation.id]
-        if isinstance(named, ast.BinOp | ast.Subscript | ast.Name) and ast.unparse(named) != annotation.id:
+        if (
+            isinstance(named, ast.BinOp | ast.Subscript | ast.Name)
+            and ast.unparse(named) != annotation.id
+        ):
             return _members(named, Scope(scope.imported, {}, scope.stars))
     return [annotation]
 
@@ -278,15 +358,29 @@ def _facts(annotation: ast.expr, scope: Scope) -> dict[str, Any] | None:
     if not found or None in found:
         return None
     merged = _merged([facts for facts in found if facts is not None])
-    return {**merged, "optional": bool(nothing) or any(facts and facts.get("optional") for facts in found)}
+    return {
+        **merged,
+        "optional": bool(nothing)
+        or any(facts and facts.get("optional") for facts in found),
+    }
 
 
 def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
     name = scope.dotted(member.value if isinstance(member, ast.Subscript) else member)
     if sizes := _SIZES.fullmatch(name.rpartition(".")[2]):
-        return {"kind": "value"} if sizes[1] == "any" else {"kind": "ints", "count": int(sizes[1])}
+        return (
+            {"kind": "value"}
+            if sizes[1] == "any"
+            else {"kind": "ints", "count": int(sizes[1])}
+        )
     if not isinstance(member, ast.Subscript):
-        return {"kind": "value"} if _ROWS.fullmatch(name) else {"kind": _PLAIN[name]} if name in _PLAIN else None
+        return (
+            {"kind": "value"}
+            if _ROWS.fullmatch(name)
+            else {"kind": _PLAIN[name]}
+            if name in _PLAIN
+            else None
+        )
     inner = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
     if name.rpartition(".")[2] == "Literal":
         values = [scope.value(item) for item in inner]
@@ -296,7 +390,11 @@ def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
         return None if UNKNOWN in values else {"kind": "value"}
     if not _ROWS.fullmatch(name):
         return None
-    parts = [_facts(item, scope) for item in inner if not (isinstance(item, ast.Constant) and item.value is Ellipsis)]
+    parts = [
+        _facts(item, scope)
+        for item in inner
+        if not (isinstance(item, ast.Constant) and item.value is Ellipsis)
+    ]
     if not parts or None in parts:
         return None
     if any(part is None or part["kind"] != "int" or part["optional"] for part in parts):

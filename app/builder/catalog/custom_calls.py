@@ -27,7 +27,9 @@ def resolve(target: str) -> Callable[..., Any]:
     file, layer = custom.usable(target)
     found = layer_modules.attribute(file, layer.name)
     if not inspect.isclass(found):
-        raise LayerFileError(f"{layer.name} of {file.name} is not a class after the file has run")
+        raise LayerFileError(
+            f"{layer.name} of {file.name} is not a class after the file has run"
+        )
     return _Applied(found, layer) if layer.kind == "function" else found
 
 
@@ -40,7 +42,9 @@ class _Applied(Struct, frozen=True):
     def __call__(self, *tensors: Any, **named: Any) -> Any:
         ports = (port.name for port in self.layer.inputs if port.name not in named)
         given = {**dict(zip(ports, tensors, strict=False)), **named}
-        return self.function.apply(*custom.row(self.layer, given, lambda param: param.default))
+        return self.function.apply(
+            *custom.row(self.layer, given, lambda param: param.default)
+        )
 
 
 def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
@@ -49,14 +53,22 @@ def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
     if file is None:
         return None
     if layer_modules.failure(file):
-        return words, "None of its classes can be used until it runs. Edit the file; it is reloaded."
-    return f"{name} fails: {words}", f"{spec.label} of {file.name} raised this for its input."
+        return (
+            words,
+            "None of its classes can be used until it runs. Edit the file; it is reloaded.",
+        )
+    return (
+        f"{name} fails: {words}",
+        f"{spec.label} of {file.name} raised this for its input.",
+    )
 
 
 def run_small(call: Callable[[int], Any], values: int) -> tuple[Any, Any]:
     """Run `call(batch)` with both batch sizes; `values` is its input size. Raises ValueError if that is too large."""
     if values > LARGEST:
-        raise ValueError("it does not run on meta tensors, and its input is too large to try with real ones")
+        raise ValueError(
+            "it does not run on meta tensors, and its input is too large to try with real ones"
+        )
     first, second = (call(batch) for batch in BATCHES)
     return first, second
 

@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from app.builder.catalog.catalog import OpSpec, Param, Port
-from app.builder.catalog.custom_arguments import Scope, UnusableLayerError, arguments, constructor_params, forward_ports
+from app.builder.catalog.custom_arguments import (
+    Scope,
+    UnusableLayerError,
+    arguments,
+    constructor_params,
+    forward_ports,
+)
 from app.util.errors import CodedError
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -53,17 +59,27 @@ def read_classes(text: str, ops: Mapping[str, OpSpec]) -> tuple[LayerClass, ...]
             tree = ast.parse(text)
         return _Reader(tree, ops).read()
     except SyntaxError as error:
-        where = f"line {error.lineno} is not valid Python: " if error.lineno else "it is not valid Python: "
+        where = (
+            f"line {error.lineno} is not valid Python: "
+            if error.lineno
+            else "it is not valid Python: "
+        )
         raise LayerTextError(f"{where}{error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise LayerTextError(f"it cannot be read as Python: {error or type(error).__name__}") from error
+        raise LayerTextError(
+            f"it cannot be read as Python: {error or type(error).__name__}"
+        ) from error
 
 
 class _Reader:
     def __init__(self, tree: ast.Module, ops: Mapping[str, OpSpec]) -> None:
         self.ops = ops
         self.scope = Scope(_imported(tree), _constants(tree), _stars(tree))
-        self.classes = {node.name: node for node in _top(tree.body) if isinstance(node, ast.ClassDef)}
+        self.classes = {
+            node.name: node
+            for node in _top(tree.body)
+            if isinstance(node, ast.ClassDef)
+        }
 
     def read(self) -> tuple[LayerClass, ...]:
         found = []
@@ -88,14 +104,26 @@ class _Reader:
         """ "module", "function", or "" for a class that is no layer."""
         for base in self._bases(node):
             if isinstance(base, ast.ClassDef):
-                kind = self._kind(base, (*path, node.name)) if base.name not in path else ""
+                kind = (
+                    self._kind(base, (*path, node.name))
+                    if base.name not in path
+                    else ""
+                )
             else:
-                kind = "function" if base in FUNCTION else "module" if _is_module(base) else ""
+                kind = (
+                    "function"
+                    if base in FUNCTION
+                    else "module"
+                    if _is_module(base)
+                    else ""
+                )
             if kind:
                 return kind
         return ""
 
-    def _line_of(self, node: ast.ClassDef, path: tuple[str, ...] = ()) -> Iterator[ast.ClassDef | str]:
+    def _line_of(
+        self, node: ast.ClassDef, path: tuple[str, ...] = ()
+    ) -> Iterator[ast.ClassDef | str]:
         """Yield the class and its bases, nearest first."""
         yield node
         for base in self._bases(node):
@@ -112,25 +140,51 @@ class _Reader:
                     return owner
                 continue
             for item in owner.body:
-                if isinstance(item, ast.FunctionDef) and item.name == name and not _overload(item):
+                if (
+                    isinstance(item, ast.FunctionDef)
+                    and item.name == name
+                    and not _overload(item)
+                ):
                     return item
         return None
 
     def _torch_spec(self, dotted: str) -> OpSpec | None:
-        return self.ops.get(f"nn.{dotted.rpartition('.')[2]}") if _is_module(dotted) else None
+        return (
+            self.ops.get(f"nn.{dotted.rpartition('.')[2]}")
+            if _is_module(dotted)
+            else None
+        )
 
     def _layer(self, node: ast.ClassDef, kind: str) -> LayerClass:
         summary = (ast.get_docstring(node) or "").strip().partition("\n")[0]
         try:
             made = self._module(node) if kind == "module" else self._function(node)
         except UnusableLayerError as error:
-            return LayerClass(node.name, kind, reason=str(error), summary=summary, line=node.lineno)
+            return LayerClass(
+                node.name, kind, reason=str(error), summary=summary, line=node.lineno
+            )
         inputs, outputs, params, order, kept = made
-        return LayerClass(node.name, kind, inputs, outputs, params, order, kept, "", summary, node.lineno)
+        return LayerClass(
+            node.name,
+            kind,
+            inputs,
+            outputs,
+            params,
+            order,
+            kept,
+            "",
+            summary,
+            node.lineno,
+        )
 
     def _module(self, node: ast.ClassDef) -> _Made:
-        if any(self.scope.dotted(_called(mark)).endswith("dataclass") for mark in node.decorator_list):
-            raise UnusableLayerError("it is a dataclass, whose arguments are not read; write an __init__")
+        if any(
+            self.scope.dotted(_called(mark)).endswith("dataclass")
+            for mark in node.decorator_list
+        ):
+            raise UnusableLayerError(
+                "it is a dataclass, whose arguments are not read; write an __init__"
+            )
         params, kept = self._constructor(node)
         forward = self._method(node, "forward")
         if forward is None:
@@ -138,7 +192,9 @@ class _Reader:
         if isinstance(forward, str):
             spec = self._torch_spec(forward)
             inputs = spec.inputs if spec else _CONTAINERS[forward]
-            outputs = spec.outputs if spec and not spec.outputs_by else (Port("output"),)
+            outputs = (
+                spec.outputs if spec and not spec.outputs_by else (Port("output"),)
+            )
             call = tuple(param for param in (spec.params if spec else ()) if param.call)
             return inputs, outputs, (*params, *call), (), kept
         taken = frozenset(param.name for param in params)
@@ -146,7 +202,9 @@ class _Reader:
         order = (*(port.name for port in inputs), *(param.name for param in call))
         return inputs, _outputs(forward), (*params, *call), order, (*kept, *left)
 
-    def _constructor(self, node: ast.ClassDef) -> tuple[tuple[Param, ...], tuple[str, ...]]:
+    def _constructor(
+        self, node: ast.ClassDef
+    ) -> tuple[tuple[Param, ...], tuple[str, ...]]:
         constructor = self._method(node, "__init__")
         if constructor is None:
             return (), ()
@@ -154,7 +212,9 @@ class _Reader:
             return constructor_params(arguments(constructor, 1), self.scope)
         spec = self._torch_spec(constructor)
         if spec is None:
-            raise UnusableLayerError("it defines no __init__, and that of its base class takes modules")
+            raise UnusableLayerError(
+                "it defines no __init__, and that of its base class takes modules"
+            )
         return tuple(_typed(param) for param in spec.params if not param.call), ()
 
     def _function(self, node: ast.ClassDef) -> _Made:
@@ -164,24 +224,47 @@ class _Reader:
         context = 0 if self._method(node, "setup_context") is not None else 1
         given = arguments(forward, context)
         if any(one.keyword for one in given):
-            raise UnusableLayerError("forward has keyword-only arguments, and apply takes no keyword arguments")
-        inputs, params, kept = forward_ports(given, self.scope, frozenset(), by_name=False)
+            raise UnusableLayerError(
+                "forward has keyword-only arguments, and apply takes no keyword arguments"
+            )
+        inputs, params, kept = forward_ports(
+            given, self.scope, frozenset(), by_name=False
+        )
         if kept:
             raise UnusableLayerError(
                 f"{', '.join(kept)} of forward cannot be edited here, and apply takes no keyword arguments"
             )
         names = {port.name for port in inputs} | {param.name for param in params}
-        return inputs, _outputs(forward), params, tuple(one.name for one in given if one.name in names), ()
+        return (
+            inputs,
+            _outputs(forward),
+            params,
+            tuple(one.name for one in given if one.name in names),
+            (),
+        )
 
 
-_Made = tuple[tuple[Port, ...], tuple[Port, ...], tuple[Param, ...], tuple[str, ...], tuple[str, ...]]
+_Made = tuple[
+    tuple[Port, ...],
+    tuple[Port, ...],
+    tuple[Param, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+]
 
 
 def _typed(param: Param) -> Param:
     """Return a parameter of a torch layer without inference from the input shape."""
     if not param.auto:
         return param
-    return Param(param.name, param.kind, required=True, count=param.count, minimum=param.minimum, positional=True)
+    return Param(
+        param.name,
+        param.kind,
+        required=True,
+        count=param.count,
+        minimum=param.minimum,
+        positional=True,
+    )
 
 
 def _is_module(dotted: str) -> bool:
@@ -192,7 +275,11 @@ def _is_module(dotted: str) -> bool:
     """
     room, _, name = dotted.rpartition(".")
     inside = room == "torch.nn" or room.startswith("torch.nn.modules")
-    return inside and name[:1].isupper() and name not in ("Parameter", "Buffer", "UninitializedParameter")
+    return (
+        inside
+        and name[:1].isupper()
+        and name not in ("Parameter", "Buffer", "UninitializedParameter")
+    )
 
 
 def _called(mark: ast.expr) -> ast.expr:
@@ -200,7 +287,10 @@ def _called(mark: ast.expr) -> ast.expr:
 
 
 def _overload(item: ast.FunctionDef) -> bool:
-    return any(ast.unparse(mark).rpartition(".")[2] == "overload" for mark in item.decorator_list)
+    return any(
+        ast.unparse(mark).rpartition(".")[2] == "overload"
+        for mark in item.decorator_list
+    )
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -234,7 +324,11 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 def _stars(tree: ast.Module) -> tuple[str, ...]:
     """List the modules imported by `*`."""
     found = (item for item in _top(tree.body) if isinstance(item, ast.ImportFrom))
-    return tuple(item.module or "" for item in found if any(alias.name == "*" for alias in item.names))
+    return tuple(
+        item.module or ""
+        for item in found
+        if any(alias.name == "*" for alias in item.names)
+    )
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
@@ -245,7 +339,10 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
             targets: list[ast.expr] = item.targets
             value: ast.expr | None = item.value
         elif isinstance(item, ast.AnnAssign | ast.AugAssign):
-            targets, value = [item.target], item.value if isinstance(item, ast.AnnAssign) else None
+            targets, value = (
+                [item.target],
+                item.value if isinstance(item, ast.AnnAssign) else None,
+            )
         else:
             continue
         for target in targets:

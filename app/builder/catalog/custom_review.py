@@ -9,8 +9,10 @@ import warnings
 
 _LONGEST_COMPARED = 20_000  # lines
 # Letters that turn the direction of writing round, or take no room: the text is read otherwise than it runs.
-_HIDDEN = frozenset("\u200b\u200c\u200d\u2060\u00ad\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
-                    "\u2066\u2067\u2068\u2069")  # fmt: skip
+_HIDDEN = frozenset(
+    "\u200b\u200c\u200d\u2060\u00ad\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+    "\u2066\u2067\u2068\u2069"
+)
 
 
 def imports(text: str) -> tuple[str, ...]:
@@ -27,7 +29,9 @@ def imports(text: str) -> tuple[str, ...]:
         return ()
     found: dict[str, None] = {}
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names = (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        )
         if isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
         for name in names:
@@ -57,5 +61,9 @@ def difference(before: str, after: str) -> tuple[str, ...]:
     """
     old, new = before.split("\n"), after.split("\n")
     if max(len(old), len(new)) > _LONGEST_COMPARED:
-        return () if before == after else ("@@ the whole file @@", *(f"+{line}" for line in new))
+        return (
+            ()
+            if before == after
+            else ("@@ the whole file @@", *(f"+{line}" for line in new))
+        )
     return tuple(difflib.unified_diff(old, new, lineterm="", n=3))[2:]

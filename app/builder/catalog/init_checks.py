@@ -21,7 +21,9 @@ _memo: dict[tuple[Any, ...], str] = {}
 _lock = threading.Lock()
 
 
-def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(
+    spec: OpSpec, resolved: FrozenMap[str, Any]
+) -> dict[str, tuple[int, ...]]:
     """Return the parameters of a layer that can be initialised, with their shapes."""
     if spec.kind not in ("module", "parameter"):
         return {}
@@ -33,7 +35,9 @@ def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, t
     with torch.device("meta"):
         module = TorchCall.resolve(spec, resolved).target
     return {
-        name: tuple(p.shape) for name, p in module_tree.named_parameters(module) if all(map(is_name, name.split(".")))
+        name: tuple(p.shape)
+        for name, p in module_tree.named_parameters(module)
+        if all(map(is_name, name.split(".")))
     }
 
 
@@ -61,9 +65,17 @@ def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -
         return f"there is no parameter {name}; there are {', '.join(shapes) or 'none'}"
     function = getattr(torch.nn.init, init.name)
     shape = shapes[name]
-    sizes = shape if math.prod(shape) <= _LARGEST else tuple(min(size, 64) for size in shape)
+    sizes = (
+        shape
+        if math.prod(shape) <= _LARGEST
+        else tuple(min(size, 64) for size in shape)
+    )
     # A private generator, so that a concurrent run's random numbers are unaffected.
-    own = {"generator": torch.Generator()} if "generator" in inspect.signature(function).parameters else {}
+    own = (
+        {"generator": torch.Generator()}
+        if "generator" in inspect.signature(function).parameters
+        else {}
+    )
     try:
         function(torch.empty(sizes), **init.params, **own)
     except Exception as error:  # torch's words are the answer

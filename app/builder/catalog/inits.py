@@ -15,7 +15,14 @@ from app.builder.params import ParamError, check_param
 
 
 def _number(name: str, default: float | None = None, **more: Any) -> Param:
-    return Param(name, "float", default, required=default is None, start=None if default is not None else 0.0, **more)
+    return Param(
+        name,
+        "float",
+        default,
+        required=default is None,
+        start=None if default is not None else 0.0,
+        **more,
+    )
 
 
 _KAIMING = (
@@ -25,10 +32,22 @@ _KAIMING = (
         "nonlinearity",
         "choice",
         "leaky_relu",
-        choices=("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-                 "sigmoid", "tanh", "relu", "leaky_relu", "selu"),
+        choices=(
+            "linear",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "conv_transpose1d",
+            "conv_transpose2d",
+            "conv_transpose3d",
+            "sigmoid",
+            "tanh",
+            "relu",
+            "leaky_relu",
+            "selu",
+        ),
     ),
-)  # fmt: skip
+)
 _GAIN = (_number("gain", 1.0),)
 
 FUNCTIONS: dict[str, tuple[Param, ...]] = {
@@ -36,7 +55,12 @@ FUNCTIONS: dict[str, tuple[Param, ...]] = {
     "kaiming_uniform_": _KAIMING,
     "xavier_normal_": _GAIN,
     "xavier_uniform_": _GAIN,
-    "trunc_normal_": (_number("mean", 0.0), _number("std", 1.0), _number("a", -2.0), _number("b", 2.0)),
+    "trunc_normal_": (
+        _number("mean", 0.0),
+        _number("std", 1.0),
+        _number("a", -2.0),
+        _number("b", 2.0),
+    ),
     "normal_": (_number("mean", 0.0), _number("std", 1.0)),
     "uniform_": (_number("a", 0.0), _number("b", 1.0)),
     "orthogonal_": (_number("gain", 1),),
@@ -53,16 +77,25 @@ def check_inits(inits: Mapping[str, Init]) -> None:
     """Raise ParamError unless every key names a parameter (`weight`, `self_attn.in_proj_weight`, "" for a free
     parameter) and every function is in the table, with valid arguments. Valid values are safe to write into source."""
     for name, init in inits.items():
-        if name and (not name.replace(".", "_").isidentifier() or not all(map(is_name, name.split(".")))):
+        if name and (
+            not name.replace(".", "_").isidentifier()
+            or not all(map(is_name, name.split(".")))
+        ):
             raise ParamError(f"{name!r:.60} is not a parameter name")
         if init.name not in FUNCTIONS:
-            raise ParamError(f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}")
+            raise ParamError(
+                f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}"
+            )
         known = {param.name: param for param in FUNCTIONS[init.name]}
         for key, value in init.params.items():
             if key not in known:
                 raise ParamError(f"{init.name} has no argument {key!r:.40}")
             check_param(known[key], value)
-        absent = [param.name for param in known.values() if param.required and param.name not in init.params]
+        absent = [
+            param.name
+            for param in known.values()
+            if param.required and param.name not in init.params
+        ]
         if absent:
             raise ParamError(f"{init.name} expects {' and '.join(absent)}")
 

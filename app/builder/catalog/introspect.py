@@ -27,12 +27,39 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.util.torchvision_import import import_torchvision
 
-_ROOTS = {"nn": "torch.nn", "F": "torch.nn.functional", "torch": "torch", "Tensor": "torch.Tensor"}
-_KINDS = {"nn": "module", "F": "function", "torch": "function", "Tensor": "method", "operator": "operator"}
-_SCHEMA_KINDS = {"int": "int", "bool": "bool", "float": "float", "number": "float", "str": "str"}
-_MARKUP = re.compile(r"\s*(\.\.|[\w.]+\(.*\)|Args:|Keyword args:|\W)", re.S | re.I)  # signatures, directives, headings
-_OPERATORS = {"add": "a + b", "sub": "a − b", "mul": "a × b", "truediv": "a ÷ b", "floordiv": "a // b", "mod": "a % b",
-              "pow": "a ** b", "neg": "−a"}  # fmt: skip
+_ROOTS = {
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "torch": "torch",
+    "Tensor": "torch.Tensor",
+}
+_KINDS = {
+    "nn": "module",
+    "F": "function",
+    "torch": "function",
+    "Tensor": "method",
+    "operator": "operator",
+}
+_SCHEMA_KINDS = {
+    "int": "int",
+    "bool": "bool",
+    "float": "float",
+    "number": "float",
+    "str": "str",
+}
+_MARKUP = re.compile(
+    r"\s*(\.\.|[\w.]+\(.*\)|Args:|Keyword args:|\W)", re.S | re.I
+)  # signatures, directives, headings
+_OPERATORS = {
+    "add": "a + b",
+    "sub": "a − b",
+    "mul": "a × b",
+    "truediv": "a ÷ b",
+    "floordiv": "a // b",
+    "mod": "a % b",
+    "pow": "a ** b",
+    "neg": "−a",
+}
 
 
 def read_catalog() -> Catalog:
@@ -87,7 +114,9 @@ def _read(key: str, category: str) -> OpSpec:
     root, _, name = key.partition(".")
     name = name.rpartition(".")[2]
     target = _target(key)
-    inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(key, find(target))
+    inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(
+        key, find(target)
+    )
     inputs, params = _with_operands(key, inputs, params)
     return OpSpec(
         key=key,
@@ -97,7 +126,9 @@ def _read(key: str, category: str) -> OpSpec:
         category=category,
         stem=ops.STEMS.get(key, name.lower()),
         inputs=inputs,
-        outputs=tuple(Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))),
+        outputs=tuple(
+            Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))
+        ),
         params=_with_positions(params),
         outputs_by=ops.OUTPUTS_BY.get(key, ""),
     )
@@ -117,7 +148,9 @@ def _input_spec() -> OpSpec:
         category="io",
         stem="input",
         params=(
-            Param("shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28)),
+            Param(
+                "shape", "ints", required=True, count=0, minimum=1, start=(1, 28, 28)
+            ),
             Param("dtype", "dtype", default=DType("float32"), choices=DTYPES),
             Param("low", "number", optional=True),
             Param("high", "number", optional=True),
@@ -144,7 +177,9 @@ def _output_spec() -> OpSpec:
     )
 
 
-def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+def _from_signature(
+    key: str, target: Any
+) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     """Read ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
     told = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
     if not inspect.isclass(target):
@@ -152,11 +187,15 @@ def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Para
     constructor = told if key in ops.SIGNATURES else target.__init__
     _, params = _split(key, inspect.signature(constructor), call=False)
     params += tuple(Param(**more) for more in ops.MORE.get(key, ()))
-    ports, call_params = _split(key, inspect.signature(find(f"{_target(key)}.forward")), call=True)
+    ports, call_params = _split(
+        key, inspect.signature(find(f"{_target(key)}.forward")), call=True
+    )
     return ports, (*params, *call_params)
 
 
-def _split(key: str, signature: inspect.Signature, call: bool) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+def _split(
+    key: str, signature: inspect.Signature, call: bool
+) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     ports, params = [], []
     hidden = ops.HIDDEN["*"] | ops.HIDDEN.get(key, frozenset())
     for name, argument in signature.parameters.items():
@@ -164,13 +203,19 @@ def _split(key: str, signature: inspect.Signature, call: bool) -> tuple[tuple[Po
         if name == "self" or name in hidden or variable:
             continue
         untyped = argument.annotation is inspect.Parameter.empty
-        is_tensor = "Tensor" in str(argument.annotation) or (untyped and (call or name == "input"))
+        is_tensor = "Tensor" in str(argument.annotation) or (
+            untyped and (call or name == "input")
+        )
         if is_tensor and (key, name) not in ops.PARAMS:
             required = argument.default is inspect.Parameter.empty
             several = (key, name) in ops.VARIADIC
-            ports.append(Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required, several))
+            ports.append(
+                Port(name, ops.PORT_KINDS.get((key, name), "tensor"), required, several)
+            )
         else:
-            params.append(_param(key, name, argument.annotation, argument.default, call))
+            params.append(
+                _param(key, name, argument.annotation, argument.default, call)
+            )
     return tuple(ports), tuple(params)
 
 
@@ -202,34 +247,64 @@ def _facts(key: str, annotation: Any, default: Any) -> dict[str, Any]:
     """Kind, count, choices and whether None is allowed, from an annotation or, where there is none, the default."""
     members = _members(annotation)
     text = " ".join(str(member) for member in members)
-    literal = [member for member in members if typing.get_origin(member) is typing.Literal]
+    literal = [
+        member for member in members if typing.get_origin(member) is typing.Literal
+    ]
     if literal:
-        return {"kind": "choice", "choices": typing.get_args(literal[0]), "optional": False}
-    several = [m for m in members if typing.get_origin(m) in (tuple, list) or m is torch.Size or "List" in str(m)]
+        return {
+            "kind": "choice",
+            "choices": typing.get_args(literal[0]),
+            "optional": False,
+        }
+    several = [
+        m
+        for m in members
+        if typing.get_origin(m) in (tuple, list) or m is torch.Size or "List" in str(m)
+    ]
     if several:
         words = ("same", "valid") if str in members else ()
-        return {"kind": "ints", "count": _count(key, several[0]), "choices": words, "optional": type(None) in members}
+        return {
+            "kind": "ints",
+            "count": _count(key, several[0]),
+            "choices": words,
+            "optional": type(None) in members,
+        }
     for kind, python in (("bool", bool), ("float", float), ("int", int), ("str", str)):
         if python in members:
             return {"kind": kind, "optional": type(None) in members}
-    if annotation in (None, type(None)):  # BroadcastingList2[int] is None outside of TorchScript
-        return {"kind": "ints", "count": _count(key, None), "optional": annotation is not None}
+    if annotation in (
+        None,
+        type(None),
+    ):  # BroadcastingList2[int] is None outside of TorchScript
+        return {
+            "kind": "ints",
+            "count": _count(key, None),
+            "optional": annotation is not None,
+        }
     if annotation is inspect.Parameter.empty:
-        kind = type(default).__name__ if isinstance(default, bool | int | float) else "int"
+        kind = (
+            type(default).__name__ if isinstance(default, bool | int | float) else "int"
+        )
         return {"kind": kind, "optional": default is None}
     raise TypeError(f"{key}: no editor for the annotation {text!r}")
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return tuple(part for member in typing.get_args(annotation) for part in _members(member))
+        return tuple(
+            part for member in typing.get_args(annotation) for part in _members(member)
+        )
     return (annotation,)
 
 
 def _count(key: str, annotation: Any) -> int:
     """Return how many numbers a tuple takes; 0 for any number. `MaxPool2d` has `tuple[int, ...]` and means two."""
     arguments = typing.get_args(annotation)
-    if arguments and Ellipsis not in arguments and typing.get_origin(annotation) is tuple:
+    if (
+        arguments
+        and Ellipsis not in arguments
+        and typing.get_origin(annotation) is tuple
+    ):
         return len(arguments)
     dimension = re.search(r"(\d)d$", key)
     return int(dimension[1]) if dimension else 0
@@ -244,7 +319,14 @@ def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param,
         if "Tensor" in kind:
             port = "input" if name == "self" else name
             needed, several = not kind.startswith("Optional"), kind.startswith("List")
-            ports.append(Port(port, required=needed, variadic=several, named=(key, name) in ops.NAMED))
+            ports.append(
+                Port(
+                    port,
+                    required=needed,
+                    variadic=several,
+                    named=(key, name) in ops.NAMED,
+                )
+            )
         elif name != "dtype" or (key, name) in ops.PARAMS:
             params.append(_schema_param(key, argument))
     return tuple(ports), tuple(params)
@@ -255,7 +337,10 @@ def _with_operands(
 ) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     """Mark the ports that accept a number instead, and add one for the tensor whose device a new one takes."""
     names = ops.OPERANDS.get(key, ())
-    ports = tuple(replace(port, kind="tensor or number") if port.name in names else port for port in ports)
+    ports = tuple(
+        replace(port, kind="tensor or number") if port.name in names else port
+        for port in ports
+    )
     if key in ops.LIKE:
         ports = (*ports, Port("like", named=True))
     return ports, (*(Param(name, "number", optional=True) for name in names), *params)
@@ -263,7 +348,8 @@ def _with_operands(
 
 def _schema_param(key: str, argument: Any) -> Param:
     name, required = argument.name, not argument.has_default_value()
-    kind, optional = re.fullmatch(r"(Optional\[)?(.*?)\]?", str(argument.type)).group(2, 1)  # type: ignore[union-attr]
+    optional = str(argument.type).startswith("Optional[")
+    kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
     default = None if required else argument.default_value
     facts: dict[str, Any] = {
         "kind": "ints" if kind.startswith("List[int") else _SCHEMA_KINDS[kind],
@@ -313,9 +399,11 @@ _OWN: dict[str, Documentation] = {
             when='Always returned, or only in training mode ("train") or only in evaluation mode ("eval").',
         ),
     ),
-    **{key: Documentation(summary, text, FrozenMap(arguments))
-       for key, (summary, text, arguments) in ops_values.WORDS.items()},
-}  # fmt: skip
+    **{
+        key: Documentation(summary, text, FrozenMap(arguments))
+        for key, (summary, text, arguments) in ops_values.WORDS.items()
+    },
+}
 
 
 def documentation(key: str) -> Documentation:
@@ -337,7 +425,9 @@ def documentation(key: str) -> Documentation:
 
 def _summary(text: str) -> str:
     """Return the first sentence, without signatures and markup."""
-    paragraphs = [part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)]
+    paragraphs = [
+        part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)
+    ]
     plain = _plain((paragraphs or [""])[0])
     sentence = re.match(r".*?[.](?=\s|$)", plain)
     return sentence[0] if sentence else f"{plain}."
@@ -346,7 +436,9 @@ def _summary(text: str) -> str:
 def _argument_docs(text: str) -> FrozenMap[str, str]:
     """Return the description of each argument in the `Args:` section."""
     docs: dict[str, str] = {}
-    for match in re.finditer(r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", text, re.M):
+    for match in re.finditer(
+        r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", text, re.M
+    ):
         docs.setdefault(match[1], _plain(match[2]))
     return FrozenMap(docs)
 
@@ -358,7 +450,11 @@ def _plain(markup: str) -> str:
     'see bias and notes, True'
     """
     text = re.sub(r":\w+:`~?([^`<]+?)(?:\s*<[^>]+>)?`", r"\1", " ".join(markup.split()))
-    return re.sub(r"\\(?:text|mathrm|operatorname)\{([^}]*)\}", r"\1", text).replace("``", "").replace("\\", "")
+    return (
+        re.sub(r"\\(?:text|mathrm|operatorname)\{([^}]*)\}", r"\1", text)
+        .replace("``", "")
+        .replace("\\", "")
+    )
 
 
 def main() -> None:

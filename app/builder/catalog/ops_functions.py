@@ -85,15 +85,33 @@ _PLAIN = """
     F.avg_pool1d F.avg_pool3d F.adaptive_avg_pool1d F.bilinear
 """
 # Of two tensors, or of one and a number.
-_WITH_NUMBER = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "fmod",
-                "xlogy", "copysign")  # fmt: skip
+_WITH_NUMBER = (
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "fmod",
+    "xlogy",
+    "copysign",
+)
 _LINALG = ("inv", "solve", "det", "svdvals", "qr", "cholesky", "eigvalsh")
-_TRANSFORMS = tuple(f"{inverse}{kind}{over}" for kind in ("fft", "rfft") for over in ("", "2", "n")
-                    for inverse in ("", "i"))  # fmt: skip
+_TRANSFORMS = tuple(
+    f"{inverse}{kind}{over}"
+    for kind in ("fft", "rfft")
+    for over in ("", "2", "n")
+    for inverse in ("", "i")
+)
 SCHEMAS: dict[str, str] = {
     **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
-    **{f"torch.fft.{name}": f"aten.fft_{name}.default" for name in (*_TRANSFORMS, "fftshift", "ifftshift")},
-    **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge", *_WITH_NUMBER)},
+    **{
+        f"torch.fft.{name}": f"aten.fft_{name}.default"
+        for name in (*_TRANSFORMS, "fftshift", "ifftshift")
+    },
+    **{
+        f"torch.{name}": f"aten.{name}.Tensor"
+        for name in ("eq", "ne", "lt", "le", "gt", "ge", *_WITH_NUMBER)
+    },
     **{f"torch.linalg.{name}": f"aten.linalg_{name}.default" for name in _LINALG},
     **{
         f"F.conv_transpose{n}d": f"aten.conv_transpose{n}d.{kind}"
@@ -142,8 +160,21 @@ SCHEMAS: dict[str, str] = {
 
 # Arguments that are not shown: where and how a tensor lies in memory, and what means the same without.
 _LIKE = frozenset({"layout", "device", "pin_memory", "memory_format"})
-_MAKING = tuple(f"torch.{name}" for name in ("zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn",
-                                             "randint", "randperm"))  # fmt: skip
+_MAKING = tuple(
+    f"torch.{name}"
+    for name in (
+        "zeros",
+        "ones",
+        "full",
+        "arange",
+        "linspace",
+        "eye",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+    )
+)
 HIDDEN: dict[str, frozenset[str]] = {
     "F.max_pool2d": frozenset({"return_indices"}),
     "operator.add": frozenset({"alpha"}),
@@ -151,18 +182,29 @@ HIDDEN: dict[str, frozenset[str]] = {
     "F.normalize": frozenset({"out"}),
     **{
         f"F.{kind}max_pool{n}d": frozenset({"return_indices"})
-        for kind, n in (("", 1), ("", 3), ("adaptive_", 1), ("adaptive_", 2), ("adaptive_", 3))
+        for kind, n in (
+            ("", 1),
+            ("", 3),
+            ("adaptive_", 1),
+            ("adaptive_", 2),
+            ("adaptive_", 3),
+        )
     },
     "torch.cdist": frozenset({"compute_mode"}),
     "torch.stft": frozenset({"align_to_window"}),
     "torch.linalg.svdvals": frozenset({"driver"}),
-    "F.embedding_bag": frozenset({"sparse", "scale_grad_by_freq", "include_last_offset"}),
+    "F.embedding_bag": frozenset(
+        {"sparse", "scale_grad_by_freq", "include_last_offset"}
+    ),
     "torch.repeat_interleave": frozenset({"output_size"}),
     "torch.einsum": frozenset({"path"}),
     "torch.gather": frozenset({"sparse_grad"}),
     "Tensor.to": frozenset({"non_blocking", "copy", "memory_format"}),
     "Tensor.expand": frozenset({"implicit"}),
-    **dict.fromkeys((f"torch.{name}_like" for name in ("zeros", "ones", "full", "randn", "rand")), _LIKE),
+    **dict.fromkeys(
+        (f"torch.{name}_like" for name in ("zeros", "ones", "full", "randn", "rand")),
+        _LIKE,
+    ),
     **dict.fromkeys(_MAKING, _LIKE),
     **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
 }
@@ -174,20 +216,39 @@ _FOUND = (("values", "tensor"), ("indices", "tensor"))
 OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
     **{
         f"torch.{name}": _FOUND
-        for name in ("max", "min", "topk", "sort", "median", "mode", "kthvalue", "cummax", "cummin")
+        for name in (
+            "max",
+            "min",
+            "topk",
+            "sort",
+            "median",
+            "mode",
+            "kthvalue",
+            "cummax",
+            "cummin",
+        )
     },
     "torch.var_mean": (("var", "tensor"), ("mean", "tensor")),
     "torch.std_mean": (("std", "tensor"), ("mean", "tensor")),
     "torch.linalg.qr": (("Q", "tensor"), ("R", "tensor")),
     **dict.fromkeys(("torch.chunk", "torch.split"), _PARTS),
     "torch.unbind": (("output", "tuple"),),
-    **{f"operator.{name}": (("output", "tensor or number"),) for name in ("add", "sub", "mul", "truediv")},
+    **{
+        f"operator.{name}": (("output", "tensor or number"),)
+        for name in ("add", "sub", "mul", "truediv")
+    },
 }
-OUTPUTS_BY: dict[str, str] = {"torch.chunk": "chunks", "torch.split": "split_size_or_sections"}
+OUTPUTS_BY: dict[str, str] = {
+    "torch.chunk": "chunks",
+    "torch.split": "split_size_or_sections",
+}
 
 # Inputs in whose place a number may be typed.
 OPERANDS: dict[str, tuple[str, ...]] = {
-    **{f"operator.{name}": ("input", "other") for name in ("add", "sub", "mul", "truediv")},
+    **{
+        f"operator.{name}": ("input", "other")
+        for name in ("add", "sub", "mul", "truediv")
+    },
     **{f"torch.{name}": ("other",) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{f"torch.{name}": ("other",) for name in _WITH_NUMBER},
     "torch.where": ("input", "other"),
@@ -197,31 +258,108 @@ OPERANDS: dict[str, tuple[str, ...]] = {
 # Factories on the device of another tensor, which has the port `like`.
 LIKE = frozenset(_MAKING)
 
-_MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
-_OVER_DIMS = ("sum", "std", "var", "norm", "amax", "amin", "logsumexp", "var_mean", "std_mean", "nansum", "nanmean")
-_OVER_DIM = ("prod", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "topk", "sort", "unsqueeze",
-             "chunk", "split", "select", "narrow", "repeat_interleave", "gather", "scatter", "index_select",
-             "unbind", "cumprod", "logcumsumexp", "cummax", "cummin", "median", "mode", "kthvalue", "quantile",
-             "argsort", "take_along_dim", "index_fill", "scatter_add", "scatter_reduce")  # fmt: skip
+_MODES = (
+    "nearest",
+    "nearest-exact",
+    "linear",
+    "bilinear",
+    "bicubic",
+    "trilinear",
+    "area",
+)
+_OVER_DIMS = (
+    "sum",
+    "std",
+    "var",
+    "norm",
+    "amax",
+    "amin",
+    "logsumexp",
+    "var_mean",
+    "std_mean",
+    "nansum",
+    "nanmean",
+)
+_OVER_DIM = (
+    "prod",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+    "cumsum",
+    "topk",
+    "sort",
+    "unsqueeze",
+    "chunk",
+    "split",
+    "select",
+    "narrow",
+    "repeat_interleave",
+    "gather",
+    "scatter",
+    "index_select",
+    "unbind",
+    "cumprod",
+    "logcumsumexp",
+    "cummax",
+    "cummin",
+    "median",
+    "mode",
+    "kthvalue",
+    "quantile",
+    "argsort",
+    "take_along_dim",
+    "index_fill",
+    "scatter_add",
+    "scatter_reduce",
+)
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout")
 
 # Facts about single parameters that schemas and annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
-    **{(key, "dim"): {"start": 1, "required": True} for key in ("F.softmax", "F.log_softmax")},
-    **{(f"F.conv{n}d", part): {"count": n, "default": 1} for n in (1, 2, 3) for part in ("stride", "dilation")},
-    **{(f"F.conv{n}d", "padding"): {"count": n, "default": 0, "choices": ("same", "valid")} for n in (1, 2, 3)},
+    **{
+        (key, "dim"): {"start": 1, "required": True}
+        for key in ("F.softmax", "F.log_softmax")
+    },
+    **{
+        (f"F.conv{n}d", part): {"count": n, "default": 1}
+        for n in (1, 2, 3)
+        for part in ("stride", "dilation")
+    },
+    **{
+        (f"F.conv{n}d", "padding"): {
+            "count": n,
+            "default": 0,
+            "choices": ("same", "valid"),
+        }
+        for n in (1, 2, 3)
+    },
     ("F.layer_norm", "normalized_shape"): {"start": (8,), "minimum": 1, "count": 0},
     ("F.group_norm", "num_groups"): {"start": 1, "minimum": 1},
     ("F.softmax", "dtype"): {"kind": "dtype"},
     ("F.log_softmax", "dtype"): {"kind": "dtype"},
     ("F.gelu", "approximate"): {"kind": "choice", "choices": ("none", "tanh")},
     ("F.max_pool2d", "kernel_size"): {"start": 2},
-    **{(f"torch.fft.{name}", "norm"): {"kind": "choice", "choices": ("backward", "ortho", "forward"), "optional": True}
-       for name in _TRANSFORMS},
-    **{(f"torch.fft.{name}2", "dim"): {"start": (-2, -1)} for name in ("fft", "ifft", "rfft", "irfft")},
-    **{(f"F.{name}", part): {"count": 2} for name in ("fold", "unfold")
-       for part in ("dilation", "padding", "stride")},
+    **{
+        (f"torch.fft.{name}", "norm"): {
+            "kind": "choice",
+            "choices": ("backward", "ortho", "forward"),
+            "optional": True,
+        }
+        for name in _TRANSFORMS
+    },
+    **{
+        (f"torch.fft.{name}2", "dim"): {"start": (-2, -1)}
+        for name in ("fft", "ifft", "rfft", "irfft")
+    },
+    **{
+        (f"F.{name}", part): {"count": 2}
+        for name in ("fold", "unfold")
+        for part in ("dilation", "padding", "stride")
+    },
     ("F.unfold", "kernel_size"): {"count": 2},
     ("F.fold", "kernel_size"): {"start": 2, "count": 2},
     ("F.fold", "stride"): {"start": 2, "count": 2},
@@ -230,16 +368,29 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("F.avg_pool2d", "kernel_size"): {"start": 2, "count": 2},
     ("F.avg_pool2d", "stride"): {"count": 2, "default": None, "optional": True},
     ("F.interpolate", "size"): {"kind": "ints", "count": 0, "minimum": 1},
-    ("F.interpolate", "scale_factor"): {"kind": "float", "optional": True, "start": 2.0, "minimum": 0},
+    ("F.interpolate", "scale_factor"): {
+        "kind": "float",
+        "optional": True,
+        "start": 2.0,
+        "minimum": 0,
+    },
     ("F.interpolate", "mode"): {"kind": "choice", "choices": _MODES},
     ("F.pad", "pad"): {"start": (1, 1, 1, 1)},
-    ("F.pad", "mode"): {"kind": "choice", "choices": ("constant", "reflect", "replicate", "circular")},
+    ("F.pad", "mode"): {
+        "kind": "choice",
+        "choices": ("constant", "reflect", "replicate", "circular"),
+    },
     ("F.pixel_shuffle", "upscale_factor"): {"start": 2, "minimum": 1},
     ("F.pixel_unshuffle", "downscale_factor"): {"start": 2, "minimum": 1},
     ("Tensor.unfold", "dimension"): {"start": 1},
     ("Tensor.unfold", "size"): {"start": 3, "minimum": 0},
     ("Tensor.unfold", "step"): {"start": 1, "minimum": 1},
-    ("F.one_hot", "num_classes"): {"start": 10, "required": True, "default": None, "minimum": 1},
+    ("F.one_hot", "num_classes"): {
+        "start": 10,
+        "required": True,
+        "default": None,
+        "minimum": 1,
+    },
     ("F.normalize", "p"): {"minimum": None, "maximum": None},
     ("torch.pow", "exponent"): {"start": 2.0},
     ("torch.clamp", "min"): {"start": -1.0},
@@ -247,8 +398,10 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.masked_fill", "value"): {"start": 0.0},
     ("torch.full_like", "fill_value"): {"start": 1.0},
     ("torch.full", "fill_value"): {"kind": "number", "start": 1.0},
-    **{(f"torch.{name}", "size"): {"start": (4, 4), "minimum": 0}
-       for name in ("zeros", "ones", "full", "rand", "randn", "randint")},
+    **{
+        (f"torch.{name}", "size"): {"start": (4, 4), "minimum": 0}
+        for name in ("zeros", "ones", "full", "rand", "randn", "randint")
+    },
     ("torch.randint", "low"): {"default": 0, "required": False},
     ("torch.randint", "high"): {"start": 10},
     ("torch.randperm", "n"): {"start": 8, "minimum": 0},
@@ -259,54 +412,125 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("torch.linspace", "end"): {"kind": "number", "start": 1.0},
     ("torch.linspace", "steps"): {"start": 10, "minimum": 0},
     ("torch.eye", "n"): {"start": 8, "minimum": 0},
-    **{(key, "dtype"): {"kind": "dtype", "optional": True, "default": None} for key in sorted(LIKE)},
-    **{(f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True}
-       for name in ("zeros", "ones", "full", "randn", "rand")},
+    **{
+        (key, "dtype"): {"kind": "dtype", "optional": True, "default": None}
+        for key in sorted(LIKE)
+    },
+    **{
+        (f"torch.{name}_like", "dtype"): {"kind": "dtype", "optional": True}
+        for name in ("zeros", "ones", "full", "randn", "rand")
+    },
     ("torch.einsum", "equation"): {"kind": "equation", "start": "bij,bjk->bik"},
     ("torch.mean", "dim"): {"start": (2, 3), "required": True},
-    **{(f"torch.{name}", "dim"): {"start": (1,), "required": True, "default": None, "optional": False}
-       for name in _OVER_DIMS},
+    **{
+        (f"torch.{name}", "dim"): {
+            "start": (1,),
+            "required": True,
+            "default": None,
+            "optional": False,
+        }
+        for name in _OVER_DIMS
+    },
     **{(f"torch.{name}", "dim"): {"start": 1} for name in _OVER_DIM},
-    **{(f"torch.{name}", "correction"): {"kind": "int", "default": 1, "optional": False}
-       for name in ("std", "var", "var_mean", "std_mean")},
-    **{(f"F.{name}", "training"): {"kind": "bool", "default": None, "optional": True} for name in DROPOUTS},
-    **{(f"F.conv_transpose{n}d", part): {"count": n, "default": int(part in ("stride", "dilation"))}
-       for n in (1, 2, 3) for part in ("stride", "padding", "output_padding", "dilation")},
+    **{
+        (f"torch.{name}", "correction"): {
+            "kind": "int",
+            "default": 1,
+            "optional": False,
+        }
+        for name in ("std", "var", "var_mean", "std_mean")
+    },
+    **{
+        (f"F.{name}", "training"): {"kind": "bool", "default": None, "optional": True}
+        for name in DROPOUTS
+    },
+    **{
+        (f"F.conv_transpose{n}d", part): {
+            "count": n,
+            "default": int(part in ("stride", "dilation")),
+        }
+        for n in (1, 2, 3)
+        for part in ("stride", "padding", "output_padding", "dilation")
+    },
     **{(f"F.max_pool{n}d", "kernel_size"): {"start": 2} for n in (1, 3)},
     **{(f"F.avg_pool{n}d", "padding"): {"count": n, "default": 0} for n in (1, 3)},
     **{(f"F.avg_pool{n}d", "kernel_size"): {"start": 2, "count": n} for n in (1, 3)},
-    **{(f"F.avg_pool{n}d", "stride"): {"count": n, "default": None, "optional": True} for n in (1, 3)},
+    **{
+        (f"F.avg_pool{n}d", "stride"): {"count": n, "default": None, "optional": True}
+        for n in (1, 3)
+    },
     ("F.adaptive_avg_pool1d", "output_size"): {"count": 1, "start": 1, "minimum": 1},
     ("F.rms_norm", "normalized_shape"): {"start": (8,), "minimum": 1, "count": 0},
     ("F.local_response_norm", "size"): {"start": 5, "minimum": 1},
-    ("F.grid_sample", "mode"): {"kind": "choice", "choices": ("bilinear", "nearest", "bicubic")},
-    ("F.grid_sample", "padding_mode"): {"kind": "choice", "choices": ("zeros", "border", "reflection")},
+    ("F.grid_sample", "mode"): {
+        "kind": "choice",
+        "choices": ("bilinear", "nearest", "bicubic"),
+    },
+    ("F.grid_sample", "padding_mode"): {
+        "kind": "choice",
+        "choices": ("zeros", "border", "reflection"),
+    },
     ("F.embedding_bag", "mode"): {"kind": "choice", "choices": ("mean", "sum", "max")},
     ("torch.cdist", "p"): {"minimum": 0, "maximum": None},
     ("torch.kthvalue", "k"): {"start": 1, "minimum": 1},
     ("torch.quantile", "q"): {"start": 0.5, "minimum": 0, "maximum": 1},
     ("torch.quantile", "interpolation"): {
-        "kind": "choice", "choices": ("linear", "lower", "higher", "midpoint", "nearest")},
+        "kind": "choice",
+        "choices": ("linear", "lower", "higher", "midpoint", "nearest"),
+    },
     ("torch.index_fill", "value"): {"start": 0.0},
     ("torch.scatter_reduce", "reduce"): {
-        "kind": "choice", "choices": ("sum", "prod", "mean", "amax", "amin"), "start": "sum"},
-    ("torch.linalg.qr", "mode"): {"kind": "choice", "choices": ("reduced", "complete", "r")},
+        "kind": "choice",
+        "choices": ("sum", "prod", "mean", "amax", "amin"),
+        "start": "sum",
+    },
+    ("torch.linalg.qr", "mode"): {
+        "kind": "choice",
+        "choices": ("reduced", "complete", "r"),
+    },
     ("torch.linalg.eigvalsh", "UPLO"): {"kind": "choice", "choices": ("L", "U")},
-    ("torch.searchsorted", "side"): {"kind": "choice", "choices": ("left", "right"), "optional": True},
+    ("torch.searchsorted", "side"): {
+        "kind": "choice",
+        "choices": ("left", "right"),
+        "optional": True,
+    },
     ("torch.stft", "n_fft"): {"start": 8, "minimum": 1},
     ("torch.index_add", "dim"): {"start": 0},
     ("torch.diagonal", "dim1"): {"start": 1},
     ("torch.diagonal", "dim2"): {"start": 2},
     ("torch.stft", "return_complex"): {"start": True},
-    ("torch.stft", "pad_mode"): {"kind": "choice", "choices": ("reflect", "constant", "replicate", "circular")},
-    **{(f"torch.{name}", "dtype"): {"kind": "dtype", "optional": True}
-       for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean")},
-    ("torch.norm", "p"): {"start": 2.0, "optional": False, "minimum": None, "maximum": None},
-    **{(f"torch.{name}", "dim"): {"start": 1, "required": True} for name in ("cat", "stack")},
-    ("torch.squeeze", "dim"): {"start": 1, "optional": True, "required": False, "default": None},
+    ("torch.stft", "pad_mode"): {
+        "kind": "choice",
+        "choices": ("reflect", "constant", "replicate", "circular"),
+    },
+    **{
+        (f"torch.{name}", "dtype"): {"kind": "dtype", "optional": True}
+        for name in ("sum", "mean", "prod", "cumsum", "cumprod", "nansum", "nanmean")
+    },
+    ("torch.norm", "p"): {
+        "start": 2.0,
+        "optional": False,
+        "minimum": None,
+        "maximum": None,
+    },
+    **{
+        (f"torch.{name}", "dim"): {"start": 1, "required": True}
+        for name in ("cat", "stack")
+    },
+    ("torch.squeeze", "dim"): {
+        "start": 1,
+        "optional": True,
+        "required": False,
+        "default": None,
+    },
     ("torch.topk", "k"): {"start": 1, "minimum": 1},
     ("torch.chunk", "chunks"): {"start": 2, "minimum": 1, "maximum": PARTS},
-    ("torch.split", "split_size_or_sections"): {"kind": "ints", "count": 0, "start": (4, 4), "minimum": 0},
+    ("torch.split", "split_size_or_sections"): {
+        "kind": "ints",
+        "count": 0,
+        "start": (4, 4),
+        "minimum": 0,
+    },
     ("torch.select", "index"): {"start": 0},
     ("torch.narrow", "start"): {"start": 0},
     ("torch.narrow", "length"): {"start": 1, "minimum": 0},
@@ -325,7 +549,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("Tensor.view", "size"): {"start": (-1, 64)},
     ("Tensor.expand", "size"): {"start": (-1, 64)},
     ("Tensor.to", "dtype"): {"kind": "dtype", "start": DType("float32")},
-}  # fmt: skip
+}
 
 # Calls with literals before the tensors.
 LITERALS_FIRST = frozenset({"torch.einsum"})
@@ -336,7 +560,10 @@ NAMED = frozenset(
         ("F.rms_norm", "weight"),
         ("torch.index_add", "source"),
         ("torch.stft", "window"),
-        *((f"torch.{name}", "index") for name in ("gather", "index_select", "index_fill", "index_add")),
+        *(
+            (f"torch.{name}", "index")
+            for name in ("gather", "index_select", "index_fill", "index_add")
+        ),
         *(
             (f"torch.{name}", port)
             for name in ("scatter", "scatter_add", "scatter_reduce")
@@ -346,7 +573,9 @@ NAMED = frozenset(
 )
 
 # Implied arguments of functions, which do not know the mode of the net.
-WRITTEN: dict[str, str] = dict.fromkeys((*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training")
+WRITTEN: dict[str, str] = dict.fromkeys(
+    (*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training"
+)
 
 # Arguments with random behaviour in training only, which the caller has to switch off.
 IN_TRAINING: dict[str, str] = {"F.scaled_dot_product_attention": "dropout_p"}
@@ -368,7 +597,10 @@ STEMS: dict[str, str] = {
 
 # Descriptions of arguments that override torch's.
 ARGUMENTS: dict[str, dict[str, str]] = {
-    f"F.{name}": {"training": "None follows train() and eval(); True always drops, False never."} for name in DROPOUTS
+    f"F.{name}": {
+        "training": "None follows train() and eval(); True always drops, False never."
+    }
+    for name in DROPOUTS
 }
 
 # Summaries of ops whose documentation is missing or a formula.

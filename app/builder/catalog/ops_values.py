@@ -26,77 +26,306 @@ _OPERAND = "tensor or number"
 
 def _spec(key: str, kind: str, category: str, label: str = "", **more: Any) -> OpSpec:
     name = key.rpartition(".")[2]
-    return OpSpec(key, kind, more.pop("target", ""), label or name, category, more.pop("stem", name), **more)
+    return OpSpec(
+        key,
+        kind,
+        more.pop("target", ""),
+        label or name,
+        category,
+        more.pop("stem", name),
+        **more,
+    )
 
 
 SPECS: dict[str, OpSpec] = {
     spec.key: spec
     for spec in (
-        _spec("number", "number", "io", "Number", inputs=(), outputs=(Port("output", "number"),),
-              params=(Param("value", "number", required=True, start=1),)),
-        _spec("constant", "buffer", "io", "Constant", inputs=(), params=(
-            Param("value", "tensor", required=True, start=(1.0, 2.0)),
-            Param("dtype", "dtype", optional=True),
-            Param("persistent", "bool", default=True))),
-        _spec("packed", "buffer", "io", "Packed values", inputs=(), params=(
-            Param("values", "packed", required=True, start="c-muNXs~BsU~m8c1cLzp"),
-            Param("shape", "ints", required=True, count=0, minimum=0, start=(2,)),
-            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
-        _spec("parameter", "parameter", "io", "Parameter", stem="param", inputs=(), params=(
-            _SHAPE, Param("fill", "choice", default="zeros", choices=FILLS), *_FILLED,
-            Param("dtype", "dtype", default=_FLOAT32), Param("requires_grad", "bool", default=True))),
-        _spec("buffer", "buffer", "io", "Buffer", inputs=(), params=(
-            _SHAPE, Param("fill", "choice", default="zeros", choices=BUFFER_FILLS), *_FILLED,
-            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
-        _spec("Tensor.size", "method", "shape", target="torch.Tensor.size", inputs=(_TENSOR,),
-              outputs=(Port("output", "number"),),
-              params=(Param("dim", "int", required=True, start=0, positional=True),)),
-        _spec("Tensor.shape", "operator", "shape", target="own.shape", inputs=(_TENSOR,),
-              outputs=(Port("output", "tuple"),)),
-        _spec("Tensor.dim", "method", "shape", target="torch.Tensor.dim", inputs=(_TENSOR,),
-              outputs=(Port("output", "number"),)),
-        _spec("Tensor.numel", "method", "shape", target="torch.Tensor.numel", inputs=(_TENSOR,),
-              outputs=(Port("output", "number"),)),
-        _spec("torch.finfo", "operator", "shape", target="own.finfo", inputs=(_TENSOR,),
-              outputs=(Port("output", "number"),),
-              params=(Param("fact", "choice", required=True, choices=FACTS, start="min"),)),
-        _spec("operator.getitem", "operator", "shape", "getitem", target="operator.getitem", stem="item",
-              inputs=(Port("input", "tensor or tuple"),), outputs=(Port("output", _ANY),),
-              params=(Param("index", "index", required=True, optional=True, start=(Slice(), 0)),)),
-        _spec("operator.setitem", "operator", "shape", "setitem", target="own.setitem", stem="filled",
-              inputs=(_TENSOR, Port("value", _OPERAND)), params=(
-            Param("index", "index", required=True, optional=True, start=Slice()),
-            Param("value", "number", optional=True))),
-        _spec("unpack", "operator", "shape", target="own.unpack", inputs=(Port("input", "tuple"),),
-              outputs=tuple(Port(f"item{i}", _ANY) for i in range(PARTS)), outputs_by="count",
-              params=(Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),)),
-        _spec("tuple", "operator", "shape", target="own.pack", inputs=(Port("items", _ANY, variadic=True),),
-              outputs=(Port("output", "tuple"),)),
-        *(_spec(f"Tensor.{name}", "method", "shape", target=f"torch.Tensor.{name}", inputs=(_TENSOR,), params=(
-            Param("size", "ints", required=True, count=0, minimum=0, start=(4, 4), positional=True), *more))
-          for name, more in (("new_zeros", ()), ("new_ones", ()), ("new_full", (_FILL_VALUE,)))),
-        _spec("Tensor.type_as", "method", "shape", target="torch.Tensor.type_as", inputs=(_TENSOR, Port("other"))),
-        _spec("Tensor.float", "method", "shape", target="torch.Tensor.float", inputs=(_TENSOR,)),
-        _spec("Tensor.long", "method", "shape", target="torch.Tensor.long", inputs=(_TENSOR,)),
-        _spec("Tensor.requires_grad_", "method", "shape", target="torch.Tensor.requires_grad_", inputs=(_TENSOR,),
-              params=(Param("requires_grad", "bool", default=True),)),
-        *(_spec(f"operator.{name}", "operator", "merge", target=f"operator.{name}",
-                inputs=(Port("input", _OPERAND), Port("other", _OPERAND)), outputs=(Port("output", _OPERAND),),
-                params=(Param("input", "number", optional=True), Param("other", "number", optional=True)))
-          for name in ("floordiv", "mod", "pow")),
-        _spec("ops.StochasticDepth", "module", "drop", target="torchvision.ops.StochasticDepth",
-              stem="stochastic_depth", inputs=(Port("input"),), params=(
-            Param("p", "float", required=True, minimum=0, maximum=1, start=0.1, positional=True),
-            Param("mode", "choice", required=True, choices=("batch", "row"), start="row", positional=True))),
-        _spec("F.batch_norm", "function", "norm", target="own.batch_norm",
-              inputs=(_TENSOR, *(Port(name, required=False) for name in (
-                  "running_mean", "running_var", "weight", "bias", "num_batches_tracked"))),
-              params=(Param("training", "bool", None, optional=True), Param("momentum", "float", default=0.1),
-                      Param("eps", "float", default=1e-5, minimum=0))),
-        _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),
-              outputs=(Port("output", _OPERAND),)),
+        _spec(
+            "number",
+            "number",
+            "io",
+            "Number",
+            inputs=(),
+            outputs=(Port("output", "number"),),
+            params=(Param("value", "number", required=True, start=1),),
+        ),
+        _spec(
+            "constant",
+            "buffer",
+            "io",
+            "Constant",
+            inputs=(),
+            params=(
+                Param("value", "tensor", required=True, start=(1.0, 2.0)),
+                Param("dtype", "dtype", optional=True),
+                Param("persistent", "bool", default=True),
+            ),
+        ),
+        _spec(
+            "packed",
+            "buffer",
+            "io",
+            "Packed values",
+            inputs=(),
+            params=(
+                Param("values", "packed", required=True, start="c-muNXs~BsU~m8c1cLzp"),
+                Param("shape", "ints", required=True, count=0, minimum=0, start=(2,)),
+                Param("dtype", "dtype", default=_FLOAT32),
+                Param("persistent", "bool", default=True),
+            ),
+        ),
+        _spec(
+            "parameter",
+            "parameter",
+            "io",
+            "Parameter",
+            stem="param",
+            inputs=(),
+            params=(
+                _SHAPE,
+                Param("fill", "choice", default="zeros", choices=FILLS),
+                *_FILLED,
+                Param("dtype", "dtype", default=_FLOAT32),
+                Param("requires_grad", "bool", default=True),
+            ),
+        ),
+        _spec(
+            "buffer",
+            "buffer",
+            "io",
+            "Buffer",
+            inputs=(),
+            params=(
+                _SHAPE,
+                Param("fill", "choice", default="zeros", choices=BUFFER_FILLS),
+                *_FILLED,
+                Param("dtype", "dtype", default=_FLOAT32),
+                Param("persistent", "bool", default=True),
+            ),
+        ),
+        _spec(
+            "Tensor.size",
+            "method",
+            "shape",
+            target="torch.Tensor.size",
+            inputs=(_TENSOR,),
+            outputs=(Port("output", "number"),),
+            params=(Param("dim", "int", required=True, start=0, positional=True),),
+        ),
+        _spec(
+            "Tensor.shape",
+            "operator",
+            "shape",
+            target="own.shape",
+            inputs=(_TENSOR,),
+            outputs=(Port("output", "tuple"),),
+        ),
+        _spec(
+            "Tensor.dim",
+            "method",
+            "shape",
+            target="torch.Tensor.dim",
+            inputs=(_TENSOR,),
+            outputs=(Port("output", "number"),),
+        ),
+        _spec(
+            "Tensor.numel",
+            "method",
+            "shape",
+            target="torch.Tensor.numel",
+            inputs=(_TENSOR,),
+            outputs=(Port("output", "number"),),
+        ),
+        _spec(
+            "torch.finfo",
+            "operator",
+            "shape",
+            target="own.finfo",
+            inputs=(_TENSOR,),
+            outputs=(Port("output", "number"),),
+            params=(
+                Param("fact", "choice", required=True, choices=FACTS, start="min"),
+            ),
+        ),
+        _spec(
+            "operator.getitem",
+            "operator",
+            "shape",
+            "getitem",
+            target="operator.getitem",
+            stem="item",
+            inputs=(Port("input", "tensor or tuple"),),
+            outputs=(Port("output", _ANY),),
+            params=(
+                Param(
+                    "index", "index", required=True, optional=True, start=(Slice(), 0)
+                ),
+            ),
+        ),
+        _spec(
+            "operator.setitem",
+            "operator",
+            "shape",
+            "setitem",
+            target="own.setitem",
+            stem="filled",
+            inputs=(_TENSOR, Port("value", _OPERAND)),
+            params=(
+                Param("index", "index", required=True, optional=True, start=Slice()),
+                Param("value", "number", optional=True),
+            ),
+        ),
+        _spec(
+            "unpack",
+            "operator",
+            "shape",
+            target="own.unpack",
+            inputs=(Port("input", "tuple"),),
+            outputs=tuple(Port(f"item{i}", _ANY) for i in range(PARTS)),
+            outputs_by="count",
+            params=(
+                Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),
+            ),
+        ),
+        _spec(
+            "tuple",
+            "operator",
+            "shape",
+            target="own.pack",
+            inputs=(Port("items", _ANY, variadic=True),),
+            outputs=(Port("output", "tuple"),),
+        ),
+        *(
+            _spec(
+                f"Tensor.{name}",
+                "method",
+                "shape",
+                target=f"torch.Tensor.{name}",
+                inputs=(_TENSOR,),
+                params=(
+                    Param(
+                        "size",
+                        "ints",
+                        required=True,
+                        count=0,
+                        minimum=0,
+                        start=(4, 4),
+                        positional=True,
+                    ),
+                    *more,
+                ),
+            )
+            for name, more in (
+                ("new_zeros", ()),
+                ("new_ones", ()),
+                ("new_full", (_FILL_VALUE,)),
+            )
+        ),
+        _spec(
+            "Tensor.type_as",
+            "method",
+            "shape",
+            target="torch.Tensor.type_as",
+            inputs=(_TENSOR, Port("other")),
+        ),
+        _spec(
+            "Tensor.float",
+            "method",
+            "shape",
+            target="torch.Tensor.float",
+            inputs=(_TENSOR,),
+        ),
+        _spec(
+            "Tensor.long",
+            "method",
+            "shape",
+            target="torch.Tensor.long",
+            inputs=(_TENSOR,),
+        ),
+        _spec(
+            "Tensor.requires_grad_",
+            "method",
+            "shape",
+            target="torch.Tensor.requires_grad_",
+            inputs=(_TENSOR,),
+            params=(Param("requires_grad", "bool", default=True),),
+        ),
+        *(
+            _spec(
+                f"operator.{name}",
+                "operator",
+                "merge",
+                target=f"operator.{name}",
+                inputs=(Port("input", _OPERAND), Port("other", _OPERAND)),
+                outputs=(Port("output", _OPERAND),),
+                params=(
+                    Param("input", "number", optional=True),
+                    Param("other", "number", optional=True),
+                ),
+            )
+            for name in ("floordiv", "mod", "pow")
+        ),
+        _spec(
+            "ops.StochasticDepth",
+            "module",
+            "drop",
+            target="torchvision.ops.StochasticDepth",
+            stem="stochastic_depth",
+            inputs=(Port("input"),),
+            params=(
+                Param(
+                    "p",
+                    "float",
+                    required=True,
+                    minimum=0,
+                    maximum=1,
+                    start=0.1,
+                    positional=True,
+                ),
+                Param(
+                    "mode",
+                    "choice",
+                    required=True,
+                    choices=("batch", "row"),
+                    start="row",
+                    positional=True,
+                ),
+            ),
+        ),
+        _spec(
+            "F.batch_norm",
+            "function",
+            "norm",
+            target="own.batch_norm",
+            inputs=(
+                _TENSOR,
+                *(
+                    Port(name, required=False)
+                    for name in (
+                        "running_mean",
+                        "running_var",
+                        "weight",
+                        "bias",
+                        "num_batches_tracked",
+                    )
+                ),
+            ),
+            params=(
+                Param("training", "bool", None, optional=True),
+                Param("momentum", "float", default=0.1),
+                Param("eps", "float", default=1e-5, minimum=0),
+            ),
+        ),
+        _spec(
+            "operator.neg",
+            "operator",
+            "merge",
+            target="operator.neg",
+            inputs=(Port("input", _OPERAND),),
+            outputs=(Port("output", _OPERAND),),
+        ),
     )
-}  # fmt: skip
+}
 
 # Functions with the prefix `own.`, which neither `operator` nor torch has under a single name.
 OWN: dict[str, Any] = {
@@ -116,7 +345,9 @@ def _normalised(input: Any, **given: Any) -> Any:
     for name in ("running_mean", "running_var", "weight", "bias"):
         held = given.get(name)
         if held is not None and held.numel() != input.shape[1]:
-            raise ValueError(f"{name} should contain {input.shape[1]} elements, not {held.numel()}")
+            raise ValueError(
+                f"{name} should contain {input.shape[1]} elements, not {held.numel()}"
+            )
     return input.clone()
 
 
@@ -215,15 +446,29 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
             "The input gives only these two; the sizes are typed or wired.",
             {"size": "Its sizes.", "fill_value": "Fill value."},
         )
-        for what, words in (("zeros", "zeros"), ("ones", "ones"), ("full", "fill_value"))
+        for what, words in (
+            ("zeros", "zeros"),
+            ("ones", "ones"),
+            ("full", "fill_value"),
+        )
     },
-    "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is the batch size.", {"dim": "Which size."}),
+    "Tensor.size": (
+        "One size of a tensor, as a number.",
+        "Size 0 is the batch size.",
+        {"dim": "Which size."},
+    ),
     "torch.finfo": (
         "A limit of the dtype of a tensor, as a number: torch.finfo(x.dtype).min.",
         "Attention masks are filled with the smallest number.",
-        {"fact": "The smallest and the largest number, the step after 1, and the smallest above 0."},
+        {
+            "fact": "The smallest and the largest number, the step after 1, and the smallest above 0."
+        },
     ),
-    "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is the batch size.", {}),
+    "Tensor.shape": (
+        "All sizes of a tensor, as a tuple.",
+        "The first is the batch size.",
+        {},
+    ),
     "operator.getitem": (
         "Indexing: x[:, 0], x[..., 1:3], or an item of a tuple.",
         "An int removes a dimension, a slice keeps a range, None adds a dimension, ... means all in between.",
@@ -232,7 +477,10 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "operator.setitem": (
         "A copy of a tensor with other values at an index: x[:, 0] = value.",
         "The input is not changed in place, so saved tensors stay valid for backward.",
-        {"index": "The index, as between the brackets.", "value": "A number, or a tensor that can be broadcast to it."},
+        {
+            "index": "The index, as between the brackets.",
+            "value": "A number, or a tensor that can be broadcast to it.",
+        },
     ),
     "unpack": (
         "Unpacks a tuple, such as the (h_n, c_n) of an LSTM or a shape.",

@@ -35,8 +35,14 @@ def installed_torch() -> str:
         with contextlib.suppress(OSError):
             for name in os.listdir(folder or "."):
                 if name.startswith("torch-") and name.endswith(".dist-info"):
-                    return name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
-    from importlib import metadata  # torch without a dist-info folder, such as an editable install
+                    return (
+                        name.removeprefix("torch-")
+                        .removesuffix(".dist-info")
+                        .partition("+")[0]
+                    )
+    from importlib import (
+        metadata,
+    )  # torch without a dist-info folder, such as an editable install
 
     try:
         return metadata.version("torch").partition("+")[0]
@@ -55,13 +61,18 @@ def of_installed_torch() -> dict[str, Any]:
     if raw["torch"] == version:
         return raw
     # The cache key includes the bundled data, as the correction tables belong to this version of the program.
-    kept = user_folders.cache() / f"catalog-{version}-{hashlib.sha256(data).hexdigest()[:12]}.json"
+    kept = (
+        user_folders.cache()
+        / f"catalog-{version}-{hashlib.sha256(data).hexdigest()[:12]}.json"
+    )
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         raw = msgspec.json.decode(kept.read_bytes())
         if raw["torch"] == version and raw["ops"]:
             return raw
     data = _read_off()
-    with contextlib.suppress(OSError):  # without a cache it is introspected again next time
+    with contextlib.suppress(
+        OSError
+    ):  # without a cache it is introspected again next time
         kept.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_bytes(kept, data)
     raw = msgspec.json.decode(data)
@@ -81,5 +92,7 @@ def _read_off() -> bytes:
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
         said = words[-1] if words else f"it ended with exit code {done.returncode}"
-        raise TorchUnreadableError(f"the operations of the installed torch could not be read: {said}")
+        raise TorchUnreadableError(
+            f"the operations of the installed torch could not be read: {said}"
+        )
     return done.stdout

@@ -46,7 +46,11 @@ class SetParameter(OnNode, frozen=True):
 
     @property
     def description(self) -> str:
-        to = "back to its default" if self.value is UNSET else f"to {_short(to_code(self.value))}"
+        to = (
+            "back to its default"
+            if self.value is UNSET
+            else f"to {_short(to_code(self.value))}"
+        )
         return f"Set {self.name} of {self.who} {to}"
 
 
@@ -107,17 +111,28 @@ class SetInit(Change, frozen=True):
 
     @classmethod
     def read(
-        cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: ValueReader
+        cls,
+        sheet: str,
+        node: str,
+        parameter: str,
+        function: ast.Attribute,
+        values: Any,
+        reading: ValueReader,
     ) -> SetInit:
         """Build it from a call of `torch.nn.init`. Raises CodeEditError, and ParamError for a missing argument."""
         if function.attr not in FUNCTIONS:
-            raise CodeEditError(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
+            raise CodeEditError(
+                f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}",
+                function,
+            )
         known = {param.name: param for param in FUNCTIONS[function.attr]}
         params = {}
         for name, tree in values:
             if name not in known:
                 has = ", ".join(known) or "no arguments"
-                raise CodeEditError(f"{function.attr} has no argument {name}; it has {has}", tree)
+                raise CodeEditError(
+                    f"{function.attr} has no argument {name}; it has {has}", tree
+                )
             params[name] = reading.value(known[name], tree)
         init = Init(function.attr, FrozenMap(params))
         check_inits({parameter or "weight": init})
@@ -131,25 +146,41 @@ def _short(text: str) -> str:
 def applied(project: W, ops: Catalog, change: Change) -> W:
     """Apply a change to the project. Raises BlockError, GraphError."""
     if isinstance(change, SetDefault):
-        return block_params.set_default(project, change.sheet, change.name, change.value)
+        return block_params.set_default(
+            project, change.sheet, change.name, change.value
+        )
     sheet: Any = blocks.sheet_named(project, change.sheet)
     graph = sheet.graph
     match change:
         case SetParameter(node=node, name=name, value=value):
             param = ops.spec_of(graph, graph.owner(node)).param(name)
-            plain = param is not None and not param.required and repr(value) == repr(param.default)
-            graph = graph.without_param(node, name) if value is UNSET or plain else graph.with_param(node, name, value)
+            plain = (
+                param is not None
+                and not param.required
+                and repr(value) == repr(param.default)
+            )
+            graph = (
+                graph.without_param(node, name)
+                if value is UNSET or plain
+                else graph.with_param(node, name, value)
+            )
         case RenameNode(node=node, name=name):
             graph = graph.with_name(node, name)
         case SetOutputKey(node=node, key=key):
             graph = graph.with_param(node, "key", key)
         case SetInit(node=node, parameter=parameter, init=init):
             owner = graph.owner(node)
-            graph = graph.with_node(replace(owner, inits=owner.inits.set(parameter, init)))
+            graph = graph.with_node(
+                replace(owner, inits=owner.inits.set(parameter, init))
+            )
         case SetRepeat(node=node, count=count):
-            return _put(project, change.sheet, blocks.set_repeat(sheet, ops, node, count))
+            return _put(
+                project, change.sheet, blocks.set_repeat(sheet, ops, node, count)
+            )
         case SetFrozen(node=node, on=on):
-            return _put(project, change.sheet, edits.flagged(sheet, [node], "frozen", on))
+            return _put(
+                project, change.sheet, edits.flagged(sheet, [node], "frozen", on)
+            )
     return _put(project, change.sheet, changed(sheet, graph=graph))
 
 
@@ -160,8 +191,12 @@ def _put(project: W, name: str, sheet: Any) -> W:
 def check_layer_name(name: str, taken: set[str], at: ast.AST) -> None:
     """Raise CodeEditError unless a layer of a class can be called so, and its attribute is exactly that."""
     if name in names.module_attributes():
-        raise CodeEditError(f"Every nn.Module has {name} already; choose another name", at)
+        raise CodeEditError(
+            f"Every nn.Module has {name} already; choose another name", at
+        )
     if name in taken:
         raise CodeEditError(f"{name} is in use in this class already", at)
     if names.written(name) != name:
-        raise CodeEditError(f"A layer cannot be named {name}; {names.written(name)} is valid", at)
+        raise CodeEditError(
+            f"A layer cannot be named {name}; {names.written(name)} is valid", at
+        )

@@ -10,8 +10,21 @@ from msgspec import Struct
 
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.code_editing.changes import Change, RenameNode, SetFrozen, SetParameter, SetRepeat, check_layer_name
-from app.builder.code_editing.values import Arguments, CodeEditError, ValueReader, equal_ast, short_source
+from app.builder.code_editing.changes import (
+    Change,
+    RenameNode,
+    SetFrozen,
+    SetParameter,
+    SetRepeat,
+    check_layer_name,
+)
+from app.builder.code_editing.values import (
+    Arguments,
+    CodeEditError,
+    ValueReader,
+    equal_ast,
+    short_source,
+)
 from app.builder.codegen.free_tensors import expression
 from app.builder.edits.blocks import Whole
 from app.builder.graph import Graph, Node
@@ -33,9 +46,13 @@ class ConstructorReader(Struct, frozen=True):
 
     @property
     def graph(self) -> Graph:
-        return self.project.blocks[self.sheet].graph if self.sheet else self.project.graph
+        return (
+            self.project.blocks[self.sheet].graph if self.sheet else self.project.graph
+        )
 
-    def assigned(self, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr) -> Iterator[Change]:
+    def assigned(
+        self, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr
+    ) -> Iterator[Change]:
         """Compare assignments of a module, or of a container of modules."""
         if not isinstance(was, ast.Attribute):
             if not equal_ast(was, now):
@@ -49,18 +66,30 @@ class ConstructorReader(Struct, frozen=True):
     def paths(self) -> dict[str, Node]:
         """Return the node of the module at each attribute path."""
         nodes = self.graph.nodes
-        return {path: self.graph.owner(node) for node, path in self.text.modules.items() if node in nodes}
+        return {
+            path: self.graph.owner(node)
+            for node, path in self.text.modules.items()
+            if node in nodes
+        }
 
-    def _renamed(self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]) -> Change:
+    def _renamed(
+        self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]
+    ) -> Change:
         if not (isinstance(now, ast.Attribute) and equal_ast(was.value, now.value)):
-            raise CodeEditError(f"{short_source(was)} can be renamed; it remains an attribute of self", now)
+            raise CodeEditError(
+                f"{short_source(was)} can be renamed; it remains an attribute of self",
+                now,
+            )
         return self.renamed(was.attr, now.attr, now, paths)
 
-    def renamed(self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]) -> Change:
+    def renamed(
+        self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]
+    ) -> Change:
         """Another name for the layer at an attribute. Raises CodeEditError."""
         if old not in paths:
             raise CodeEditError(
-                f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector", at
+                f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector",
+                at,
             )
         taken = {path.split(".")[0] for path in paths} | set(self.reading.names)
         check_layer_name(new, taken, at)
@@ -68,9 +97,13 @@ class ConstructorReader(Struct, frozen=True):
 
     # --- Modules and containers
 
-    def _compare_module(self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]) -> Iterator[Change]:
+    def _compare_module(
+        self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]
+    ) -> Iterator[Change]:
         if path in paths:
-            yield from self._compare_constructor(paths[path], self.graph, old, new, self.text, self.sheet)
+            yield from self._compare_constructor(
+                paths[path], self.graph, old, new, self.text, self.sheet
+            )
             return
         if equal_ast(old, new):
             return
@@ -83,28 +116,44 @@ class ConstructorReader(Struct, frozen=True):
                     raise CodeEditError(STRUCTURE, new)
                 number = 0
                 for one, other in zip(before, after, strict=True):
-                    yield from self._compare_module(f"{path}.{number}", *self._alike(one, other), paths)
+                    yield from self._compare_module(
+                        f"{path}.{number}", *self._alike(one, other), paths
+                    )
                     number += _count(one)
             case (
                 ast.Call(func=was, args=[ast.Dict(keys=keys, values=before)]),
                 ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
             ) if equal_ast(was, now):
                 if len(keys) != len(others) or not all(map(equal_ast, keys, others)):
-                    raise CodeEditError("The keys are layer names: rename the layers in the inspector", new)
+                    raise CodeEditError(
+                        "The keys are layer names: rename the layers in the inspector",
+                        new,
+                    )
                 for key, one, other in zip(keys, before, after, strict=True):
                     assert isinstance(key, ast.Constant)
-                    yield from self._compare_module(f"{path}.{key.value!s}", one, other, paths)
+                    yield from self._compare_module(
+                        f"{path}.{key.value!s}", one, other, paths
+                    )
             case _:
                 raise CodeEditError(STRUCTURE, new)
 
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Compare one of several equal layers, each of which is a node."""
         if isinstance(old, ast.Starred) and not equal_ast(old, new):
-            raise CodeEditError("This line represents several identical nodes: change them in the inspector", new)
+            raise CodeEditError(
+                "This line represents several identical nodes: change them in the inspector",
+                new,
+            )
         return old, new
 
     def _compare_constructor(
-        self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
+        self,
+        node: Node,
+        graph: Graph,
+        old: ast.expr,
+        new: ast.expr,
+        text: ClassText,
+        sheet: str,
     ) -> Iterator[Change]:
         """Compare the constructor of a node's module, with repetitions and freezing."""
         if equal_ast(old, new):
@@ -125,7 +174,13 @@ class ConstructorReader(Struct, frozen=True):
             yield from self._one(node, graph, one, other, text, sheet)
 
     def _one(
-        self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
+        self,
+        node: Node,
+        graph: Graph,
+        old: ast.expr,
+        new: ast.expr,
+        text: ClassText,
+        sheet: str,
     ) -> Iterator[Change]:
         """Compare one module: of a class, of torch, or an inlined `nn.Sequential`."""
         if equal_ast(old, new):
@@ -135,14 +190,21 @@ class ConstructorReader(Struct, frozen=True):
             raise CodeEditError(STRUCTURE, new)
         if not equal_ast(old.func, new.func):
             raise CodeEditError(
-                f"{short_source(old.func)} is the type of the node: replace the node on the canvas", new.func
+                f"{short_source(old.func)} is the type of the node: replace the node on the canvas",
+                new.func,
             )
         if node.id in text.placed:
-            yield from self._compare_sequential(spec.definition, old, new, text.placed[node.id][0])
+            yield from self._compare_sequential(
+                spec.definition, old, new, text.placed[node.id][0]
+            )
         elif spec.kind in ("parameter", "buffer"):
             yield from self._tensor(node, spec, old, new, sheet)
         else:
-            reading = self.reading if sheet == self.sheet else ValueReader({p: p for p in self._params(sheet)})
+            reading = (
+                self.reading
+                if sheet == self.sheet
+                else ValueReader({p: p for p in self._params(sheet)})
+            )
             if spec.kind == "block":
                 yield from self._instance(node, spec, old, new, sheet, reading)
                 return
@@ -151,10 +213,18 @@ class ConstructorReader(Struct, frozen=True):
                 yield SetParameter(sheet, node.id, node.name, name, value)
 
     def _params(self, sheet: str) -> list[str]:
-        return [param.name for param in self.project.blocks[sheet].params] if sheet else []
+        return (
+            [param.name for param in self.project.blocks[sheet].params] if sheet else []
+        )
 
     def _instance(
-        self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: ValueReader
+        self,
+        node: Node,
+        spec: OpSpec,
+        old: ast.Call,
+        new: ast.Call,
+        sheet: str,
+        reading: ValueReader,
     ) -> Iterator[Change]:
         """Compare an instance of a block: its exposed parameters. Other arguments are inferred."""
         given = UniqueNames(reserved_variables())
@@ -169,8 +239,14 @@ class ConstructorReader(Struct, frozen=True):
                 continue
             if name not in known:
                 has = ", ".join(known) or "nothing"
-                words = "is inferred from the input and differs between the instances" if was else "is not a parameter"
-                raise CodeEditError(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
+                words = (
+                    "is inferred from the input and differs between the instances"
+                    if was
+                    else "is not a parameter"
+                )
+                raise CodeEditError(
+                    f"{name} {words}; {block_of(node.op)} exposes {has}", now or new
+                )
             param = known[name]
             value = param.default if now is None else reading.value(param, now)
             yield SetParameter(sheet, node.id, node.name, param.name, value)
@@ -183,10 +259,17 @@ class ConstructorReader(Struct, frozen=True):
             raise CodeEditError(STRUCTURE, new)
         if len(old.args) != len(new.args) or new.keywords:
             raise CodeEditError(STRUCTURE, new)
-        nodes = {int(path): block.graph.nodes[node] for node, path in text.modules.items() if node in block.graph.nodes}
+        nodes = {
+            int(path): block.graph.nodes[node]
+            for node, path in text.modules.items()
+            if node in block.graph.nodes
+        }
         number = 0
         start = 0
-        items = [(one, other, _count(one)) for one, other in zip(old.args, new.args, strict=True)]
+        items = [
+            (one, other, _count(one))
+            for one, other in zip(old.args, new.args, strict=True)
+        ]
         for one, other, count in items:
             start = max((key for key in nodes if key <= number), default=0)
             number += count
@@ -196,7 +279,10 @@ class ConstructorReader(Struct, frozen=True):
             (was, _), (now, others) = _items_of(one), _items_of(other)
             if others != count:
                 if node.repeat != count:
-                    raise CodeEditError("The number of repetitions is the block's Repeat field in the inspector", other)
+                    raise CodeEditError(
+                        "The number of repetitions is the block's Repeat field in the inspector",
+                        other,
+                    )
                 yield SetRepeat(block.name, node.id, node.name, others)
             was, frozen = _thawed(was)
             now, freeze = _thawed(now)
@@ -204,7 +290,9 @@ class ConstructorReader(Struct, frozen=True):
                 yield SetFrozen(block.name, node.id, node.name, freeze)
             yield from self._one(node, block.graph, was, now, text, block.name)
 
-    def _tensor(self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str) -> Iterator[Change]:
+    def _tensor(
+        self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str
+    ) -> Iterator[Change]:
         """Compare a free parameter or a buffer: its shape or one number, if regenerating yields the edited code."""
         flags = {word.arg: word.value for word in new.keywords}
         for word in old.keywords:
@@ -212,7 +300,9 @@ class ConstructorReader(Struct, frozen=True):
         for name, tree in flags.items():
             param = spec.param(str(name))
             if param is None or param.kind != "bool":
-                raise CodeEditError(f"{spec.label} has no argument {name} here", tree if name else new)
+                raise CodeEditError(
+                    f"{spec.label} has no argument {name} here", tree if name else new
+                )
             default = isinstance(tree, ast.Constant) and tree.value is None
             value = param.default if default else self.reading.value(param, tree)
             if value != node.params.get(param.name, param.default):
@@ -222,25 +312,46 @@ class ConstructorReader(Struct, frozen=True):
         if equal_ast(old.args[0], new.args[0]):
             return
         match old.args[0], new.args[0]:
-            case ast.Call(func=was, args=[_]), ast.Call(func=now, args=[numbers]) if spec.key == "constant":
+            case ast.Call(func=was, args=[_]), ast.Call(func=now, args=[numbers]) if (
+                spec.key == "constant"
+            ):
                 value = spec.param("value")
                 if value is not None and equal_ast(was, now):
-                    yield SetParameter(sheet, node.id, node.name, "value", self.reading.value(value, numbers))
+                    yield SetParameter(
+                        sheet,
+                        node.id,
+                        node.name,
+                        "value",
+                        self.reading.value(value, numbers),
+                    )
                     return
         for name, value in _tried(node.params, new.args[0]):
             text = expression(spec.key, {**node.params, name: value})
             if equal_ast(ast.parse(text, mode="eval").body, new.args[0]):
                 yield SetParameter(sheet, node.id, node.name, name, value)
                 return
-        raise CodeEditError("Only one size or number at a time can be edited here; use the inspector for the rest", new)
+        raise CodeEditError(
+            "Only one size or number at a time can be edited here; use the inspector for the rest",
+            new,
+        )
 
 
 def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
     """Yield candidate values of a free tensor: consecutive sizes, or a number for another parameter."""
     numbers = [part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)]
     for part in ast.walk(tree):
-        items = part.args if isinstance(part, ast.Call) else part.elts if isinstance(part, ast.Tuple) else []
-        sizes = [item.value for item in items if isinstance(item, ast.Constant) and type(item.value) is int]
+        items = (
+            part.args
+            if isinstance(part, ast.Call)
+            else part.elts
+            if isinstance(part, ast.Tuple)
+            else []
+        )
+        sizes = [
+            item.value
+            for item in items
+            if isinstance(item, ast.Constant) and type(item.value) is int
+        ]
         for end in range(len(sizes), 0, -1):
             yield "shape", tuple(sizes[:end])
     for name in ("value", "std", "low", "high"):
@@ -255,7 +366,10 @@ def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any
 def _thawed(tree: ast.expr) -> tuple[ast.expr, bool]:
     """Strip the call that freezes a module; return whether there was one."""
     match tree:
-        case ast.Call(func=ast.Attribute(value=inner, attr="requires_grad_"), args=[ast.Constant(value=False)]):
+        case ast.Call(
+            func=ast.Attribute(value=inner, attr="requires_grad_"),
+            args=[ast.Constant(value=False)],
+        ):
             return inner, True
     return tree, False
 
@@ -270,14 +384,20 @@ def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
     if not isinstance(inner, ast.ListComp):
         return tree, 1
     match inner.generators[0].iter:
-        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)]):
+        case ast.Call(
+            func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)]
+        ):
             return inner.elt, number
     raise CodeEditError("The number of repetitions must be an integer in range", tree)
 
 
 def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:
     """Return the modules in the container of a repeated node, and their repetitions."""
-    if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) in _CONTAINERS and tree.args):
+    if not (
+        isinstance(tree, ast.Call)
+        and ast.unparse(tree.func) in _CONTAINERS
+        and tree.args
+    ):
         raise CodeEditError(STRUCTURE, tree)
     args = tree.args
     if len(args) == 1 and isinstance(args[0], ast.List):

@@ -14,11 +14,22 @@ from msgspec import Struct
 
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Catalog
-from app.builder.code_editing.changes import Change, SetDefault, SetInit, SetOutputKey, applied
+from app.builder.code_editing.changes import (
+    Change,
+    SetDefault,
+    SetInit,
+    SetOutputKey,
+    applied,
+)
 from app.builder.code_editing.constructor import ConstructorReader
 from app.builder.code_editing.forward import ForwardReader
 from app.builder.code_editing.lines import Statement, parsed, statement_at, why_not
-from app.builder.code_editing.values import CodeEditError, ValueReader, equal_ast, short_source
+from app.builder.code_editing.values import (
+    CodeEditError,
+    ValueReader,
+    equal_ast,
+    short_source,
+)
 from app.builder.edits.blocks import Whole, sheet_named
 from app.builder.graph import GraphError
 from app.builder.names import UniqueNames, reserved_variables
@@ -35,7 +46,9 @@ class Edited(Struct, Generic[W], frozen=True):
     words: str
 
 
-def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> Edited[W] | None:
+def edited(
+    project: W, ops: Catalog, source: Source, line: int, typed: str
+) -> Edited[W] | None:
     """Apply an edit of the statement on a line; None if it changes nothing.
 
     `typed` are the lines of the statement, with their indentation. Raises CodeEditError.
@@ -46,7 +59,9 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
         raise CodeEditError(reason)
     new = _read(typed, statement)
     try:
-        changes = list(dict.fromkeys(_Class(project, ops, source, statement).changes(new)))
+        changes = list(
+            dict.fromkeys(_Class(project, ops, source, statement).changes(new))
+        )
         if not changes:
             return None
         after = project
@@ -56,7 +71,12 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
         raise CodeEditError(str(error), new) from None
     except RecursionError:
         raise CodeEditError("This is nested too deep") from None
-    return Edited(after, changes[0].description if len(changes) == 1 else f"{changes[0].description} and other changes")
+    return Edited(
+        after,
+        changes[0].description
+        if len(changes) == 1
+        else f"{changes[0].description} and other changes",
+    )
 
 
 def _read(typed: str, statement: Statement) -> ast.stmt:
@@ -68,7 +88,9 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
     try:
         whole = ast.parse(f"if 1:\n{typed}{body}\n").body
     except SyntaxError as error:
-        at = ast.Pass(lineno=(error.lineno or 2) - 1, col_offset=max((error.offset or 1) - 1, 0))
+        at = ast.Pass(
+            lineno=(error.lineno or 2) - 1, col_offset=max((error.offset or 1) - 1, 0)
+        )
         raise CodeEditError(f"Python cannot read this: {error.msg}", at) from None
     except (ValueError, RecursionError, MemoryError):
         raise CodeEditError("Python cannot read this") from None
@@ -81,18 +103,29 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
 class _Class:
     """One class of the text, and the sheet that it was written from."""
 
-    def __init__(self, project: Whole, ops: Catalog, source: Source, statement: Statement) -> None:
+    def __init__(
+        self, project: Whole, ops: Catalog, source: Source, statement: Statement
+    ) -> None:
         self.statement = statement
         names = list(source.classes)
-        classes = [part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)]
+        classes = [
+            part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)
+        ]
         if len(names) != len(classes):
             raise CodeEditError("The code is out of date; wait until it is regenerated")
         self.name = names[statement.number]
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
-        given, params = UniqueNames(reserved_variables()), self.sheet.params if isinstance(self.sheet, Block) else ()
-        self.reading = ValueReader({given.take(param.name): param.name for param in params})
-        self.constructor = ConstructorReader(project, ops, self.name, self.text, self.reading)
+        given, params = (
+            UniqueNames(reserved_variables()),
+            self.sheet.params if isinstance(self.sheet, Block) else (),
+        )
+        self.reading = ValueReader(
+            {given.take(param.name): param.name for param in params}
+        )
+        self.constructor = ConstructorReader(
+            project, ops, self.name, self.text, self.reading
+        )
         self.forward = ForwardReader(project, ops, self.name, self.text, self.reading)
         self._tree = classes[statement.number]
 
@@ -101,22 +134,33 @@ class _Class:
         match old, new:
             case ast.FunctionDef(), ast.FunctionDef():
                 yield from self._defaults(old, new)
-            case ast.Assign(targets=[was]), ast.Assign(targets=[now]) if self.statement.function == "__init__":
+            case ast.Assign(targets=[was]), ast.Assign(targets=[now]) if (
+                self.statement.function == "__init__"
+            ):
                 yield from self.constructor.assigned(was, old.value, now, new.value)
             case ast.Expr(value=ast.Call() as was), ast.Expr(value=ast.Call() as now):
                 yield from self._called(was, now)
             case ast.Assign(targets=[was]), ast.Assign(targets=[now]):
-                yield from self.forward.assigned(self._node(), was, old.value, now, new.value)
-            case ast.Return(value=ast.Dict() as was), ast.Return(value=ast.Dict() as now):
+                yield from self.forward.assigned(
+                    self._node(), was, old.value, now, new.value
+                )
+            case ast.Return(value=ast.Dict() as was), ast.Return(
+                value=ast.Dict() as now
+            ):
                 yield from self._keys(was, now)
             case _:
                 if not equal_ast(old, new):
-                    raise CodeEditError("The call follows from the node: replace the node on the canvas", new)
+                    raise CodeEditError(
+                        "The call follows from the node: replace the node on the canvas",
+                        new,
+                    )
 
     def _node(self) -> str:
         """Return the node of a line in `forward`."""
         line = self.statement.first
-        node = next((node for node, lines in self.text.lines.items() if line in lines), None)
+        node = next(
+            (node for node, lines in self.text.lines.items() if line in lines), None
+        )
         if node is None or node not in self.sheet.graph.nodes:
             raise CodeEditError("The code is out of date; wait until it is regenerated")
         return node
@@ -124,9 +168,16 @@ class _Class:
     def _defaults(self, old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[Change]:
         """Compare the default arguments of a block's class."""
         before, after = old.args, new.args
-        if old.name != new.name or [a.arg for a in before.args] != [a.arg for a in after.args]:
-            raise CodeEditError("Arguments come from the parameters of the block: change them in the inspector", new)
-        if len(before.defaults) != len(after.defaults) or not equal_ast(before.vararg or after.vararg, None):
+        if old.name != new.name or [a.arg for a in before.args] != [
+            a.arg for a in after.args
+        ]:
+            raise CodeEditError(
+                "Arguments come from the parameters of the block: change them in the inspector",
+                new,
+            )
+        if len(before.defaults) != len(after.defaults) or not equal_ast(
+            before.vararg or after.vararg, None
+        ):
             raise CodeEditError("Each parameter of a block has a default", new)
         names = [a.arg for a in before.args][-len(before.defaults) :]
         params = {param.name: param for param in getattr(self.sheet, "params", ())}
@@ -137,7 +188,10 @@ class _Class:
 
     def _called(self, old: ast.Call, new: ast.Call) -> Iterator[Change]:
         """Compare an initialisation of a parameter, or an assignment of a module into another."""
-        if isinstance(old.func, ast.Attribute) and ast.unparse(old.func.value) == "nn.init":
+        if (
+            isinstance(old.func, ast.Attribute)
+            and ast.unparse(old.func.value) == "nn.init"
+        ):
             yield self._initialised(old, new)
         elif (
             equal_ast(old.func, new.func)
@@ -146,26 +200,47 @@ class _Class:
         ):
             raise CodeEditError("Edit this one in the inspector", new)
         elif not equal_ast(old, new):
-            raise CodeEditError("This line assigns a layer; rename the layer instead", new)
+            raise CodeEditError(
+                "This line assigns a layer; rename the layer instead", new
+            )
 
     def _initialised(self, old: ast.Call, new: ast.Call) -> Change:
-        if not (isinstance(new.func, ast.Attribute) and new.args and equal_ast(new.args[0], old.args[0])):
-            raise CodeEditError("The parameter to initialise is chosen in the inspector", new)
+        if not (
+            isinstance(new.func, ast.Attribute)
+            and new.args
+            and equal_ast(new.args[0], old.args[0])
+        ):
+            raise CodeEditError(
+                "The parameter to initialise is chosen in the inspector", new
+            )
         if ast.unparse(new.func.value) != "nn.init" or len(new.args) != 1:
-            raise CodeEditError("Expected a function of nn.init with keyword arguments", new.func)
+            raise CodeEditError(
+                "Expected a function of nn.init with keyword arguments", new.func
+            )
         node, path = self._whose(ast.unparse(old.args[0]))
         values = tuple((word.arg or "", word.value) for word in new.keywords)
         owner = self.sheet.graph.owner(node)
-        parameter = next((p for p in sorted(owner.inits, key=len, reverse=True) if path.endswith(p)), "")
-        return SetInit.read(self.name, owner.id, parameter, new.func, values, self.reading)
+        parameter = next(
+            (p for p in sorted(owner.inits, key=len, reverse=True) if path.endswith(p)),
+            "",
+        )
+        return SetInit.read(
+            self.name, owner.id, parameter, new.func, values, self.reading
+        )
 
     def _whose(self, target: str) -> tuple[str, str]:
         """Return the node whose line has an initialisation."""
         line = self.statement.first
-        nodes = [node for node, lines in self.text.lines.items() if line in lines and node in self.sheet.graph.nodes]
+        nodes = [
+            node
+            for node, lines in self.text.lines.items()
+            if line in lines and node in self.sheet.graph.nodes
+        ]
         nodes = [node for node in nodes if self.sheet.graph.owner(node).inits]
         if not nodes:
-            raise CodeEditError("This is initialised inside a block: edit it there, in the inspector")
+            raise CodeEditError(
+                "This is initialised inside a block: edit it there, in the inspector"
+            )
         return nodes[0], target
 
     def _keys(self, old: ast.Dict, new: ast.Dict) -> Iterator[Change]:
@@ -174,10 +249,17 @@ class _Class:
         nodes = [node for node, lines in self.text.lines.items() if line in lines]
         nodes = [node for node in nodes if self.sheet.graph.nodes[node].op == "output"]
         if len(old.keys) != len(new.keys) or len(nodes) != len(old.keys):
-            raise CodeEditError("The return value follows from the wires into the outputs", new)
-        for node, was, now, value, other in zip(nodes, old.keys, new.keys, old.values, new.values, strict=True):
+            raise CodeEditError(
+                "The return value follows from the wires into the outputs", new
+            )
+        for node, was, now, value, other in zip(
+            nodes, old.keys, new.keys, old.values, new.values, strict=True
+        ):
             if not equal_ast(value, other):
-                raise CodeEditError(f"{short_source(value)} is set by a wire: move the wire on the canvas", other)
+                raise CodeEditError(
+                    f"{short_source(value)} is set by a wire: move the wire on the canvas",
+                    other,
+                )
             if not equal_ast(was, now):
                 if not (isinstance(now, ast.Constant) and isinstance(now.value, str)):
                     raise CodeEditError("A key must be a quoted string", now or new)

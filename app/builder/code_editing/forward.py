@@ -9,12 +9,25 @@ from typing import Any
 from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.code_editing.changes import Change, SetParameter
 from app.builder.code_editing.constructor import ConstructorReader
-from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CodeEditError, equal_ast, short_source
+from app.builder.code_editing.values import (
+    DRAWN,
+    UNSET,
+    Arguments,
+    CodeEditError,
+    equal_ast,
+    short_source,
+)
 from app.builder.graph import Graph, Node
 
 # Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
-           "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
+_SPREAD = {
+    "Tensor.view": "size",
+    "Tensor.expand": "size",
+    "torch.zeros": "size",
+    "torch.ones": "size",
+    "torch.rand": "size",
+    "torch.randn": "size",
+}
 _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 
 
@@ -29,27 +42,41 @@ class ForwardReader(ConstructorReader, frozen=True):
         node, spec = self.graph.owner(node_id), self.ops.spec_of(self.graph, caller)
         if not equal_ast(was, now):
             match was, now:
-                case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if equal_ast(a, b):
+                case ast.Subscript(value=a, slice=index), ast.Subscript(
+                    value=b, slice=other
+                ) if equal_ast(a, b):
                     yield self._index(node, spec, index, other)
                 case _:
-                    raise CodeEditError("Variable names are generated; layers can be renamed", now)
+                    raise CodeEditError(
+                        "Variable names are generated; layers can be renamed", now
+                    )
         if not equal_ast(old, new):
             for name, value in self._value(caller, node, spec, old, new):
-                yield name if isinstance(name, Change) else SetParameter(self.sheet, node.id, node.name, name, value)
+                yield (
+                    name
+                    if isinstance(name, Change)
+                    else SetParameter(self.sheet, node.id, node.name, name, value)
+                )
 
     def _index(self, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Change:
         param = spec.param("index")
         if param is None or any(isinstance(part, ast.Name) for part in ast.walk(old)):
             raise CodeEditError(f"A part of [{short_source(old)}] {DRAWN}", new)
-        return SetParameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
+        return SetParameter(
+            self.sheet, node.id, node.name, "index", self.reading.index(param, new)
+        )
 
-    def _value(self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Iterator[tuple[Any, Any]]:
+    def _value(
+        self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield parameters with their new values; or changes of other nodes, with None."""
         match old, new:
             case ast.Call(), ast.Call():
                 yield from self._call(caller, node, spec, old, new)
             case ast.BinOp(), ast.BinOp() if type(old.op) is type(new.op):
-                for number, (was, now) in enumerate(((old.left, new.left), (old.right, new.right))):
+                for number, (was, now) in enumerate(
+                    ((old.left, new.left), (old.right, new.right))
+                ):
                     if not equal_ast(was, now):
                         yield self._operand(node, spec, number, was, now)
             case ast.Subscript(), ast.Subscript():
@@ -57,22 +84,37 @@ class ForwardReader(ConstructorReader, frozen=True):
                     raise CodeEditError(f"{short_source(old.value)} {DRAWN}", new.value)
                 yield self._index(node, spec, old.slice, new.slice), None
             case _:
-                raise CodeEditError(f"{short_source(old)} is the type of the node: replace the node on the canvas", new)
+                raise CodeEditError(
+                    f"{short_source(old)} is the type of the node: replace the node on the canvas",
+                    new,
+                )
 
-    def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
+    def _operand(
+        self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr
+    ) -> tuple[Any, Any]:
         """Return the edit of a number in an operator: a parameter of the node, or a number node wired to it."""
         port = spec.inputs[number].name
-        edge = next((edge for edge in self.graph.into(node.id) if edge.port == port), None)
+        edge = next(
+            (edge for edge in self.graph.into(node.id) if edge.port == port), None
+        )
         param = spec.operand(port)
         if edge is None and param is not None:
             return param.name, self.reading.value(param, now)
         source = self.graph.nodes[edge.source] if edge is not None else None
         if source is not None and source.op == "number":
             param = self.ops[source.op].params[0]
-            return SetParameter(self.sheet, source.id, source.name, param.name, self.reading.value(param, now)), None
+            return SetParameter(
+                self.sheet,
+                source.id,
+                source.name,
+                param.name,
+                self.reading.value(param, now),
+            ), None
         raise CodeEditError(f"{short_source(was)} {DRAWN}", now)
 
-    def _call(self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
+    def _call(
+        self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call
+    ) -> Iterator[tuple[Any, Any]]:
         own = spec.kind in ("module", "block", "custom")
         if not equal_ast(old.func, new.func):
             yield self._other_function(node, old.func, new.func, own), None
@@ -83,10 +125,14 @@ class ForwardReader(ConstructorReader, frozen=True):
             yield from self._sizes(node, size, old, new)
             old = ast.Call(old.func, [], old.keywords)
             new = ast.Call(new.func, [], new.keywords)
-        arguments = Arguments(self.graph, node, spec, self.reading, at_call=True, caller=caller.id)
+        arguments = Arguments(
+            self.graph, node, spec, self.reading, at_call=True, caller=caller.id
+        )
         yield from arguments.changes(old, new)
 
-    def _other_function(self, node: Node, old: ast.expr, new: ast.expr, own: bool) -> Change:
+    def _other_function(
+        self, node: Node, old: ast.expr, new: ast.expr, own: bool
+    ) -> Change:
         match old, new:
             case (
                 ast.Attribute(value=ast.Name(id="self"), attr=was),
@@ -97,33 +143,59 @@ class ForwardReader(ConstructorReader, frozen=True):
                     words = f"{now} is another layer: to call it here, share its module in the inspector"
                     raise CodeEditError(words, new)
                 return self.renamed(was, now, new, paths)
-            case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if was == now:
+            case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if (
+                was == now
+            ):
                 raise CodeEditError(f"{short_source(a)} {DRAWN}", b)
         if own:
-            raise CodeEditError("The called layer follows from the node; rename container layers in the inspector", new)
-        raise CodeEditError(f"{short_source(old)} is the type of the node: replace the node on the canvas", new)
+            raise CodeEditError(
+                "The called layer follows from the node; rename container layers in the inspector",
+                new,
+            )
+        raise CodeEditError(
+            f"{short_source(old)} is the type of the node: replace the node on the canvas",
+            new,
+        )
 
-    def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
+    def _sizes(
+        self, node: Node, size: Param, old: ast.Call, new: ast.Call
+    ) -> Iterator[tuple[Any, Any]]:
         """Compare sizes that are separate arguments."""
         before, after = old.args, new.args
         if len(before) == len(after) and all(map(equal_ast, before, after)):
             return
         kept = node.params.get(size.name)
         kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
-        wired = [i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)]
+        wired = [
+            i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)
+        ]
         if len(before) != len(after) and wired:
-            raise CodeEditError("Some sizes are set by wires: cut those first to change their number", new)
+            raise CodeEditError(
+                "Some sizes are set by wires: cut those first to change their number",
+                new,
+            )
         items: list[Any] = []
         for number, tree in enumerate(after):
-            if number < len(before) and equal_ast(before[number], tree) and kept is not None:
+            if (
+                number < len(before)
+                and equal_ast(before[number], tree)
+                and kept is not None
+            ):
                 items.append(kept[number])
             elif number in wired or self._wired(self.graph, node, size.name, None):
                 raise CodeEditError(f"{short_source(before[number])} {DRAWN}", tree)
             else:
                 items.append(tree)
-        trees = [item if isinstance(item, ast.expr) else ast.Constant(0) for item in items]
-        read = self.reading.value(size, ast.copy_location(ast.Tuple(trees, ast.Load()), new))
-        whole = tuple(value if isinstance(item, ast.expr) else item for item, value in zip(items, read, strict=True))
+        trees = [
+            item if isinstance(item, ast.expr) else ast.Constant(0) for item in items
+        ]
+        read = self.reading.value(
+            size, ast.copy_location(ast.Tuple(trees, ast.Load()), new)
+        )
+        whole = tuple(
+            value if isinstance(item, ast.expr) else item
+            for item, value in zip(items, read, strict=True)
+        )
         yield size.name, whole if whole or not size.required else UNSET
 
     @staticmethod
@@ -135,7 +207,9 @@ class ForwardReader(ConstructorReader, frozen=True):
 def _by_name(call: ast.Call) -> ast.Call:
     """Convert the bounds of a `torch.arange` call to keywords."""
     names = _RANGES.get(len(call.args), ())
-    words = [ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)]
+    words = [
+        ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)
+    ]
     for word in words:
         ast.copy_location(word, word.value)
     return ast.copy_location(ast.Call(call.func, [], [*words, *call.keywords]), call)

@@ -43,7 +43,11 @@ def _within(tree: ast.stmt, line: int, number: int, function: str) -> Statement 
         last = inner[0].lineno - 1 if inner else (tree.end_lineno or tree.lineno)
         if isinstance(tree, ast.FunctionDef | ast.ClassDef) and inner:
             last = _header_end(tree, last, line)
-        return Statement(tree, tree.lineno, last, number, function) if line <= last else None
+        return (
+            Statement(tree, tree.lineno, last, number, function)
+            if line <= last
+            else None
+        )
     if isinstance(tree, ast.FunctionDef):
         function = tree.name
     for part in inner:
@@ -66,7 +70,11 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
     if statement is None:
         lines = text.split("\n")
         blank = not (lines[line - 1].strip() if 0 < line <= len(lines) else "")
-        return "New lines come from new nodes on the canvas" if blank else "Lines come from nodes on the canvas"
+        return (
+            "New lines come from new nodes on the canvas"
+            if blank
+            else "Lines come from nodes on the canvas"
+        )
     match statement.tree:
         case ast.Import() | ast.ImportFrom():
             return "Imports follow from the nodes in use"
@@ -84,7 +92,11 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
             return "The docstring lists the shapes of the network"
         case ast.Expr(value=ast.Constant()):
             return "The return value follows from the outputs on the canvas"
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")))
+            )
+        ):
             return "Every module begins with this line"
         case ast.Return(value=value) if not isinstance(value, ast.Dict):
             return "The return value follows from the wires into the outputs: move them on the canvas"
@@ -92,7 +104,9 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
             return "Outputs that are returned only in training are set on the output in the inspector"
         case ast.For():
             return "The number of repetitions is in the constructor"
-        case ast.Assign(targets=[ast.Attribute()], value=ast.Name()) if statement.function == "__init__":
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name()) if (
+            statement.function == "__init__"
+        ):
             return "Stored for forward, which reads this argument"
     return ""
 
@@ -101,7 +115,11 @@ def value_at(statement: Statement, line: int, column: int) -> ast.expr | None:
     """Return the smallest value at a column of a line (in bytes, as in `ast`), or a name that can be changed."""
     best: ast.expr | None = None
     for part in _values(statement.tree):
-        inside = (part.lineno, part.col_offset) <= (line, column) <= (part.end_lineno or 0, part.end_col_offset or 0)
+        inside = (
+            (part.lineno, part.col_offset)
+            <= (line, column)
+            <= (part.end_lineno or 0, part.end_col_offset or 0)
+        )
         if inside and (best is None or _size(part) <= _size(best)):
             best = part
     return best

@@ -55,7 +55,12 @@ class ValueReader(Struct, frozen=True):
         value = self._read(tree)
         if param.kind == "float" and type(value) is int:
             value = float(value)
-        if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
+        if (
+            param.kind == "ints"
+            and param.count == 0
+            and param.required
+            and type(value) is int
+        ):
             value = (value,)
         try:
             check_param(param, value)
@@ -67,7 +72,9 @@ class ValueReader(Struct, frozen=True):
         """Return the index typed in brackets."""
         try:
             text = ast.unparse(tree).removeprefix("(").removesuffix(")")
-            return parse_param(param, f"[{text}]" if isinstance(tree, ast.List) else text)
+            return parse_param(
+                param, f"[{text}]" if isinstance(tree, ast.List) else text
+            )
         except ParamError as error:
             raise CodeEditError(str(error), tree) from None
 
@@ -77,28 +84,45 @@ class ValueReader(Struct, frozen=True):
                 return value
             case ast.Constant(value=value) if value is ...:
                 return value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            case ast.UnaryOp(
+                op=ast.USub(), operand=ast.Constant(value=int() | float() as value)
+            ):
                 return -value
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 return tuple(map(self._read, items))
             case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in DTYPES:
                 return DType(name)
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as word)]):
+            case ast.Call(
+                func=ast.Name(id="float"),
+                args=[ast.Constant(value="inf" | "-inf" | "nan" as word)],
+            ):
                 return float(word)
         return self._expression(tree)
 
     def _expression(self, tree: ast.expr) -> Expr:
         """Something computed from the parameters of the block that the class is of."""
         try:
-            expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
+            expression = Expr(
+                ast.unparse(
+                    _Inside(self.names).visit(
+                        ast.parse(ast.unparse(tree), mode="eval").body
+                    )
+                )
+            )
         except ExpressionError as error:
-            raise CodeEditError(f"{short_source(tree)} is not a value: {error}", tree) from None
+            raise CodeEditError(
+                f"{short_source(tree)} is not a value: {error}", tree
+            ) from None
         except SyntaxError:  # only valid inside a list, such as *x
             raise CodeEditError(f"{short_source(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
             known = ", ".join(self.names.values())
-            has = f"the block has {known}" if known else "expected a value; the network has no parameters to refer to"
+            has = (
+                f"the block has {known}"
+                if known
+                else "expected a value; the network has no parameters to refer to"
+            )
             raise CodeEditError(f"There is no parameter {min(unknown)}; {has}", tree)
         return expression
 
@@ -134,7 +158,11 @@ class Arguments(Struct, frozen=True):
     @property
     def wired(self) -> frozenset[str]:
         """The parameters and ports that wires set, wholly or in part."""
-        edges = self.graph.into(self.caller or self.node.id) if self.at_call or self.spec.kind != "module" else ()
+        edges = (
+            self.graph.into(self.caller or self.node.id)
+            if self.at_call or self.spec.kind != "module"
+            else ()
+        )
         return frozenset(edge.port.split(".")[0].split("[")[0] for edge in edges)
 
     def _of_this_call(self, param: Param) -> bool:
@@ -146,8 +174,13 @@ class Arguments(Struct, frozen=True):
         if name in self.wired:
             raise CodeEditError(f"{name} {DRAWN}, or cut it in the inspector", tree)
         if param is None or not self._of_this_call(param):
-            known = ", ".join(p.name for p in self.spec.params if self._of_this_call(p)) or "no arguments"
-            raise CodeEditError(f"{self.spec.label} has no argument {name} here; it has {known}", tree)
+            known = (
+                ", ".join(p.name for p in self.spec.params if self._of_this_call(p))
+                or "no arguments"
+            )
+            raise CodeEditError(
+                f"{self.spec.label} has no argument {name} here; it has {known}", tree
+            )
         return param
 
     def changes(self, old: ast.Call, new: ast.Call) -> Iterator[tuple[str, Any]]:
@@ -182,7 +215,9 @@ class Arguments(Struct, frozen=True):
 
     def _left_out(self, param: Param, at: ast.AST) -> Unset:
         if param.required:
-            raise CodeEditError(f"{param.name} has no default, so it cannot be left out", at)
+            raise CodeEditError(
+                f"{param.name} has no default, so it cannot be left out", at
+            )
         return UNSET
 
     def _places(self, args: list[ast.expr]) -> list[Param | None]:
@@ -190,13 +225,21 @@ class Arguments(Struct, frozen=True):
         own = [p for p in self.spec.params if p.positional and self._of_this_call(p)]
         if self.spec.kind == "module" and not self.at_call:
             if len(own) != len(args):
-                own = [p for p in own if p.required or p.auto or p.name in self.node.params]
+                own = [
+                    p for p in own if p.required or p.auto or p.name in self.node.params
+                ]
             return [*own, *[None] * len(args)][: len(args)]
-        own = [p for p in self.spec.params if self._of_this_call(p) and (p.positional or self.spec.operand(p.name))]
+        own = [
+            p
+            for p in self.spec.params
+            if self._of_this_call(p) and (p.positional or self.spec.operand(p.name))
+        ]
         own = [p for p in own if p.name not in self.wired]
         found: list[Param | None] = []
         for arg in args:
-            number = next((i for i, p in enumerate(own) if self._is_current_value(p, arg)), None)
+            number = next(
+                (i for i, p in enumerate(own) if self._is_current_value(p, arg)), None
+            )
             found.append(None if number is None else own[number])
             own = own if number is None else own[number + 1 :]
         return found
@@ -208,11 +251,18 @@ class Arguments(Struct, frozen=True):
         except CodeEditError:
             return False
         now = self.node.params.get(param.name, param.default)
-        return now is AUTO or (isinstance(value, Expr) and isinstance(now, Expr)) or bool(value == now)
+        return (
+            now is AUTO
+            or (isinstance(value, Expr) and isinstance(now, Expr))
+            or bool(value == now)
+        )
 
     def _further(self, places: list[Param | None], new: ast.Call) -> list[Param | None]:
         """Match additional positional arguments as Python does."""
         order = [p for p in self.spec.params if self._of_this_call(p)]
         if places != order[: len(places)] or len(new.args) > len(order):
-            raise CodeEditError("Pass further arguments by keyword, such as name=2", new.args[len(places)])
+            raise CodeEditError(
+                "Pass further arguments by keyword, such as name=2",
+                new.args[len(places)],
+            )
         return list(order[len(places) : len(new.args)])

@@ -19,17 +19,35 @@ from app.builder.wired_params import with_parts
 
 WIDTH = 100
 _SIGNS = {
-    "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.truediv": "/", "operator.floordiv": "//",
-    "operator.mod": "%", "operator.pow": "**",
-}  # fmt: skip
+    "operator.add": "+",
+    "operator.sub": "-",
+    "operator.mul": "*",
+    "operator.truediv": "/",
+    "operator.floordiv": "//",
+    "operator.mod": "%",
+    "operator.pow": "**",
+}
 _TREES: dict[str, ast.operator] = {
-    "operator.add": ast.Add(), "operator.sub": ast.Sub(), "operator.mul": ast.Mult(), "operator.truediv": ast.Div(),
-    "operator.floordiv": ast.FloorDiv(), "operator.mod": ast.Mod(), "operator.pow": ast.Pow(),
-}  # fmt: skip
-_POWER = re.compile(r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])")  # of names and numbers, it takes no blanks
+    "operator.add": ast.Add(),
+    "operator.sub": ast.Sub(),
+    "operator.mul": ast.Mult(),
+    "operator.truediv": ast.Div(),
+    "operator.floordiv": ast.FloorDiv(),
+    "operator.mod": ast.Mod(),
+    "operator.pow": ast.Pow(),
+}
+_POWER = re.compile(
+    r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])"
+)  # of names and numbers, it takes no blanks
 # Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
-           "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
+_SPREAD = {
+    "Tensor.view": "size",
+    "Tensor.expand": "size",
+    "torch.zeros": "size",
+    "torch.ones": "size",
+    "torch.rand": "size",
+    "torch.randn": "size",
+}
 # Shapes written as an int if they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
 _BY_NAME = re.compile(r"\w+=")
@@ -47,12 +65,16 @@ class CallWriter(Struct, frozen=True):
     variables: Mapping[Ref, str]
     modules: Mapping[str, str]
     texts: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
-    imported: Mapping[str, str] = field(default_factory=dict)  # what classes of files are called, by op
+    imported: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what classes of files are called, by op
 
     def constructor(self, step: Step) -> str:
         """Return the callable that constructs a step's module, parameter or buffer."""
         key = step.spec.key
-        return {"parameter": "nn.Parameter", "buffer": "nn.Buffer"}.get(step.spec.kind, self.imported.get(key, key))
+        return {"parameter": "nn.Parameter", "buffer": "nn.Buffer"}.get(
+            step.spec.kind, self.imported.get(key, key)
+        )
 
     def arguments(self, step: Step, call: bool, number: int = 0) -> list[str]:
         """Return literals: required ones by position, the rest by name where they differ from the default.
@@ -73,7 +95,11 @@ class CallWriter(Struct, frozen=True):
     def _param_text(self, step: Step, param: Param, number: int = 0) -> str | None:
         """Return a parameter as source, None if it is the default."""
         result = self.results[step.id]
-        resolved = result.turns[min(number, len(result.turns) - 1)].resolved if result.turns else result.resolved
+        resolved = (
+            result.turns[min(number, len(result.turns) - 1)].resolved
+            if result.turns
+            else result.resolved
+        )
         wires = self._wires(step, param.name)
         if param.name in wires:
             return wires[param.name]
@@ -83,7 +109,9 @@ class CallWriter(Struct, frozen=True):
         elif param.required and param.name not in resolved:
             return "..."
         elif wires or param.required or param.auto or _differs(value, param):
-            short = not wires and (step.spec.kind == "module" or param.name != "normalized_shape")
+            short = not wires and (
+                step.spec.kind == "module" or param.name != "normalized_shape"
+            )
             plain = _literal(param.name, value) if short else to_code(value)
             text = index_code(value) if param.kind == "index" else plain
         else:
@@ -92,18 +120,32 @@ class CallWriter(Struct, frozen=True):
 
     def literal(self, step: Step) -> str:
         """Return the typed number of a step as source."""
-        return free_tensors.in_brackets(self._param_text(step, step.spec.params[0]) or "...")
+        return free_tensors.in_brackets(
+            self._param_text(step, step.spec.params[0]) or "..."
+        )
 
     def _wires(self, step: Step, param: str) -> dict[str, str]:
         """Return the variables wired to a parameter or its parts, by name of the port."""
-        ports = [port for port in step.spec.inputs if port.wired and port.param == param and port.name in step.args]
+        ports = [
+            port
+            for port in step.spec.inputs
+            if port.wired and port.param == param and port.name in step.args
+        ]
         return {port.name: self._variables_at(step, port)[0] for port in ports}
 
     def _free_tensor(self, step: Step) -> list[str]:
         """Return the arguments of `nn.Parameter` or `nn.Buffer`."""
         resolved = self.results[step.id].resolved
-        texts = {name: text for (node, number, name), text in self.texts.items() if node == step.id and number == 0}
-        flags = [p.name for p in step.spec.params if p.kind == "bool" and resolved.get(p.name, p.default) != p.default]
+        texts = {
+            name: text
+            for (node, number, name), text in self.texts.items()
+            if node == step.id and number == 0
+        }
+        flags = [
+            p.name
+            for p in step.spec.params
+            if p.kind == "bool" and resolved.get(p.name, p.default) != p.default
+        ]
         value = free_tensors.expression(step.spec.key, resolved, texts)
         return [value, *(f"{name}={resolved[name]}" for name in flags)]
 
@@ -117,8 +159,13 @@ class CallWriter(Struct, frozen=True):
         text = self._function_call(step, taken, column)
         if any(len(line) + column > WIDTH for line in text.split("\n")):
             inner = " " * 12
-            lists = [wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:] for port in ports]
-            taken = [lists[i] if port.variadic else taken[i] for i, port in enumerate(ports)]
+            lists = [
+                wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:]
+                for port in ports
+            ]
+            taken = [
+                lists[i] if port.variadic else taken[i] for i, port in enumerate(ports)
+            ]
             text = self._function_call(step, taken, column)
         return text
 
@@ -146,13 +193,21 @@ class CallWriter(Struct, frozen=True):
 
     def filled(self, step: Step, target: str) -> str:
         """Return the line that assigns values at an index of the clone that the call made."""
-        index, value = (self._param_text(step, step.spec.params[0]), self.argument(step, step.spec.inputs[1]))
+        index, value = (
+            self._param_text(step, step.spec.params[0]),
+            self.argument(step, step.spec.inputs[1]),
+        )
         return f"{target}[{index}] = {value}"
 
     def _function_call(self, step: Step, taken: list[str], column: int) -> str:
         spec = step.spec
         if custom.is_function(spec):
-            return wrapped(f"{self.imported.get(spec.key, spec.label)}.apply(", self._row(step), ")", before=column)
+            return wrapped(
+                f"{self.imported.get(spec.key, spec.label)}.apply(",
+                self._row(step),
+                ")",
+                before=column,
+            )
         given = _wired_arguments(step, taken)
         literals = [] if spec.kind == "block" else self._literals(step)
         if spec.kind == "method":
@@ -162,11 +217,19 @@ class CallWriter(Struct, frozen=True):
         else:
             more = self._more(step, literals)
             when = f"{ops.IN_TRAINING.get(spec.key)}="
-            literals = [f"{one} if self.training else 0.0" if one.startswith(when) else one for one in literals]
+            literals = [
+                f"{one} if self.training else 0.0" if one.startswith(when) else one
+                for one in literals
+            ]
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
             first, then = (literals, given) if behind else (given, literals)
             # Keyword arguments follow positional ones: the weight of F.layer_norm.
-            function, arguments = spec.key, sorted([*first, *then, *more], key=lambda text: bool(_BY_NAME.match(text)))
+            function, arguments = (
+                spec.key,
+                sorted(
+                    [*first, *then, *more], key=lambda text: bool(_BY_NAME.match(text))
+                ),
+            )
         return wrapped(f"{function}(", arguments, ")", before=column)
 
     @staticmethod
@@ -175,14 +238,28 @@ class CallWriter(Struct, frozen=True):
         key = step.spec.key
         said = any(text.startswith("training=") for text in literals)
         more = [ops.WRITTEN[key]] if key in ops.WRITTEN and not said else []
-        missing = [name for name in ("running_mean", "running_var") if name not in step.args]
-        if key == "F.batch_norm" and missing:  # without statistics, those of the batch apply in any mode
-            return [*(f"{name}=None" for name in missing), *([] if said else ["training=True"])]
+        missing = [
+            name for name in ("running_mean", "running_var") if name not in step.args
+        ]
+        if (
+            key == "F.batch_norm" and missing
+        ):  # without statistics, those of the batch apply in any mode
+            return [
+                *(f"{name}=None" for name in missing),
+                *([] if said else ["training=True"]),
+            ]
         return more
 
     def counted(self, step: Step) -> str:
         """Return the lines that increment num_batches_tracked in training, "" without that buffer."""
-        port = next((port for port in step.spec.inputs if port.name == ops.COUNTED and port.name in step.args), None)
+        port = next(
+            (
+                port
+                for port in step.spec.inputs
+                if port.name == ops.COUNTED and port.name in step.args
+            ),
+            None,
+        )
         if port is None:
             return ""
         return f"        if self.training:\n            {self.argument(step, port)}.add_(1)\n"
@@ -191,10 +268,18 @@ class CallWriter(Struct, frozen=True):
         """List the arguments of `Function.apply`, all positional."""
         layer = custom.class_of(step.spec)
         assert layer is not None
-        given = {param.name: text for param in layer.params if (text := self._param_text(step, param)) is not None}
-        ports = (port for port in layer.inputs if port.required or port.name in step.args)
+        given = {
+            param.name: text
+            for param in layer.params
+            if (text := self._param_text(step, param)) is not None
+        }
+        ports = (
+            port for port in layer.inputs if port.required or port.name in step.args
+        )
         given |= {port.name: self.argument(step, port) for port in ports}
-        return custom.row(layer, given, lambda param: _literal(param.name, param.default), "None")
+        return custom.row(
+            layer, given, lambda param: _literal(param.name, param.default), "None"
+        )
 
     def _literals(self, step: Step) -> list[str]:
         """List the literals of a call, with sizes spread as arguments where that is usual."""
@@ -212,10 +297,17 @@ class CallWriter(Struct, frozen=True):
 
     def _range(self, step: Step) -> list[str]:
         """List the arguments of `arange`: the start, if any, before the end."""
-        texts = {param.name: self._param_text(step, param) for param in step.spec.params}
+        texts = {
+            param.name: self._param_text(step, param) for param in step.spec.params
+        }
         first = [texts["start"] or "0"] if texts["start"] or texts["step"] else []
         more = [f"dtype={texts['dtype']}"] if texts["dtype"] else []
-        return [*first, texts["end"] or "...", *([texts["step"]] if texts["step"] else []), *more]
+        return [
+            *first,
+            texts["end"] or "...",
+            *([texts["step"]] if texts["step"] else []),
+            *more,
+        ]
 
     def argument(self, step: Step, port: Port) -> str:
         """Return the argument for a port: variables, or the literal in their place."""
@@ -228,7 +320,11 @@ class CallWriter(Struct, frozen=True):
         if port.variadic:
             return f"[{', '.join(variables)}]"
         text = variables[0] if variables else "..."
-        return f"{text}.device" if step.spec.key in ops.LIKE and port.name == "like" else text
+        return (
+            f"{text}.device"
+            if step.spec.key in ops.LIKE and port.name == "like"
+            else text
+        )
 
     def _variables_at(self, step: Step, port: Port) -> list[str]:
         return [self.variables.get(ref, "...") for ref in step.args.get(port.name, ())]
@@ -269,7 +365,11 @@ def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -
     together = f"{margin}    {', '.join(items)}"
     if "\n" not in together and len(together) <= WIDTH:
         return f"{head}\n{together}\n{margin}{tail}"
-    return f"{head}\n" + "".join(f"{margin}    {item},\n" for item in items) + f"{margin}{tail}"
+    return (
+        f"{head}\n"
+        + "".join(f"{margin}    {item},\n" for item in items)
+        + f"{margin}{tail}"
+    )
 
 
 def _literal(param: str, value: Any) -> str:
@@ -284,13 +384,20 @@ def _differs(value: Any, param: Param) -> bool:
     """Return whether a value differs from the default, type included: 1 is not True."""
     if param.positional and param.name == "p":  # dropout rates are always explicit
         return True
-    return bool(value != param.default or (param.kind == "number" and type(value) is not type(param.default)))
+    return bool(
+        value != param.default
+        or (param.kind == "number" and type(value) is not type(param.default))
+    )
 
 
 def _items(text: str) -> list[str] | None:
     """Return the items of a tuple as source, None for anything else."""
     tree = ast.parse(text, mode="eval").body
-    return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else None
+    return (
+        [ast.unparse(item) for item in tree.elts]
+        if isinstance(tree, ast.Tuple)
+        else None
+    )
 
 
 def _wired_arguments(step: Step, taken: list[str]) -> list[str]:
@@ -307,7 +414,11 @@ def _wired_arguments(step: Step, taken: list[str]) -> list[str]:
             continue
         elif port.named:
             given.append(f"{port.name}={text}")
-        elif port.required or step.spec.operand(port.name) or (len(optional) == 1 and port.name in step.args):
+        elif (
+            port.required
+            or step.spec.operand(port.name)
+            or (len(optional) == 1 and port.name in step.args)
+        ):
             given.append(text)
         elif port.name in step.args:
             given.append(f"{port.name}={text}")

@@ -58,7 +58,9 @@ class BlockClass(Struct):
     arguments: list[Argument] = field(default_factory=list)
     texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
-    imported: Mapping[str, str] = field(default_factory=dict)  # local names of custom classes, by op
+    imported: Mapping[str, str] = field(
+        default_factory=dict
+    )  # local names of custom classes, by op
     chain: tuple[Node, ...] = ()
     given: Mapping[str, Any] | None = None
     turn: int = 0
@@ -79,7 +81,9 @@ class BlockClass(Struct):
 
     def argument_at(self, inside: Inside | None, argument: Argument) -> Any:
         """Return an argument's value for one instance, AUTO if unknown."""
-        number = next((i for i, known in enumerate(self.insides) if known is inside), None)
+        number = next(
+            (i for i, known in enumerate(self.insides) if known is inside), None
+        )
         return AUTO if number is None else argument.values[number]
 
     def with_inner(self) -> Iterator[BlockClass]:
@@ -94,24 +98,37 @@ class BlockClass(Struct):
         attributes that the constructor stores."""
         for expression in expressions(value):
             if prefix:
-                self.stored.update(self.renamed.get(name, name) for name in expression.names)
+                self.stored.update(
+                    self.renamed.get(name, name) for name in expression.names
+                )
 
         def written(value: Any) -> str:
-            if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text) and not prefix:
+            if (
+                isinstance(value, tuple)
+                and len(value) == 1
+                and isinstance(value[0], _Text)
+                and not prefix
+            ):
                 return str(value[0])  # of layers; a function may need a tuple
             if isinstance(value, tuple):
                 items = ", ".join(map(written, value))
                 return f"({items},)" if len(value) == 1 else f"({items})"
             return value if isinstance(value, _Text) else to_code(value)
 
-        return written(mapped(value, lambda expression: _Text(expression.code(prefix, self.renamed))))
+        return written(
+            mapped(
+                value, lambda expression: _Text(expression.code(prefix, self.renamed))
+            )
+        )
 
 
 class _Text(str):
     """Source already."""
 
 
-def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, Any], Inside | None]]:
+def turns_of(
+    result: StepResult, count: int
+) -> Iterator[tuple[FrozenMap[str, Any], Inside | None]]:
     """Yield parameters and inside of every repetition; those not analysed repeat the last that was."""
     if not result.turns:
         yield from ((result.resolved, None) for _ in range(count))
@@ -121,7 +138,9 @@ def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, An
         yield turn.resolved, turn.inside
 
 
-def block_classes(walk: Plan, results: Mapping[str, StepResult], root: BlockClass) -> list[BlockClass]:
+def block_classes(
+    walk: Plan, results: Mapping[str, StepResult], root: BlockClass
+) -> list[BlockClass]:
     """Root and the classes of all blocks in it, those that others use first, their arguments settled."""
     found = _Found(Chains(walk.catalog))
     found.names.take(root.name)
@@ -135,7 +154,9 @@ def block_classes(walk: Plan, results: Mapping[str, StepResult], root: BlockClas
 def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
     """Return the inside of a block whose inputs are unknown."""
     assert walk.catalog is not None
-    values = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in block.params})
+    values = FrozenMap(
+        {p.name: step.node.params.get(p.name, p.default) for p in block.params}
+    )
     inner = computed_plan(plan(block.graph, walk.catalog), values)
     return Inside(inner, infer(inner, {}), values)
 
@@ -157,7 +178,11 @@ class _Found:
             block = step.spec.definition
             if block is None or not step.live:
                 continue
-            turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
+            turns = [
+                turn.inside
+                for turn in results[step.id].turns
+                if turn.inside is not None
+            ]
             if self.chains.chain_of(block) is not None:
                 for inside in turns or [self.inside(step, walk, results, 0)]:
                     if id(inside) not in self._seen:
@@ -172,12 +197,16 @@ class _Found:
                     self.collect(inside.plan, inside.results)
                     known = self.classes.get(block.name)
                     if known is None:
-                        known = BlockClass(self.names.take(block.name), block.graph, block, [])
+                        known = BlockClass(
+                            self.names.take(block.name), block.graph, block, []
+                        )
                         self.classes[block.name] = known
                         self.order.append(known)
                     known.insides.append(inside)
 
-    def inside(self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int) -> Inside:
+    def inside(
+        self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int
+    ) -> Inside:
         """Return the inside of a repetition; a shared one if unknown."""
         turns = results[step.id].turns
         inside = turns[min(number, len(turns) - 1)].inside if turns else None
@@ -186,7 +215,10 @@ class _Found:
         key = id(results), step.id
         if key not in self._unknown:
             assert step.spec.definition is not None
-            self._unknown[key] = results, unknown_inside(step, step.spec.definition, walk)
+            self._unknown[key] = (
+                results,
+                unknown_inside(step, step.spec.definition, walk),
+            )
         return self._unknown[key][1]
 
 
@@ -201,7 +233,9 @@ class _Settling:
         made = self._made
         for param in made.block.params if made.block else ():
             made.renamed[param.name] = name = self._names.take(param.name)
-            values = tuple(inside.values.get(param.name, param.default) for inside in made.insides)
+            values = tuple(
+                inside.values.get(param.name, param.default) for inside in made.insides
+            )
             made.arguments.append(Argument(name, values, param.name, param.default))
         self._steps(made)
         made.arguments.sort(key=lambda argument: bool(argument.param))
@@ -228,8 +262,13 @@ class _Settling:
         node = part.graph.nodes.get(step.module) or part.graph.nodes[step.id]
         return in_words_of(part.given, node.params.get(name))
 
-    def _params(self, part: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]) -> None:
-        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+    def _params(
+        self, part: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]
+    ) -> None:
+        columns = [
+            list(turns_of(inside.results[step.id], step.node.repeat))
+            for inside in part.insides
+        ]
         for param in step.spec.params:
             raw = self._raw(part, step, param.name)
             if not any(expressions(raw)):
@@ -238,16 +277,23 @@ class _Settling:
                 if not any(expressions(raw)) or not self._holds(raw, found):
                     self._numbers(part, step, param.name, columns)
                     continue
-            text = self._made.code(raw, "self." if step.spec.kind not in OWNING or param.call else "")
+            text = self._made.code(
+                raw, "self." if step.spec.kind not in OWNING or param.call else ""
+            )
             for number in range(step.node.repeat):
                 part.texts[step.id, number, param.name] = text
 
     def _holds(self, raw: Any, values: list[Any]) -> bool:
         """Return whether an expression evaluates to the found value at every instance."""
         insides = self._made.insides
-        return all(computed(raw, inside.values) == value for inside, value in zip(insides, values, strict=True))
+        return all(
+            computed(raw, inside.values) == value
+            for inside, value in zip(insides, values, strict=True)
+        )
 
-    def _numbers(self, part: BlockClass, step: Step, name: str, columns: list[Any]) -> None:
+    def _numbers(
+        self, part: BlockClass, step: Step, name: str, columns: list[Any]
+    ) -> None:
         """Make a parameter an argument if its value differs between instances."""
         for number in range(step.node.repeat):
             values = tuple(column[number][0].get(name, AUTO) for column in columns)
@@ -255,7 +301,10 @@ class _Settling:
                 part.texts[step.id, number, name] = self._argument(values, name)
 
     def _instance(self, part: BlockClass, step: Step, inner: BlockClass) -> None:
-        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+        columns = [
+            list(turns_of(inside.results[step.id], step.node.repeat))
+            for inside in part.insides
+        ]
         for argument in inner.arguments:
             raw = self._raw(part, step, argument.param) if argument.param else None
             for number in range(step.node.repeat):
@@ -264,22 +313,49 @@ class _Settling:
                     if raw is not None:
                         part.texts[key] = f"{argument.name}={self._made.code(raw)}"
                     continue
-                values = tuple(inner.argument_at(column[number][1], argument) for column in columns)
+                values = tuple(
+                    inner.argument_at(column[number][1], argument) for column in columns
+                )
                 same = all(value == values[0] for value in values)
-                text = to_code(values[0]) if same else self._argument(values, argument.name)
+                text = (
+                    to_code(values[0])
+                    if same
+                    else self._argument(values, argument.name)
+                )
                 part.texts[key] = f"{argument.name}={text}"
 
-    def _in_place(self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]) -> None:
+    def _in_place(
+        self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]
+    ) -> None:
         """Inline a block without a class: values that differ become arguments of the enclosing class."""
         own = {param.name: self._raw(part, step, param.name) for param in block.params}
-        given = {param.name: param.default if own[param.name] is None else own[param.name] for param in block.params}
+        given = {
+            param.name: param.default if own[param.name] is None else own[param.name]
+            for param in block.params
+        }
         turns: list[BlockClass] = []
         for number in range(step.node.repeat):
-            column = [self._found.inside(step, inside.plan, inside.results, number) for inside in part.insides]
-            if turns and all(one is other for one, other in zip(column, turns[-1].insides, strict=True)):
+            column = [
+                self._found.inside(step, inside.plan, inside.results, number)
+                for inside in part.insides
+            ]
+            if turns and all(
+                one is other
+                for one, other in zip(column, turns[-1].insides, strict=True)
+            ):
                 turns.append(turns[-1])
                 continue
-            turns.append(BlockClass("", block.graph, block, column, chain=chain, given=given, turn=number))
+            turns.append(
+                BlockClass(
+                    "",
+                    block.graph,
+                    block,
+                    column,
+                    chain=chain,
+                    given=given,
+                    turn=number,
+                )
+            )
             self._steps(turns[-1])
         part.inner[step.id] = turns
 
@@ -301,7 +377,11 @@ def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
     (Expr(text='(width + 1) * 2'), 6)
     """
     try:
-        return value if given is None else mapped(value, lambda expression: _put(expression, given))
+        return (
+            value
+            if given is None
+            else mapped(value, lambda expression: _put(expression, given))
+        )
     except ExpressionError:
         return None
 

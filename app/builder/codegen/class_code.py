@@ -34,11 +34,22 @@ class ClassWriter:
         names = UniqueNames(reserved_variables() | {"N", *made.imported.values()})
         self.inputs = self._input_names(names)
         self.outputs = self._output_names()
-        owned = {Ref(step.id, 0): self.access[step.id] for step in self.steps if step.spec.kind in VALUES}
+        owned = {
+            Ref(step.id, 0): self.access[step.id]
+            for step in self.steps
+            if step.spec.kind in VALUES
+        }
         called = [step for step in self.steps if not step.kept]
-        self.inline, self.fresh = in_place(called, self.results), filled_as_they_are(called)
-        self.variables = variables(called, self.results, self.inputs, names, owned, self._in_place)
-        self.calls = CallWriter(self.results, self.variables, self.access, made.texts, made.imported)
+        self.inline, self.fresh = (
+            in_place(called, self.results),
+            filled_as_they_are(called),
+        )
+        self.variables = variables(
+            called, self.results, self.inputs, names, owned, self._in_place
+        )
+        self.calls = CallWriter(
+            self.results, self.variables, self.access, made.texts, made.imported
+        )
         self._whole = whole_net(self.steps) if made.block is None else None
         if self._whole is not None:
             self.modules = {self._whole.id: ""}
@@ -54,7 +65,10 @@ class ClassWriter:
             Line(""),
             *self._constructor(),
             Line(""),
-            Line.of_nodes(wrapped("    def forward(", ["self", *self.inputs.values()], "):"), *self.inputs),
+            Line.of_nodes(
+                wrapped("    def forward(", ["self", *self.inputs.values()], "):"),
+                *self.inputs,
+            ),
             *body,
             *self._return(),
         ]
@@ -62,7 +76,12 @@ class ClassWriter:
     def _derived(self, step: Step) -> list[Line]:
         """Write a network that is one custom layer as a subclass of its class, inheriting `forward`."""
         given = self.calls.arguments(step, call=False)
-        heads = [Line.of_nodes(f"class {self.made.name}({self.calls.constructor(step)}):", step.id), *self._docstring()]
+        heads = [
+            Line.of_nodes(
+                f"class {self.made.name}({self.calls.constructor(step)}):", step.id
+            ),
+            *self._docstring(),
+        ]
         if not given:
             return heads
         made = Line.of_nodes(wrapped("        super().__init__(", given, ")"), step.id)
@@ -71,62 +90,119 @@ class ClassWriter:
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
         """Return the expression for an inlined step: a number, or the size of a variable."""
         writer = CallWriter(self.results, known, self.access, self.made.texts)
-        return writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
+        return (
+            writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
+        )
 
     # --- Names
 
     def _module_names(self) -> dict[str, str]:
         """Assign an attribute path to every module; nodes that share a module share the path."""
-        owning, nodes = [step for step in self.steps if step.spec.kind in OWNING], self.made.graph.nodes
-        wanted = {step.module: nodes.get(step.module, step.node).name for step in owning}
+        owning, nodes = (
+            [step for step in self.steps if step.spec.kind in OWNING],
+            self.made.graph.nodes,
+        )
+        wanted = {
+            step.module: nodes.get(step.module, step.node).name for step in owning
+        }
         paths = Paths(module_attributes() | self.made.stored, wanted.values())
         taken = {module: paths.take(name) for module, name in wanted.items()}
-        return {step.id: taken[step.module] for step in self.steps if step.module in taken}
+        return {
+            step.id: taken[step.module] for step in self.steps if step.module in taken
+        }
 
     def _reached(self) -> tuple[dict[str, str], ConstructorWriter]:
         """Return the access expression of every node's module, and the constructor's writer."""
-        first = {step.module: step for step in registered(self.steps, self.made.graph.nodes)}
-        roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in first.values()})
-        plain = {module: attribute(self.modules[step.id]) for module, step in first.items()}
-        boxed = {node: text for name, box in roots.items() for node, text in box.reached(attribute(name)).items()}
-        places = {module: boxed.get(step.id, plain[module]) for module, step in first.items()}
-        access = {step.id: places[step.module] for step in self.steps if step.id in self.modules}
+        first = {
+            step.module: step for step in registered(self.steps, self.made.graph.nodes)
+        }
+        roots = containers(
+            {
+                step.id: (self.modules[step.id], step.spec.kind)
+                for step in first.values()
+            }
+        )
+        plain = {
+            module: attribute(self.modules[step.id]) for module, step in first.items()
+        }
+        boxed = {
+            node: text
+            for name, box in roots.items()
+            for node, text in box.reached(attribute(name)).items()
+        }
+        places = {
+            module: boxed.get(step.id, plain[module]) for module, step in first.items()
+        }
+        access = {
+            step.id: places[step.module]
+            for step in self.steps
+            if step.id in self.modules
+        }
         return access, ConstructorWriter(self.made, self.classes, access, roots)
 
     def _input_names(self, names: UniqueNames) -> dict[str, str]:
         """Name the inputs: a single unnamed one is `x`, others keep their names."""
         inputs = [step for step in self.steps if step.spec.kind == "input"]
         if self.made.block is not None:  # all inputs, even unused ones
-            inputs = [step for step in self.made.plan.steps if step.spec.kind == "input"]
-        plain = len(inputs) == 1 and inputs[0].node.name.rstrip("0123456789").lower() in ("input", "")
+            inputs = [
+                step for step in self.made.plan.steps if step.spec.kind == "input"
+            ]
+        plain = len(inputs) == 1 and inputs[0].node.name.rstrip(
+            "0123456789"
+        ).lower() in ("input", "")
         place = {node: i for i, node in enumerate(self.made.graph.nodes)}
         inputs.sort(key=lambda step: place.get(step.id, 0))
-        return {step.id: names.take("x" if plain else step.node.name, "x") for step in inputs}
+        return {
+            step.id: names.take("x" if plain else step.node.name, "x")
+            for step in inputs
+        }
 
     def _output_names(self) -> dict[str, str]:
         names = UniqueNames()
-        return {step.id: names.take(step.node.name, "output") for step in self.steps if step.spec.kind == "output"}
+        return {
+            step.id: names.take(step.node.name, "output")
+            for step in self.steps
+            if step.spec.kind == "output"
+        }
 
     # --- Docstring
 
     def _docstring(self) -> list[Line]:
         """Describe inputs and outputs with their shapes."""
-        given = [f"{name} {self._type_text(Ref(node, 0))}" for node, name in self.inputs.items()]
-        ends = [step for step in self.steps if step.spec.kind == "output" and step.refs()]
-        back = [f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}" for step in ends]
+        given = [
+            f"{name} {self._type_text(Ref(node, 0))}"
+            for node, name in self.inputs.items()
+        ]
+        ends = [
+            step for step in self.steps if step.spec.kind == "output" and step.refs()
+        ]
+        back = [
+            f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}"
+            for step in ends
+        ]
         if len(back) == 1:
             only = self._type_text(ends[0].refs()[0])
             back = [f"a tensor {only}" if only.startswith("of ") else only]
         if not given and not back:
             return [Line('    """An incomplete network."""')]
-        takes, returns = " and ".join(given) or "nothing", " and ".join(back) or "nothing yet"
+        takes, returns = (
+            " and ".join(given) or "nothing",
+            " and ".join(back) or "nothing yet",
+        )
         line = f'    """Maps {takes} to {returns}."""'
         if len(line) <= WIDTH:
             return [Line(line)]
         rows = ["    Args:", *(f"        {row}" for row in given)] if given else []
-        rows += ["", "    Returns:", *(f"        {row}" for row in back)] if back else []
+        rows += (
+            ["", "    Returns:", *(f"        {row}" for row in back)] if back else []
+        )
         what = "network, over" if self.made.block is None else "block, over"
-        return [Line(f'    """The {what} batches of N samples.'), Line(""), *map(Line, rows), Line('    """')]
+        return [
+            Line(f'    """The {what} batches of N samples.'),
+            Line(""),
+            *map(Line, rows),
+            Line('    """'),
+        ]
 
     def _type_text(self, ref: Ref) -> str:
         values = [self._value(inside, ref) for inside in self.made.insides]
@@ -145,7 +221,9 @@ class ClassWriter:
         first = values[0].tuple_text
         if all(value == values[0] for value in values):
             return str(first)
-        shapes = [value.shape if isinstance(value, TensorType) else () for value in values]
+        shapes = [
+            value.shape if isinstance(value, TensorType) else () for value in values
+        ]
         if any(len(shape) != len(shapes[0]) for shape in shapes):
             return "of several shapes"
         sizes = [self._size_text(column) for column in zip(*shapes, strict=True)]
@@ -154,34 +232,62 @@ class ClassWriter:
     def _size_text(self, column: tuple[Any, ...]) -> str:
         if all(size == column[0] for size in column):
             return str(column[0]).replace("−", "-")
-        return next((argument.name for argument in self.made.arguments if argument.values == column), "*")
+        return next(
+            (
+                argument.name
+                for argument in self.made.arguments
+                if argument.values == column
+            ),
+            "*",
+        )
 
     @staticmethod
     def _value(inside: Inside, ref: Ref) -> Any:
         result = inside.results.get(ref.node)
         outcome = result.outcome if result else None
-        return outcome.outputs[ref.output] if isinstance(outcome, Ran) and ref.output < len(outcome.outputs) else None
+        return (
+            outcome.outputs[ref.output]
+            if isinstance(outcome, Ran) and ref.output < len(outcome.outputs)
+            else None
+        )
 
     # --- Constructor
 
     def _constructor(self) -> list[Line]:
         declared = ["self", *(argument.declared() for argument in self.made.arguments)]
-        lines = [Line(wrapped("    def __init__(", declared, "):")), Line("        super().__init__()")]
-        lines += [Line(f"        self.{name} = {name}") for name in sorted(self.made.stored)]
+        lines = [
+            Line(wrapped("    def __init__(", declared, "):")),
+            Line("        super().__init__()"),
+        ]
+        lines += [
+            Line(f"        self.{name} = {name}") for name in sorted(self.made.stored)
+        ]
         return [*lines, *self._modules.write()]
 
     # --- Forward
 
     def _forward(self, step: Step) -> list[Line]:
-        if step.spec.kind in ("input", "output", *VALUES) or step.id in self.inline or step.kept:
+        if (
+            step.spec.kind in ("input", "output", *VALUES)
+            or step.id in self.inline
+            or step.kept
+        ):
             return []
-        if step.spec.kind in OWNING and step.node.repeat > 1 and not self._modules.chained(step):
+        if (
+            step.spec.kind in OWNING
+            and step.node.repeat > 1
+            and not self._modules.chained(step)
+        ):
             return [Line.of_nodes(self._loop(step), step.id)]
-        targets = ", ".join(self.variables[Ref(step.id, i)] for i in range(self._returned(step)))
+        targets = ", ".join(
+            self.variables[Ref(step.id, i)] for i in range(self._returned(step))
+        )
         if self._returned(step) == 1 and self._in_tuple(step):
             targets = f"({targets},)"  # a list of one
         text = f"        {targets} = " if targets else "        "
-        text += "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
+        text += (
+            "..." if step.spec.kind == "unknown" else self.calls.call(step, len(text))
+        )
         if step.spec.key == "operator.setitem":
             text = self._filled(step, targets, text)
         text = self.calls.counted(step) + text
@@ -204,10 +310,14 @@ class ClassWriter:
         first = self.variables.get(step.refs()[0], "...") if step.refs() else "..."
         begin = "" if first == target else f"        {target} = {first}\n"
         access = {**self.access, step.id: "layer"}
-        inner = CallWriter(self.results, self.variables, access, self.made.texts, self.made.imported)
+        inner = CallWriter(
+            self.results, self.variables, access, self.made.texts, self.made.imported
+        )
         if step.refs():  # the other arguments are constant over the loop, even if equal to the initial value
             port = next(port for port, refs in step.args.items() if refs)
-            step = replace(step, args=step.args.set(port, (Ref(step.id, 0), *step.args[port][1:])))
+            step = replace(
+                step, args=step.args.set(port, (Ref(step.id, 0), *step.args[port][1:]))
+            )
         loop = f"        for layer in {self.access[step.id]}:\n            {target} = {inner.call(step, 12)}"
         return begin + loop
 
@@ -225,14 +335,25 @@ class ClassWriter:
         outcome = self.results[step.id].outcome
         if not isinstance(outcome, Ran):
             return ""
-        numbers = [i for i in range(len(outcome.outputs)) if self.variables.get(Ref(step.id, i)) != "_"]
+        numbers = [
+            i
+            for i in range(len(outcome.outputs))
+            if self.variables.get(Ref(step.id, i)) != "_"
+        ]
         named = [outcome.outputs[i] for i in numbers]
         if not named or not isinstance(named[0], TensorType):
             return ""
         before = [values[0] for values in self.results[step.id].inputs.values()]
-        if before and isinstance(before[0], TensorType) and before[0].shape == named[0].shape:
+        if (
+            before
+            and isinstance(before[0], TensorType)
+            and before[0].shape == named[0].shape
+        ):
             return ""
-        values = [self._value(inside, Ref(step.id, numbers[0])) for inside in self.made.insides]
+        values = [
+            self._value(inside, Ref(step.id, numbers[0]))
+            for inside in self.made.insides
+        ]
         if None in values:
             return ""
         text = self._shape_text(values)
@@ -243,11 +364,21 @@ class ClassWriter:
         ends = [step for step in self.steps if step.spec.kind == "output"]
         if not ends:
             return [Line("        ...  # connect an Output to return a value")]
-        training, otherwise = ([step for step in ends if self._when(step) != not_in] for not_in in ("eval", "training"))
+        training, otherwise = (
+            [step for step in ends if self._when(step) != not_in]
+            for not_in in ("eval", "training")
+        )
         if training == otherwise:
             return [self._returned_line(ends, "        ")]
-        mode = Line.of_nodes("        if self.training:", *(step.id for step in ends if self._when(step) != "always"))
-        return [mode, self._returned_line(training, " " * 12), self._returned_line(otherwise, "        ")]
+        mode = Line.of_nodes(
+            "        if self.training:",
+            *(step.id for step in ends if self._when(step) != "always"),
+        )
+        return [
+            mode,
+            self._returned_line(training, " " * 12),
+            self._returned_line(otherwise, "        "),
+        ]
 
     def _returned_line(self, ends: list[Step], margin: str) -> Line:
         values = [self.calls.argument(step, step.spec.inputs[0]) for step in ends]
@@ -256,7 +387,9 @@ class ClassWriter:
         text = f"{margin}return {', '.join(values) or 'None'}"
         if ends and None not in keys and len(set(keys)) == len(keys):
             brackets = ("{", "}")
-            values = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
+            values = [
+                f"{key}: {value}" for key, value in zip(keys, values, strict=True)
+            ]
             text = f"{margin}return {{{', '.join(values)}}}"
         if len(text) > WIDTH:
             text = wrapped(f"{margin}return {brackets[0]}", values, brackets[1])
@@ -270,21 +403,36 @@ class ClassWriter:
 
     def _key(self, step: Step) -> str | None:
         """Return the dict key of an output of the network, as source."""
-        key = self.results[step.id].resolved.get("key") if self.made.block is None else None
+        key = (
+            self.results[step.id].resolved.get("key")
+            if self.made.block is None
+            else None
+        )
         return to_code(key) if key is not None else None
 
     @property
     def returned(self) -> tuple[str, ...]:
         """The outputs that are returned in training, in order."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
-        return tuple(self.outputs[step.id] for step in ends if self._when(step) != "eval")
+        return tuple(
+            self.outputs[step.id] for step in ends if self._when(step) != "eval"
+        )
 
     @property
     def ends(self) -> tuple[OutputSpec, ...]:
         """All outputs, with their keys and the modes in which they are returned."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
-        keys = [self.results[step.id].resolved.get("key") if self.made.block is None else None for step in ends]
+        keys = [
+            self.results[step.id].resolved.get("key")
+            if self.made.block is None
+            else None
+            for step in ends
+        ]
         return tuple(
-            OutputSpec(self.outputs[step.id], None if key is None else str(key), self._when(step))
+            OutputSpec(
+                self.outputs[step.id],
+                None if key is None else str(key),
+                self._when(step),
+            )
             for step, key in zip(ends, keys, strict=True)
         )

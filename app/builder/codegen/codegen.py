@@ -26,20 +26,31 @@ from app.source.generated import ClassText, InputSpec, Source
 from app.util.frozen import FrozenMap
 
 
-def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: str = "Net") -> Source:
+def generate(
+    walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: str = "Net"
+) -> Source:
     """Generate the source of the live part of a plan, with the lines and the module of every node."""
     root = BlockClass(name, graph, None, [Inside(walk, results)])
     made = block_classes(walk, results, root)
     by_block = {one.block.name: one for one in made if one.block is not None}
     parts = [part for one in made for part in one.with_inner()]
     specs = [step.spec for part in parts for step in part.steps]
-    imported = custom.local_names(specs, reserved_variables() | {one.name for one in made})
+    imported = custom.local_names(
+        specs, reserved_variables() | {one.name for one in made}
+    )
     for one in made:
         one.imported = imported
     writers = [ClassWriter(one, by_block) for one in made]
     text = [*_imports(parts), *custom.import_lines(imported)]
     if any(spec.key == "packed" for spec in specs):
-        text = [*tensor_literals.IMPORTS, "", *text, "", "", *tensor_literals.FUNCTION.split("\n")]
+        text = [
+            *tensor_literals.IMPORTS,
+            "",
+            *text,
+            "",
+            "",
+            *tensor_literals.FUNCTION.split("\n"),
+        ]
     classes: dict[str, ClassText] = {}
     for writer in writers:
         text += ["", ""]
@@ -48,7 +59,9 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     net = writers[-1]
     return Source(
         text="\n".join(text) + "\n",
-        inputs=tuple(_input_spec(net, step) for step in net.steps if step.spec.kind == "input"),
+        inputs=tuple(
+            _input_spec(net, step) for step in net.steps if step.spec.kind == "input"
+        ),
         outputs=net.returned,
         ends=net.ends,
         lines=classes[""].lines,
@@ -70,7 +83,9 @@ def _append_class(writer: ClassWriter, text: list[str]) -> ClassText:
         for part in line.text.split("\n"):
             text.append(part)
             for *way, node in dict.fromkeys(line.owners):
-                places.setdefault(tuple(way), {}).setdefault(str(node), []).append(len(text))
+                places.setdefault(tuple(way), {}).setdefault(str(node), []).append(
+                    len(text)
+                )
     lines = FrozenMap({node: tuple(numbers) for node, numbers in places[()].items()})
     return _class_text(writer.made, places, (), lines, writer.modules)
 
@@ -90,20 +105,32 @@ def _class_text(
         modules_of[node]: _turn_texts(turns, places, way, node, lines.get(node, ()))
         for node, turns in part.inner.items()
     }
-    placed = {step.id: by_module[step.module] for step in owning if step.module in by_module}
-    blocks = {step.id: step.spec.target for step in owning if step.spec.kind == "block" and step.id not in placed}
+    placed = {
+        step.id: by_module[step.module] for step in owning if step.module in by_module
+    }
+    blocks = {
+        step.id: step.spec.target
+        for step in owning
+        if step.spec.kind == "block" and step.id not in placed
+    }
     return ClassText(
         lines=lines,
         modules=FrozenMap(modules),
         blocks=FrozenMap(blocks),
         repeated=frozenset() if part.chain else repeated,
         placed=FrozenMap(placed),
-        spread=FrozenMap({node.id: node.repeat for node in part.chain if node.repeat > 1}),
+        spread=FrozenMap(
+            {node.id: node.repeat for node in part.chain if node.repeat > 1}
+        ),
     )
 
 
 def _turn_texts(
-    turns: list[BlockClass], places: _Places, way: Owner, node: str, whole: tuple[int, ...]
+    turns: list[BlockClass],
+    places: _Places,
+    way: Owner,
+    node: str,
+    whole: tuple[int, ...],
 ) -> tuple[ClassText, ...]:
     """Map an inlined block for each repetition. `whole` are the lines of its instance, used for nodes in it without
     separate lines."""
@@ -126,7 +153,11 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
     """List the imports that the text needs."""
     written = [(one, step) for one in classes for step in one.steps]
     keys = {step.spec.key for _, step in written}
-    dtypes = any(isinstance(value, DType) for one, step in written for value in _written_values(one, step))
+    dtypes = any(
+        isinstance(value, DType)
+        for one, step in written
+        for value in _written_values(one, step)
+    )
     lines = []
     free = any(step.spec.kind in ("parameter", "buffer") for _, step in written)
     if dtypes or free or any(key.startswith("torch.") for key in keys):
@@ -152,5 +183,9 @@ def _input_spec(net: ClassWriter, step: Step) -> InputSpec:
     dtype = resolved.get("dtype", step.spec.params[1].default)
     low, high = resolved.get("low"), resolved.get("high")
     shape = resolved.get("shape", ())
-    sizes = shape if isinstance(shape, tuple) and not any(expressions(shape)) else ()  # no file has to keep to that
-    return InputSpec(net.inputs[step.id], sizes, dtype.name, low, high, resolved.get("batch", 0))
+    sizes = (
+        shape if isinstance(shape, tuple) and not any(expressions(shape)) else ()
+    )  # no file has to keep to that
+    return InputSpec(
+        net.inputs[step.id], sizes, dtype.name, low, high, resolved.get("batch", 0)
+    )

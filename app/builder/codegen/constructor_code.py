@@ -28,33 +28,55 @@ class ConstructorWriter:
         access: Mapping[str, str],
         roots: Mapping[str, Container],
     ) -> None:
-        self._class, self._classes, self._access, self._roots = made, classes, access, roots
+        self._class, self._classes, self._access, self._roots = (
+            made,
+            classes,
+            access,
+            roots,
+        )
         self._calls: dict[int, CallWriter] = {}
 
     def write(self) -> list[Line]:
         """Write the modules in registration order; a container comes where its first module would."""
-        owning = {step.id: step for step in registered(self._class.steps, self._class.graph.nodes)}
-        boxed = {node: (name, box) for name, box in self._roots.items() for node in box.steps()}
+        owning = {
+            step.id: step
+            for step in registered(self._class.steps, self._class.graph.nodes)
+        }
+        boxed = {
+            node: (name, box)
+            for name, box in self._roots.items()
+            for node in box.steps()
+        }
         lines: list[Line] = []
         written: set[str] = set()
         for node, step in owning.items():
             name, box = boxed.get(node, (node, None))
             if box is None:
-                lines += assigned(self._access[node], self._constructor(self._class, step, ())).lines(_MARGIN)
+                lines += assigned(
+                    self._access[node], self._constructor(self._class, step, ())
+                ).lines(_MARGIN)
                 lines += self._inits(self._class, step, self._access[node], ())
             elif name not in written:
                 written.add(name)
                 lines += self._box(name, box, owning)
-        return [*lines, *(line for step in owning.values() for line in self._ties(step))]
+        return [
+            *lines,
+            *(line for step in owning.values() for line in self._ties(step)),
+        ]
 
     def _ties(self, step: Step) -> list[Line]:
         """Write the assignments of tied parameters, after both modules are constructed."""
         lines: list[Line] = []
         for name, tie in step.node.tied.items():
             if tie.node in self._access:
-                mine, other = place_of(self._access[step.id], name), place_of(self._access[tie.node], tie.name)
+                mine, other = (
+                    place_of(self._access[step.id], name),
+                    place_of(self._access[tie.node], tie.name),
+                )
                 made = Made(other, (), "", ((step.id,),))
-                lines += (made.framed(f"{mine} = ", "") if name else assigned(mine, made)).lines(_MARGIN)
+                lines += (
+                    made.framed(f"{mine} = ", "") if name else assigned(mine, made)
+                ).lines(_MARGIN)
         return lines
 
     def _box(self, name: str, box: Container, owning: Mapping[str, Step]) -> list[Line]:
@@ -62,9 +84,17 @@ class ConstructorWriter:
 
         def constructor_of(node: str) -> Made:
             whole = self._constructor(self._class, owning[node], ())
-            return replace(whole, head="", tail=")") if owning[node].spec.kind == "buffer" else whole
+            return (
+                replace(whole, head="", tail=")")
+                if owning[node].spec.kind == "buffer"
+                else whole
+            )
 
-        lines = [line for part in statements(box, attribute(name), constructor_of) for line in part.lines(_MARGIN)]
+        lines = [
+            line
+            for part in statements(box, attribute(name), constructor_of)
+            for line in part.lines(_MARGIN)
+        ]
         inside = set(box.steps())
         for node, step in owning.items():
             if node in inside:
@@ -77,13 +107,24 @@ class ConstructorWriter:
         """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the part's path."""
         end = ".requires_grad_(False)" if step.node.frozen else ""
         if step.node.repeat == 1:
-            return self._one(part, step, 0, prefix).framed("", end).owned((*prefix, step.id))
+            return (
+                self._one(part, step, 0, prefix)
+                .framed("", end)
+                .owned((*prefix, step.id))
+            )
         items = tuple(repeated(self._turns(part, step, prefix)))
         rows = any(item.rows for item in items)
         if self.chained(step):
             return Made("nn.Sequential(", items, f"){end}", ((*prefix, step.id),), rows)
-        alone = replace(items[0], head="[") if len(items) == 1 and items[0].times else None
-        return Made("nn.ModuleList(", (alone or Made("[", items, "]", rows=rows),), f"){end}", ((*prefix, step.id),))
+        alone = (
+            replace(items[0], head="[") if len(items) == 1 and items[0].times else None
+        )
+        return Made(
+            "nn.ModuleList(",
+            (alone or Made("[", items, "]", rows=rows),),
+            f"){end}",
+            ((*prefix, step.id),),
+        )
 
     def _turns(self, part: BlockClass, step: Step, prefix: Owner) -> list[Made]:
         """Return the constructor of each repetition; equal consecutive ones are the same object."""
@@ -95,19 +136,29 @@ class ConstructorWriter:
 
     def chained(self, step: Step) -> bool:
         """Return whether the repetitions can form an `nn.Sequential`: a single input and no other call arguments."""
-        return len(step.refs()) == 1 and not self._writer(self._class).arguments(step, call=True)
+        return len(step.refs()) == 1 and not self._writer(self._class).arguments(
+            step, call=True
+        )
 
     def _one(self, part: BlockClass, step: Step, number: int, prefix: Owner) -> Made:
         """Return the constructor of one module: a class, or an inlined `nn.Sequential`."""
         turns = part.inner.get(step.id)
         if turns is not None:
-            return self._sequential(turns[number], (*prefix, (step.id, turns[number].turn)))
+            return self._sequential(
+                turns[number], (*prefix, (step.id, turns[number].turn))
+            )
         if step.spec.kind == "block":
             inner = self._classes[step.spec.target]
             keys = [(step.id, number, argument.name) for argument in inner.arguments]
-            return Made(f"{inner.name}(", tuple(part.texts[key] for key in keys if key in part.texts))
+            return Made(
+                f"{inner.name}(",
+                tuple(part.texts[key] for key in keys if key in part.texts),
+            )
         calls = self._writer(part)
-        return Made(f"{calls.constructor(step)}(", tuple(calls.arguments(step, call=False, number=number)))
+        return Made(
+            f"{calls.constructor(step)}(",
+            tuple(calls.arguments(step, call=False, number=number)),
+        )
 
     def _sequential(self, part: BlockClass, prefix: Owner) -> Made:
         """Return the `nn.Sequential` of an inlined block; repeated nodes take one position per repetition."""
@@ -115,21 +166,32 @@ class ConstructorWriter:
         items: list[Made] = []
         for node in part.chain:
             step, owner = steps.get(node.id), (*prefix, node.id)
-            if step is None:  # muted: a placeholder keeps the numbering of later modules
+            if (
+                step is None
+            ):  # muted: a placeholder keeps the numbering of later modules
                 items += repeated([Made("nn.Identity(", owners=(owner,))] * node.repeat)
                 continue
             end = ".requires_grad_(False)" if node.frozen else ""
-            items += repeated([turn.framed("", end).owned(owner) for turn in self._turns(part, step, prefix)])
+            items += repeated(
+                [
+                    turn.framed("", end).owned(owner)
+                    for turn in self._turns(part, step, prefix)
+                ]
+            )
         return Made("nn.Sequential(", tuple(items), rows=True)
 
     def _writer(self, part: BlockClass) -> CallWriter:
         if id(part) not in self._calls:
-            self._calls[id(part)] = CallWriter(part.results, {}, {}, part.texts, self._class.imported)
+            self._calls[id(part)] = CallWriter(
+                part.results, {}, {}, part.texts, self._class.imported
+            )
         return self._calls[id(part)]
 
     # --- Initialisation
 
-    def _inits(self, part: BlockClass, step: Step, whose: str, prefix: Owner, loops: int = 0) -> list[Line]:
+    def _inits(
+        self, part: BlockClass, step: Step, whose: str, prefix: Owner, loops: int = 0
+    ) -> list[Line]:
         """Write the `torch.nn.init` calls for a layer, and for those in an inlined block.
 
         `whose` is the module, or the container of its repetitions.
@@ -145,18 +207,45 @@ class ConstructorWriter:
             whose, loops = layer, loops + 1
         for parameter, init in step.node.inits.items():
             target = f"{whose}.{parameter}" if parameter else whose
-            values = {name: in_words_of(part.given, value) for name, value in init.params.items()}
-            arguments = [target, *(f"{name}={self._class.code(value)}" for name, value in values.items())]
-            lines.append(Line(wrapped(f"{_margin(loops)}nn.init.{init.name}(", arguments, ")"), (owner,)))
+            values = {
+                name: in_words_of(part.given, value)
+                for name, value in init.params.items()
+            }
+            arguments = [
+                target,
+                *(
+                    f"{name}={self._class.code(value)}"
+                    for name, value in values.items()
+                ),
+            ]
+            lines.append(
+                Line(
+                    wrapped(f"{_margin(loops)}nn.init.{init.name}(", arguments, ")"),
+                    (owner,),
+                )
+            )
         if turns:
-            lines += self._inner_inits(turns, whose, (*prefix, (step.id, 0)), loops, owner)
+            lines += self._inner_inits(
+                turns, whose, (*prefix, (step.id, 0)), loops, owner
+            )
         return lines
 
-    def _inner_inits(self, turns: list[BlockClass], whose: str, prefix: Owner, loops: int, outer: Owner) -> list[Line]:
+    def _inner_inits(
+        self,
+        turns: list[BlockClass],
+        whose: str,
+        prefix: Owner,
+        loops: int,
+        outer: Owner,
+    ) -> list[Line]:
         part, key, lines = turns[0], 0, list[Line]()
         steps = {step.id: step for step in part.steps}
         for node in part.chain:
-            place = f"{whose}[{key}]" if node.repeat == 1 else f"{whose}[{key}:{key + node.repeat}]"
+            place = (
+                f"{whose}[{key}]"
+                if node.repeat == 1
+                else f"{whose}[{key}:{key + node.repeat}]"
+            )
             if node.id in steps:
                 inner = self._inits(part, steps[node.id], place, prefix, loops)
                 lines += [replace(line, owners=(*line.owners, outer)) for line in inner]
@@ -166,7 +255,10 @@ class ConstructorWriter:
     def _loop_variable(self, loops: int) -> str:
         """Return `layer`, or a numbered name in nested loops."""
         taken = {argument.name for argument in self._class.arguments}
-        names = (f"layer_{number}" if number > 1 else "layer" for number in range(1, len(taken) + loops + 2))
+        names = (
+            f"layer_{number}" if number > 1 else "layer"
+            for number in range(1, len(taken) + loops + 2)
+        )
         return [name for name in names if name not in taken][loops]
 
 

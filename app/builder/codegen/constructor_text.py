@@ -68,7 +68,9 @@ class Made(Struct, frozen=True, dict=True):
         inner = margin + "    "
         only = self.items[0] if len(self.items) == 1 else None
         if isinstance(only, Made) and (self.times or only.head in ("[", "{")):
-            for line in only.lines(inner):  # a single list argument takes no trailing comma
+            for line in only.lines(
+                inner
+            ):  # a single list argument takes no trailing comma
                 yield Line(line.text, (*self.owners, *line.owners))
             if self.times:
                 yield Line(inner + self.times, self.owners)
@@ -79,7 +81,11 @@ class Made(Struct, frozen=True, dict=True):
             yield Line(together, tuple(self._all_owners()))
         else:
             for item in self.items:
-                lines = item.lines(inner, ",") if isinstance(item, Made) else (Line(f"{inner}{item},"),)
+                lines = (
+                    item.lines(inner, ",")
+                    if isinstance(item, Made)
+                    else (Line(f"{inner}{item},"),)
+                )
                 for line in lines:
                     yield Line(line.text, (*self.owners, *line.owners))
         yield Line(f"{margin}{self.tail}{end}", self.owners)
@@ -103,7 +109,16 @@ def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[M
         if len(run) >= least and (anywhere or end == len(made)):
             owners = tuple(dict.fromkeys(owner for one in run for owner in one.owners))
             inner = replace(run[0], owners=owners)
-            found.append(Made("*[", (inner,), "]", owners, run[0].rows, f"for _ in range({len(run)})"))
+            found.append(
+                Made(
+                    "*[",
+                    (inner,),
+                    "]",
+                    owners,
+                    run[0].rows,
+                    f"for _ in range({len(run)})",
+                )
+            )
         else:
             found += run
         start = end

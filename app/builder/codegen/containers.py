@@ -15,7 +15,12 @@ from msgspec.structs import replace
 
 from app.builder.codegen.constructor_text import Made, repeated
 
-LIST, DICT, PARAMETERS, MODULE = "nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Module"
+LIST, DICT, PARAMETERS, MODULE = (
+    "nn.ModuleList",
+    "nn.ModuleDict",
+    "nn.ParameterDict",
+    "nn.Module",
+)
 # Length from which equal consecutive modules are collapsed between others.
 _RUN = 3
 
@@ -25,7 +30,10 @@ def _refused() -> dict[str, frozenset[str]]:
     """Return the keys that a dictionary cannot have: names of its methods."""
     from torch import nn
 
-    return {DICT: frozenset(dir(nn.ModuleDict())), PARAMETERS: frozenset(dir(nn.ParameterDict()))}
+    return {
+        DICT: frozenset(dir(nn.ModuleDict())),
+        PARAMETERS: frozenset(dir(nn.ParameterDict())),
+    }
 
 
 class Container(Struct):
@@ -44,13 +52,22 @@ class Container(Struct):
     @property
     def form(self) -> str:
         """The class that holds the children."""
-        kinds = {"" if isinstance(child, Container) else child[1] for child in self.children.values()}
+        kinds = {
+            "" if isinstance(child, Container) else child[1]
+            for child in self.children.values()
+        }
         if not kinds & {"parameter", "buffer"}:
             if sorted(self.children) == sorted(map(str, range(len(self.children)))):
                 return LIST
             return MODULE if _refused()[DICT] & self.children.keys() else DICT
-        ordered = list(self.children) == sorted(self.children)  # a ParameterDict sorts its keys, and torch goes by them
-        if kinds == {"parameter"} and ordered and not _refused()[PARAMETERS] & self.children.keys():
+        ordered = list(self.children) == sorted(
+            self.children
+        )  # a ParameterDict sorts its keys, and torch goes by them
+        if (
+            kinds == {"parameter"}
+            and ordered
+            and not _refused()[PARAMETERS] & self.children.keys()
+        ):
             return PARAMETERS
         return MODULE
 
@@ -92,7 +109,9 @@ def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
     return found
 
 
-def statements(container: Container, access: str, made: Callable[[str], Made]) -> list[Made]:
+def statements(
+    container: Container, access: str, made: Callable[[str], Made]
+) -> list[Made]:
     """Return the statements that create a container: its assignment, and later registrations.
 
     `made` returns the constructor of a step's module; for a buffer the arguments of `register_buffer`.
@@ -114,7 +133,9 @@ def assigned(access: str, made: Made) -> Made:
     return made.framed(f"{access} = ", "")
 
 
-def _literal(container: Container, access: str, made: Callable[[str], Made], later: list[Made]) -> Made:
+def _literal(
+    container: Container, access: str, made: Callable[[str], Made], later: list[Made]
+) -> Made:
     form = container.form
     if form == MODULE:
         for key, child in container.children.items():
@@ -125,7 +146,11 @@ def _literal(container: Container, access: str, made: Callable[[str], Made], lat
     for key in sorted(children, key=int) if form == LIST else children:
         child = children[key]
         place = _access(access, form, key)
-        items[key] = _literal(child, place, made, later) if isinstance(child, Container) else made(child[0])
+        items[key] = (
+            _literal(child, place, made, later)
+            if isinstance(child, Container)
+            else made(child[0])
+        )
     if form == LIST:
         return _list(list(items.values()))
     named = tuple(item.framed(f'"{key}": ', "") for key, item in items.items())
@@ -133,7 +158,11 @@ def _literal(container: Container, access: str, made: Callable[[str], Made], lat
 
 
 def _registered(
-    key: str, child: Container | tuple[str, str], access: str, made: Callable[[str], Made], later: list[Made]
+    key: str,
+    child: Container | tuple[str, str],
+    access: str,
+    made: Callable[[str], Made],
+    later: list[Made],
 ) -> None:
     """Put one child into a plain module."""
     if isinstance(child, Container):
@@ -153,4 +182,7 @@ def _list(items: list[Made]) -> Made:
     if len(items) > 1 and all(one.flat == other.flat for one, other in pairwise(items)):
         (once,) = repeated(items)
         return Made(f"{LIST}(", (replace(once, head="["),))
-    return Made(f"{LIST}(", (Made("[", tuple(repeated(items, _RUN, anywhere=True)), "]", rows=True),))
+    return Made(
+        f"{LIST}(",
+        (Made("[", tuple(repeated(items, _RUN, anywhere=True)), "]", rows=True),),
+    )

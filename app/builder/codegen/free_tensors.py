@@ -17,10 +17,18 @@ FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
 # What makes no sense for what learns.
 BUFFER_FILLS = (*FILLS, "arange", "tril", "triu")
 # Default arguments of a free tensor.
-DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
+DEFAULTS: dict[str, Any] = {
+    "fill": "zeros",
+    "value": 1.0,
+    "std": 1.0,
+    "low": 0.0,
+    "high": 1.0,
+}
 
 
-def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
+def expression(
+    key: str, params: Mapping[str, Any], texts: Mapping[str, str] | None = None
+) -> str:
     """Return the tensor as source. `texts` has the parameters that are no literals.
 
     >>> expression("parameter", {"shape": (1, 64), "fill": "normal", "std": 0.02})
@@ -51,7 +59,9 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
     natural = {"arange": "int64", "full": ""}.get(fill, "float32")
     more = "" if dtype.name == natural else f", dtype={to_code(dtype)}"
     if fill == "normal":
-        return f"torch.randn({sizes}{more})" + ("" if is_default("std") else f" * {text('std')}")
+        return f"torch.randn({sizes}{more})" + (
+            "" if is_default("std") else f" * {text('std')}"
+        )
     if fill == "uniform":
         if is_default("low") and is_default("high"):
             return f"torch.rand({sizes}{more})"
@@ -64,7 +74,11 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
         if len(items) == 1:
             return f"torch.arange({sizes}{more})"
         plain = all(item.isdigit() for item in items)
-        count = str(math.prod(map(int, items))) if plain else " * ".join(map(in_brackets, items))
+        count = (
+            str(math.prod(map(int, items)))
+            if plain
+            else " * ".join(map(in_brackets, items))
+        )
         return f"torch.arange({count}{more}).view({sizes})"
     if fill in ("tril", "triu"):
         return f"torch.ones({sizes}{more}).{fill}()"
@@ -74,7 +88,9 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
 def _items(text: str) -> list[str]:
     """Return the items of a tuple as source."""
     tree = ast.parse(text, mode="eval").body
-    return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else []
+    return (
+        [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else []
+    )
 
 
 def in_brackets(text: str) -> str:
@@ -83,7 +99,11 @@ def in_brackets(text: str) -> str:
     >>> in_brackets("channels * 2"), in_brackets("self.channels"), in_brackets("-1.0")
     ('(channels * 2)', 'self.channels', '-1.0')
     """
-    return f"({text})" if isinstance(ast.parse(text, mode="eval").body, ast.BinOp) else text
+    return (
+        f"({text})"
+        if isinstance(ast.parse(text, mode="eval").body, ast.BinOp)
+        else text
+    )
 
 
 def dtype_of(params: Mapping[str, Any]) -> DType:
@@ -93,4 +113,8 @@ def dtype_of(params: Mapping[str, Any]) -> DType:
 
 
 def _brackets(value: Any) -> str:
-    return f"[{', '.join(map(_brackets, value))}]" if isinstance(value, tuple) else to_code(value)
+    return (
+        f"[{', '.join(map(_brackets, value))}]"
+        if isinstance(value, tuple)
+        else to_code(value)
+    )

@@ -10,7 +10,9 @@ import re
 LONGEST = 2**18  # letters
 MOST_BYTES = 2**27
 ROW = 88  # letters in a line of source
-_TEXT = re.compile(r"[0-9A-Za-z!#$%&()*+\-;<=>?@^_`{|}~]+")  # base 85: no quote and no backslash
+_TEXT = re.compile(
+    r"[0-9A-Za-z!#$%&()*+\-;<=>?@^_`{|}~]+"
+)  # base 85: no quote and no backslash
 
 # The decoder in generated source, if any literal needs it.
 IMPORTS = ("import base64", "import zlib")
@@ -30,6 +32,11 @@ def in_source(text: str, rest: str) -> str:
     if len(text) <= ROW // 2:
         return f'unpacked("{text}", {rest})'
     margin = " " * 16
-    rows = [f'{margin}"{text[start : start + ROW]}"' for start in range(0, len(text), ROW)]
+    rows = [
+        f'{margin}"{text[start : start + ROW]}"' for start in range(0, len(text), ROW)
+    ]
     dtype, shape = rest.split(", ", 1)
-    return "\n".join(["unpacked(", *rows]) + f",\n{margin}{dtype},\n{margin}{shape},\n{' ' * 12})"
+    return (
+        "\n".join(["unpacked(", *rows])
+        + f",\n{margin}{dtype},\n{margin}{shape},\n{' ' * 12})"
+    )

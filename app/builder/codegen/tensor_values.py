@@ -26,7 +26,9 @@ def packed(tensor: torch.Tensor) -> str:
     return base64.b85encode(zlib.compress(data, 9)).decode("ascii")
 
 
-def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str = "cpu") -> torch.Tensor:
+def unpacked(
+    text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str = "cpu"
+) -> torch.Tensor:
     """Decode a tensor. Raises ValueError if the bytes do not match dtype and shape."""
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > MOST_BYTES:
@@ -36,21 +38,36 @@ def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str 
     except zlib.error as error:
         raise ValueError(f"the values cannot be unpacked: {error}") from error
     if len(data) != wanted or not data:
-        raise ValueError(f"the values do not fit {shape} in {dtype}, which takes {wanted:,} bytes")
+        raise ValueError(
+            f"the values do not fit {shape} in {dtype}, which takes {wanted:,} bytes"
+        )
     if device == "meta":
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
 
 
-def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> torch.Tensor:
+def create_tensor(
+    key: str, params: Mapping[str, Any], device: str = "meta"
+) -> torch.Tensor:
     """Create the tensor; raises what torch raises, and ValueError for a shape that the filling does not support."""
     # On the CPU it draws from a separate generator.
-    chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
+    chance: dict[str, Any] = (
+        {}
+        if device == "meta"
+        else {"generator": torch.Generator(device).manual_seed(0)}
+    )
     if key == "constant":
-        dtype = getattr(torch, params["dtype"].name) if params.get("dtype") is not None else None
+        dtype = (
+            getattr(torch, params["dtype"].name)
+            if params.get("dtype") is not None
+            else None
+        )
         return torch.tensor(params["value"], dtype=dtype, device=device)
     shape, fill = tuple(params["shape"]), params.get("fill", "zeros")
-    where: dict[str, Any] = {"dtype": getattr(torch, dtype_of(params).name), "device": device}
+    where: dict[str, Any] = {
+        "dtype": getattr(torch, dtype_of(params).name),
+        "device": device,
+    }
     if key == "packed":
         return unpacked(params["values"], where["dtype"], shape, device)
     value = {name: params.get(name, default) for name, default in DEFAULTS.items()}
@@ -58,8 +75,12 @@ def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> 
         return torch.randn(shape, **chance, **where) * value["std"]
     if fill == "uniform":
         if value["low"] > value["high"]:
-            raise ValueError(f"uniform expects low ({value['low']}) below high ({value['high']})")
-        return torch.empty(shape, **where).uniform_(value["low"], value["high"], **chance)
+            raise ValueError(
+                f"uniform expects low ({value['low']}) below high ({value['high']})"
+            )
+        return torch.empty(shape, **where).uniform_(
+            value["low"], value["high"], **chance
+        )
     if fill == "full":
         return torch.full(shape, value["value"], **where)
     if fill == "eye":
@@ -70,6 +91,8 @@ def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> 
         return torch.arange(math.prod(shape), **where).view(shape)
     if fill in ("tril", "triu"):
         if len(shape) < 2:
-            raise ValueError(f"{fill} expects a shape of two sizes or more, not {shape}")
+            raise ValueError(
+                f"{fill} expects a shape of two sizes or more, not {shape}"
+            )
         return getattr(torch.ones(shape, **where), fill)()
     return (torch.ones if fill == "ones" else torch.zeros)(shape, **where)

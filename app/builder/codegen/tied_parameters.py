@@ -17,7 +17,9 @@ def check_ties(tied: Mapping[str, Tie]) -> None:
     """Raise ParamError unless every name is one that a state_dict may have. What passes can be written into source."""
     for name, tie in tied.items():
         for path in (name, tie.name):
-            if path and not all(_is_name(part) or part.isdecimal() for part in path.split(".")):
+            if path and not all(
+                _is_name(part) or part.isdecimal() for part in path.split(".")
+            ):
                 raise ParamError(f"{path!r:.60} is not a parameter name")
 
 

@@ -23,13 +23,21 @@ _OUTPUT_NAMES = {
     "indices": "indices",
 }
 # Short calls that are inlined at their only use.
-_READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo")
+_READ_IN_PLACE = (
+    "Tensor.size",
+    "Tensor.shape",
+    "Tensor.dim",
+    "Tensor.numel",
+    "torch.finfo",
+)
 # Kinds of calls they may be inlined into; a loop over repeated modules would re-evaluate them.
 _READERS = ("function", "method", "operator")
 
 
 # Arithmetic with numbers reads best as one formula, if it is a short one.
-_ARITHMETIC = frozenset(f"operator.{name}" for name in "add sub mul truediv floordiv mod pow neg".split())
+_ARITHMETIC = frozenset(
+    f"operator.{name}" for name in "add sub mul truediv floordiv mod pow neg".split()
+)
 _SIGNS_IN_ONE = 3
 
 
@@ -47,35 +55,59 @@ def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, 
         if step.spec.kind == "number" or (step.spec.key in _READ_IN_PLACE and once):
             found[step.id] = step
         elif step.spec.key in _ARITHMETIC:
-            count = signs[step.id] = 1 + sum(signs.get(ref.node, 0) for ref in step.refs() if ref.node in found)
-            part = len(takes) == 1 and takes[0].spec.key in _ARITHMETIC and not _named(step)
+            count = signs[step.id] = 1 + sum(
+                signs.get(ref.node, 0) for ref in step.refs() if ref.node in found
+            )
+            part = (
+                len(takes) == 1
+                and takes[0].spec.key in _ARITHMETIC
+                and not _named(step)
+            )
             if part and count < _SIGNS_IN_ONE and _is_number(results[step.id]):
                 found[step.id] = step
     return found
 
 
 def _is_number(result: StepResult) -> bool:
-    return isinstance(result.outcome, Ran) and isinstance(result.outcome.outputs[0], NumberType)
+    return isinstance(result.outcome, Ran) and isinstance(
+        result.outcome.outputs[0], NumberType
+    )
 
 
 def _named(step: Step) -> bool:
     """Return whether the node was renamed by the user."""
-    return len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
+    return (
+        len(step.spec.outputs) == 1
+        and step.node.name.rstrip("0123456789") != step.spec.stem
+    )
 
 
 # Ops that create a new tensor, so that values can be assigned into it without a clone.
 _MADE = frozenset(
-    f"{kind}{name}" for kind in ("torch.", "Tensor.new_") for name in ("zeros", "ones", "full")
-) | {"torch.zeros_like", "torch.ones_like", "torch.full_like", "torch.clone", "operator.setitem"}  # fmt: skip
+    f"{kind}{name}"
+    for kind in ("torch.", "Tensor.new_")
+    for name in ("zeros", "ones", "full")
+) | {
+    "torch.zeros_like",
+    "torch.ones_like",
+    "torch.full_like",
+    "torch.clone",
+    "operator.setitem",
+}
 
 
 def filled_as_they_are(steps: list[Step]) -> frozenset[str]:
     """Find the index assignments into a tensor created for that alone, by id: they need no clone."""
     uses = Counter(ref for step in steps for ref in step.refs())
     made = {step.id for step in steps if step.spec.key in _MADE}
-    fills = ((step.id, step.args["input"][0]) for step in steps
-             if step.spec.key == "operator.setitem" and step.args.get("input"))  # fmt: skip
-    return frozenset(step for step, whole in fills if whole.node in made and uses[whole] == 1)
+    fills = (
+        (step.id, step.args["input"][0])
+        for step in steps
+        if step.spec.key == "operator.setitem" and step.args.get("input")
+    )
+    return frozenset(
+        step for step, whole in fills if whole.node in made and uses[whole] == 1
+    )
 
 
 def variables(
@@ -114,17 +146,30 @@ def variables(
         if step.spec.kind in ("input", "output", *VALUES):
             continue
         uses.subtract(refs(step))
-        ended = {found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found} - telling
-        if step.spec.key == "operator.setitem":  # two lines, and the second still reads everything but the tensor
+        ended = {
+            found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found
+        } - telling
+        if (
+            step.spec.key == "operator.setitem"
+        ):  # two lines, and the second still reads everything but the tensor
             ended &= {found.get(ref, "") for ref in step.args.get("input", ())}
-            ended -= {found.get(ref, "") for port, taken in step.args.items() if port != "input" for ref in taken}
-        if step.spec.kind in OWNING and step.node.repeat > 1:  # a loop, which reads the other arguments each time
+            ended -= {
+                found.get(ref, "")
+                for port, taken in step.args.items()
+                if port != "input"
+                for ref in taken
+            }
+        if (
+            step.spec.kind in OWNING and step.node.repeat > 1
+        ):  # a loop, which reads the other arguments each time
             ended &= {found.get(ref, "") for ref in step.refs()[:1]}
             ended -= {found.get(ref, "") for ref in step.refs()[1:]}
         # Where branches join, the trunk's variable continues.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
         spare |= ended & lettered
-        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
+        unused = [
+            not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))
+        ]
         for number, port in enumerate(step.spec.outputs):
             ref = Ref(step.id, number)
             own = _telling(step, results, number) or _OUTPUT_NAMES.get(port.name, "")
@@ -135,11 +180,16 @@ def variables(
                 found[ref] = free[0]
                 spare.discard(free[0])
             elif own:
-                found[ref] = names.take(names.first_free(_NUMBERS) if own in _NUMBERS else own)
+                found[ref] = names.take(
+                    names.first_free(_NUMBERS) if own in _NUMBERS else own
+                )
                 telling.add(found[ref])
             elif spare - set(found.get(one, "") for one in refs(step)):
                 again = spare - set(found.get(one, "") for one in refs(step))
-                found[ref] = min(again, key=lambda name: (order.get(name, len(order)), len(name), name))
+                found[ref] = min(
+                    again,
+                    key=lambda name: (order.get(name, len(order)), len(name), name),
+                )
                 spare.discard(found[ref])
             else:
                 found[ref] = names.take(names.first_free(_LETTERS))
@@ -159,9 +209,13 @@ def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
     known = isinstance(outcome, Ran) and number < len(outcome.outputs)
     value = outcome.outputs[number] if isinstance(outcome, Ran) and known else None
     if isinstance(value, TupleType):
-        sizes = bool(value.items) and all(isinstance(item, NumberType) for item in value.items)
+        sizes = bool(value.items) and all(
+            isinstance(item, NumberType) for item in value.items
+        )
         return "shape" if sizes else ""
-    if not isinstance(value, NumberType) and (known or step.spec.outputs[number].kind != "number"):
+    if not isinstance(value, NumberType) and (
+        known or step.spec.outputs[number].kind != "number"
+    ):
         return ""
     if _named(step):
         return step.node.name

@@ -18,7 +18,12 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
     """Return the only layer of a network that passes its inputs and outputs through unchanged."""
     layers = [step for step in steps if step.spec.kind not in ("input", "output")]
     one = layers[0] if len(layers) == 1 else None
-    if one is None or one.node.name != WHOLE or one.spec.kind != "module" or not custom.is_custom(one.spec.key):
+    if (
+        one is None
+        or one.node.name != WHOLE
+        or one.spec.kind != "module"
+        or not custom.is_custom(one.spec.key)
+    ):
         return None
     if (
         one.node.repeat != 1
@@ -40,4 +45,8 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
 
 
 def _params_set(step: Step) -> list:
-    return [param for name in step.node.params if (param := step.spec.param(name)) is not None]
+    return [
+        param
+        for name in step.node.params
+        if (param := step.spec.param(name)) is not None
+    ]

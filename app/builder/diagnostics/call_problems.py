@@ -37,17 +37,38 @@ def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
         return []
     names = " → ".join(graph.nodes[node].name for node in walk.loops[:6])
     reason = f"{names}: each needs another's output. Remove one of their wires."
-    return [Problem("error", walk.loops[0], "These layers form a cycle, so forward has no order", reason)]
+    return [
+        Problem(
+            "error",
+            walk.loops[0],
+            "These layers form a cycle, so forward has no order",
+            reason,
+        )
+    ]
 
 
 def net_problems(sheet: InferredGraph) -> list[Problem]:
     if not sheet.graph.nodes:
-        return [Problem("error", None, "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.")]
+        return [
+            Problem(
+                "error",
+                None,
+                "Nothing on the canvas yet",
+                "Drag a layer here, or press Tab to search.",
+            )
+        ]
     kinds = {node.op for node in sheet.graph.nodes.values()}
     what = "network" if sheet.given is None else "block"
     problems = []
     if "input" not in kinds:
-        problems.append(Problem("error", None, f"The {what} has no Input", "Drag an Input onto the canvas."))
+        problems.append(
+            Problem(
+                "error",
+                None,
+                f"The {what} has no Input",
+                "Drag an Input onto the canvas.",
+            )
+        )
     if "output" not in kinds:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
         problems.append(Problem("error", None, f"The {what} has no Output", reason))
@@ -57,11 +78,19 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
 
 def _uncalled_note(nodes: list[Node]) -> Problem:
     """Report all uncalled modules in one note: they are kept on purpose."""
-    names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    names = ", ".join(node.name for node in nodes[:3]) + (
+        f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+    )
     cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
     reason = "The constructor creates them, so the state_dict has their keys."
     verb = "is" if len(nodes) == 1 else "are"
-    return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
+    return Problem(
+        "info",
+        nodes[0].id,
+        f"{names} {verb} not used by forward",
+        reason,
+        cures=(cure,),
+    )
 
 
 def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
@@ -72,27 +101,52 @@ def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
     for name, tie in step.node.tied.items():
         other = steps.get(tie.node)
         mine = shape_of(step, sheet.results[step.id], name)
-        theirs = shape_of(other, sheet.results[other.id], tie.name) if other is not None else None
+        theirs = (
+            shape_of(other, sheet.results[other.id], tie.name)
+            if other is not None
+            else None
+        )
         if mine is None or mine != theirs:
-            whose = sheet.graph.nodes[tie.node].name if tie.node in sheet.graph.nodes else tie.node
-            message = f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
+            whose = (
+                sheet.graph.nodes[tie.node].name
+                if tie.node in sheet.graph.nodes
+                else tie.node
+            )
+            message = (
+                f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
+            )
             reason = f"One is {_size(mine)}, and the other {_size(theirs)}; tied parameters must have the same shape."
-            cure = Cure(f"Give {step.node.name} its own parameter", (Untie(step.id, name),))
+            cure = Cure(
+                f"Give {step.node.name} its own parameter", (Untie(step.id, name),)
+            )
             return [Problem("error", step.id, message, reason, cures=(cure,))]
     return []
 
 
 def _ties_note(step: Step, graph: Graph) -> list[Problem]:
     """Report the tied parameters of a node in one note: they are tied on purpose."""
-    pairs = [(_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
-             for name, tie in step.node.tied.items()]  # fmt: skip
+    pairs = [
+        (_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
+        for name, tie in step.node.tied.items()
+    ]
     if not pairs:
         return []
     more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
     own = "parameters" if more else "parameter"
-    cure = Cure(f"Give {step.node.name} its own {own}", tuple(Untie(step.id, name) for name in step.node.tied))
+    cure = Cure(
+        f"Give {step.node.name} its own {own}",
+        tuple(Untie(step.id, name) for name in step.node.tied),
+    )
     reason = "Tied weights: one tensor under two names, counted once, with gradients from both uses."
-    return [Problem("info", step.id, f"{pairs[0][0]} is tied to {pairs[0][1]}{more}", reason, cures=(cure,))]
+    return [
+        Problem(
+            "info",
+            step.id,
+            f"{pairs[0][0]} is tied to {pairs[0][1]}{more}",
+            reason,
+            cures=(cure,),
+        )
+    ]
 
 
 def _named(node: str, parameter: str) -> str:
@@ -106,11 +160,27 @@ def _size(shape: tuple[int, ...] | None) -> str:
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
     """Report an uncalled module that cannot be constructed."""
     if isinstance(result.outcome, CallFailed):
-        return [Problem("error", step.id, f"{step.node.name} cannot be constructed", result.outcome.error)]
+        return [
+            Problem(
+                "error",
+                step.id,
+                f"{step.node.name} cannot be constructed",
+                result.outcome.error,
+            )
+        ]
     if not isinstance(result.outcome, Ran):
-        names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
+        names = " and ".join(
+            name for name, value in result.resolved.items() if value is AUTO
+        )
         reason = "No input to infer it from. Set it in the inspector."
-        return [Problem("error", step.id, f"{step.node.name} is constructed: set {names or 'parameters'}", reason)]
+        return [
+            Problem(
+                "error",
+                step.id,
+                f"{step.node.name} is constructed: set {names or 'parameters'}",
+                reason,
+            )
+        ]
     return _init_problems(step, result) or _ties_note(step, graph)
 
 
@@ -121,40 +191,84 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         if step.spec.kind == "input" and sheet.given is not None:
             return []  # a block may have an input that it does not need yet
         reason = "It is left out of the code. Connect it to an output, or remove it."
-        cures: tuple[Cure, ...] = (Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),)
+        cures: tuple[Cure, ...] = (
+            Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),
+        )
         if step.spec.kind in HOLDING:
-            cures += (Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),)
-        return [Problem("warning", step.id, f"{step.node.name} is not connected to an output", reason, cures=cures)]
+            cures += (
+                Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),
+            )
+        return [
+            Problem(
+                "warning",
+                step.id,
+                f"{step.node.name} is not connected to an output",
+                reason,
+                cures=cures,
+            )
+        ]
     if own := custom.why_not(step.spec):
-        cure = Cure("View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
+        cure = Cure(
+            "View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),)
+        )
         return [Problem("error", step.id, *own, cures=(cure,))]
     if step.spec.kind == "unknown":
         reason = "It comes from another version or from layers that are missing here. Its data are kept in the file."
         return [Problem("error", step.id, f"{step.node.op!r} is an unknown op", reason)]
-    bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {}) or _bad_ties(step, sheet)
+    bad = (
+        []
+        if _is_port(step, sheet)
+        else _param_problems(step, sheet.values or {}) or _bad_ties(step, sheet)
+    )
     if bad:
         return bad
     if step.kept:
         return _kept_problems(step, result, graph)
-    unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
+    unconnected = [
+        port
+        for port in step.spec.inputs
+        if port.required and port.name not in step.args
+    ]
     if unconnected:
         names = " and ".join(port.name for port in unconnected)
         message = f"No input connected to {names} of {step.node.name}"
         cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
         reason = "Drag a wire from another layer to it."
-        return [Problem("error", step.id, message, reason, port=unconnected[0].name, cures=cures)]
-    failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, CallFailed)), None)
+        return [
+            Problem(
+                "error", step.id, message, reason, port=unconnected[0].name, cures=cures
+            )
+        ]
+    failed = next(
+        (turn.outcome for turn in result.turns if isinstance(turn.outcome, CallFailed)),
+        None,
+    )
     if isinstance(result.outcome, CallFailed) or failed:
-        words = failed.error if failed else result.outcome.error if isinstance(result.outcome, CallFailed) else ""
+        words = (
+            failed.error
+            if failed
+            else result.outcome.error
+            if isinstance(result.outcome, CallFailed)
+            else ""
+        )
         if own := custom_calls.why_failed(step.spec, step.node.name, words):
             return [Problem("error", step.id, *own)]
-        return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
+        return [
+            explain(step, result if failed is None else _at_turn(result, failed), graph)
+        ]
     misfit = _misfits(step, results, graph, any_kind=_is_port(step, sheet))
     if misfit:
         return misfit
     if result.outcome is None:
-        return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
-    return _init_problems(step, result) or [*_warnings(step, result, sheet), *_ties_note(step, sheet.graph)]
+        return (
+            _auto_problems(step, result)
+            or _shared_problems(step, sheet)
+            or _repeat_problems(step, result)
+        )
+    return _init_problems(step, result) or [
+        *_warnings(step, result, sheet),
+        *_ties_note(step, sheet.graph),
+    ]
 
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:
@@ -164,8 +278,14 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
         words = init_checks.refusal(step.spec, result.resolved, name, init)
         if words:
             message = f"{init.name} cannot initialise {name} of {step.node.name}"
-            cure = Cure(f"Initialise {name} as PyTorch does", (DropInit(step.id, name),))
-            found.append(Problem("error", step.id, message, words, torch_message=words, cures=(cure,)))
+            cure = Cure(
+                f"Initialise {name} as PyTorch does", (DropInit(step.id, name),)
+            )
+            found.append(
+                Problem(
+                    "error", step.id, message, words, torch_message=words, cures=(cure,)
+                )
+            )
     return found
 
 
@@ -179,14 +299,25 @@ def _shared_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     """Report a shared module whose parameters do not fit this call's input."""
     if step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
         return []
-    called = next((other.node for other in sheet.walk.steps if other.module == step.module), step.node)
+    called = next(
+        (other.node for other in sheet.walk.steps if other.module == step.module),
+        step.node,
+    )
     if called.id == step.id:
         return []
     first = called.name
     arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
     message = f"{step.node.name} shares its weights with {first}, whose parameters do not fit {arriving}"
     cure = Cure(f"Give {step.node.name} its own weights", (Unshare(step.id),))
-    return [Problem("error", step.id, message, "One module has one set of weights.", cures=(cure,))]
+    return [
+        Problem(
+            "error",
+            step.id,
+            message,
+            "One module has one set of weights.",
+            cures=(cure,),
+        )
+    ]
 
 
 def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
@@ -195,29 +326,69 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
     if step.node.repeat == 1 or not ran or len(ran) == step.node.repeat:
         return []
     given = len(ran[-1].outputs)
-    why = f"gives {given} outputs" if given != 1 else "takes no input" if not step.spec.inputs else "stops"
-    message = f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
-    return [Problem("error", step.id, message, "A repeated layer takes one tensor and returns one. Set repeat to 1.")]
+    why = (
+        f"gives {given} outputs"
+        if given != 1
+        else "takes no input"
+        if not step.spec.inputs
+        else "stops"
+    )
+    message = (
+        f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
+    )
+    return [
+        Problem(
+            "error",
+            step.id,
+            message,
+            "A repeated layer takes one tensor and returns one. Set repeat to 1.",
+        )
+    ]
 
 
-def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False) -> list[Problem]:
+def _misfits(
+    step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False
+) -> list[Problem]:
     """Report wires from outputs that the call does not return, or that carry a tuple to a tensor port."""
     for port in step.spec.inputs:
         for ref in step.args.get(port.name, ()):
-            source, outcome = graph.nodes[ref.node], results[ref.node].outcome if ref.node in results else None
+            source, outcome = (
+                graph.nodes[ref.node],
+                results[ref.node].outcome if ref.node in results else None,
+            )
             if not isinstance(outcome, Ran):
                 continue
             if ref.output >= len(outcome.outputs):
                 message = f"{source.name} has no output {ref.output}, which {step.node.name} is connected to"
                 reason = f"With its current parameters, {source.name} returns {len(outcome.outputs)} outputs."
                 if source.op == "nn.MultiheadAttention":
-                    cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
-                    return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
+                    cure = Cure(
+                        "Set need_weights=True",
+                        (SetParam(source.id, "need_weights", True),),
+                    )
+                    return [
+                        Problem(
+                            "error",
+                            step.id,
+                            message,
+                            reason,
+                            port=port.name,
+                            cures=(cure,),
+                        )
+                    ]
                 return [Problem("error", step.id, message, reason, port=port.name)]
             kind = kind_of(outcome.outputs[ref.output])
             if not any_kind and not kinds_fit(kind, port.kind):
                 message = f"{source.name} gives a {kind}, {step.node.name} expects a {port.kind} as {port.name}"
-                return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
+                return [
+                    Problem(
+                        "error",
+                        step.id,
+                        message,
+                        "Connect another output of it.",
+                        port=port.name,
+                    )
+                ]
     return []
 
 
@@ -232,7 +403,9 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
             computed(value, values)
         except ExpressionError as error:
             where = "Set it in the inspector, or expose the parameter on the block."
-            return [Problem("error", step.id, f"{name} of {step.node.name}: {error}", where)]
+            return [
+                Problem("error", step.id, f"{name} of {step.node.name}: {error}", where)
+            ]
     try:
         check_node(step.spec, step.node)
     except ParamError as error:
@@ -240,19 +413,42 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
     absent = missing(step.spec, step.node)
     if absent:
         names = " and ".join(absent)
-        return [Problem("error", step.id, f"{step.node.name} needs {names}", "Set it in the inspector.")]
+        return [
+            Problem(
+                "error",
+                step.id,
+                f"{step.node.name} needs {names}",
+                "Set it in the inspector.",
+            )
+        ]
     there = {port.name for port in wirable_of(step.spec, step.node)}
-    lost = [port.name for port in step.spec.inputs if port.wired and port.name not in there]
+    lost = [
+        port.name for port in step.spec.inputs if port.wired and port.name not in there
+    ]
     if lost:
         reason = "A wire sets an element that the typed value does not have. Type a longer value, or remove the wire."
-        return [Problem("error", step.id, f"{step.node.name} has no {lost[0]}", reason, port=lost[0])]
+        return [
+            Problem(
+                "error",
+                step.id,
+                f"{step.node.name} has no {lost[0]}",
+                reason,
+                port=lost[0],
+            )
+        ]
     return []
 
 
 def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     """AUTO that finds no such dimension in a shape that is known."""
-    open_params = [p.name for p in step.spec.params if p.auto and result.resolved.get(p.name) is AUTO]
-    arrived = all(port.name in result.inputs for port in step.spec.inputs if port.required)
+    open_params = [
+        p.name
+        for p in step.spec.params
+        if p.auto and result.resolved.get(p.name) is AUTO
+    ]
+    arrived = all(
+        port.name in result.inputs for port in step.spec.inputs if port.required
+    )
     if not open_params or not arrived:
         return []
     shape = next(iter(result.inputs.values()))[0]
@@ -269,7 +465,11 @@ def _channels_first(step: Step, sheet: InferredGraph) -> bool:
         at = steps.get(at.refs()[0].node)
         if at is None or at.spec.key in ("nn.LayerNorm", "F.layer_norm"):
             return False
-        if at.spec.category == "conv" or "Pool" in at.spec.key or at.spec.kind == "input":
+        if (
+            at.spec.category == "conv"
+            or "Pool" in at.spec.key
+            or at.spec.kind == "input"
+        ):
             return at.spec.kind != "input" or sheet.given is None
         if at.spec.category not in ("act", "drop", "norm"):
             return False
@@ -283,15 +483,23 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     if result.outcome.fixed_batch:
         message = f"{step.node.name} works with a batch size of {result.outcome.fixed_batch} only"
         reason = "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
-        problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
+        problems.append(
+            Problem("warning", step.id, message, reason, cures=_any_batch(step))
+        )
     if _batch_as_time(step, arriving):
         first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
         reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
         message = f"{step.node.name} reads the batch as a sequence"
         problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
-    picture = arriving if isinstance(arriving, TensorType) and len(arriving.shape) == 4 else None
+    picture = (
+        arriving
+        if isinstance(arriving, TensorType) and len(arriving.shape) == 4
+        else None
+    )
     if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
-        flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
+        flatten = Cure(
+            "Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),)
+        )
         reason = f"It acts on the last {picture.shape[-1]} values. Most networks flatten first."
         message = f"{step.node.name} acts on the last dimension only"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
@@ -304,7 +512,9 @@ def _any_batch(step: Step) -> tuple[Cure, ...]:
         sizes = step.node.params.get(param.name)
         if isinstance(sizes, tuple) and -1 not in sizes:
             new = (-1, *sizes[1:])
-            return (Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),)
+            return (
+                Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),
+            )
     return ()
 
 

@@ -14,7 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
+from app.builder.diagnostics.problems import (
+    Cure,
+    InsertBefore,
+    Problem,
+    RemoveNode,
+    SetParam,
+    TakeOut,
+    apply_cure,
+)
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
@@ -31,17 +39,23 @@ ACTIVATIONS = frozenset(
     "softsign tanhshrink".split()
 )
 NEVER_NEGATIVE = frozenset("relu relu6 sigmoid hardsigmoid".split())
-RESHAPING = frozenset("flatten unflatten view reshape squeeze unsqueeze identity contiguous".split())
+RESHAPING = frozenset(
+    "flatten unflatten view reshape squeeze unsqueeze identity contiguous".split()
+)
 SOFTMAXES = frozenset("softmax logsoftmax softmin".split())
 # Their derivative is 0 wherever there is one.
 CUTS = frozenset({"detach"})
-STEPS = frozenset("sign sgn round floor ceil trunc heaviside zeroslike oneslike fulllike".split())
+STEPS = frozenset(
+    "sign sgn round floor ceil trunc heaviside zeroslike oneslike fulllike".split()
+)
 POOLS = frozenset("maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d".split())
 
 LARGEST_LINEAR = 50_000_000
 LARGE_LINEAR, LARGE_SHARE = 10_000_000, 0.8
 # A table of words is large by right.
-LARGE = frozenset("linear bilinear conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d".split())
+LARGE = frozenset(
+    "linear bilinear conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d".split()
+)
 
 
 @cache
@@ -50,7 +64,9 @@ def plain_name(op: str) -> str:
     return op.rpartition(".")[2].replace("_", "").lower().removeprefix("lazy")
 
 
-def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -> list[Problem]:
+def structure(
+    analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]
+) -> list[Problem]:
     """Run the structural checks on a network without errors; `runs` tells whether a changed graph still runs."""
     net = Net(analysis, ops)
     return [
@@ -89,8 +105,14 @@ class Net(Struct, frozen=True, dict=True):
     def live(self) -> tuple[Node, ...]:
         """Nodes whose value reaches an output."""
         walk = self.analysis.walk
-        kept = {step.id for step in walk.steps if step.kept} if walk is not None else set()
-        return tuple(n for n in self.graph.nodes.values() if n.id in self.analysis.live and n.id not in kept)
+        kept = (
+            {step.id for step in walk.steps if step.kept} if walk is not None else set()
+        )
+        return tuple(
+            n
+            for n in self.graph.nodes.values()
+            if n.id in self.analysis.live and n.id not in kept
+        )
 
     @property
     def outputs(self) -> tuple[Node, ...]:
@@ -114,7 +136,11 @@ class Net(Struct, frozen=True, dict=True):
 
     def takers(self, node: Node) -> tuple[Node, ...]:
         targets = dict.fromkeys(edge.target for edge in self.graph.out_of(node.id))
-        return tuple(self.graph.nodes[target] for target in targets if target in self.analysis.live)
+        return tuple(
+            self.graph.nodes[target]
+            for target in targets
+            if target in self.analysis.live
+        )
 
     def carried(self, edge: Edge) -> ValueType | None:
         return self.analysis.values.get((edge.source, edge.output))
@@ -158,7 +184,11 @@ def _double_activations(net: Net) -> Iterator[Problem]:
     for node in net.live:
         first = net.feed(node)
         second_name = plain_name(node.op)
-        if first is None or second_name not in ACTIVATIONS or plain_name(first.op) not in ACTIVATIONS:
+        if (
+            first is None
+            or second_name not in ACTIVATIONS
+            or plain_name(first.op) not in ACTIVATIONS
+        ):
             continue
         label, shape = net.spec(node).label, net.leaving(node)
         reason = f"{net.spec(first).label} and {label} are applied to each value of {shape} with no layer in between."
@@ -174,14 +204,24 @@ def _double_linears(net: Net) -> Iterator[Problem]:
         if plain_name(node.op) != "linear":
             continue
         first = [node, *net.before(node, net.is_dropout)][-1]
-        if first is node or plain_name(first.op) != "linear" or len(net.takers(first)) > 1:
+        if (
+            first is node
+            or plain_name(first.op) != "linear"
+            or len(net.takers(first)) > 1
+        ):
             continue
         wide, middle = net.param(first, "in_features"), net.param(first, "out_features")
         narrow = net.param(node, "out_features")
-        if not all(isinstance(size, int) for size in (wide, middle, narrow)) or middle < min(wide, narrow):
+        if not all(
+            isinstance(size, int) for size in (wide, middle, narrow)
+        ) or middle < min(wide, narrow):
             continue
-        both = net.analysis.parameters.get(first.id, 0) + net.analysis.parameters.get(node.id, 0)
-        one = wide * narrow + (narrow if net.param(node, "bias") or net.param(first, "bias") else 0)
+        both = net.analysis.parameters.get(first.id, 0) + net.analysis.parameters.get(
+            node.id, 0
+        )
+        one = wide * narrow + (
+            narrow if net.param(node, "bias") or net.param(first, "bias") else 0
+        )
         message = f"{node.name} follows {first.name} without an activation"
         reason = (
             f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: {one:,} parameters could "
@@ -195,12 +235,24 @@ def _lost_biases(net: Net) -> Iterator[Problem]:
     """Find biases before a BatchNorm, which subtracts the channel mean and the bias with it."""
     for node in net.live:
         name, shape, takers = plain_name(node.op), net.leaving(node), net.takers(node)
-        conv = name in ("conv1d", "conv2d", "conv3d", "convtranspose1d", "convtranspose2d", "convtranspose3d")
-        if not conv and not (name == "linear" and shape is not None and len(shape.shape) == 2):
+        conv = name in (
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "convtranspose1d",
+            "convtranspose2d",
+            "convtranspose3d",
+        )
+        if not conv and not (
+            name == "linear" and shape is not None and len(shape.shape) == 2
+        ):
             continue
         if not takers or net.param(node, "bias") is not True:
             continue
-        if not all(plain_name(taker.op).startswith(("batchnorm", "syncbatchnorm")) for taker in takers):
+        if not all(
+            plain_name(taker.op).startswith(("batchnorm", "syncbatchnorm"))
+            for taker in takers
+        ):
             continue
         count = net.param(node, "out_channels" if conv else "out_features")
         message = f"The bias of {node.name} has no effect before {listed(takers)}"
@@ -212,7 +264,9 @@ def _lost_biases(net: Net) -> Iterator[Problem]:
 def _late_dropouts(net: Net) -> Iterator[Problem]:
     def passing(node: Node) -> bool:
         alone = len(net.graph.out_of(node.id)) == 1
-        return alone and (plain_name(node.op) in RESHAPING | SOFTMAXES or net.is_dropout(node))
+        return alone and (
+            plain_name(node.op) in RESHAPING | SOFTMAXES or net.is_dropout(node)
+        )
 
     for output in net.outputs:
         way = list(net.before(output, passing))
@@ -220,7 +274,12 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
             continue
         for node in way:
             chance, shape = net.param(node, "p"), net.arriving(node)
-            if not net.is_dropout(node) or not passing(node) or not chance or shape is None:
+            if (
+                not net.is_dropout(node)
+                or not passing(node)
+                or not chance
+                or shape is None
+            ):
                 continue
             count = f" {shape.per_sample():,}" if shape.per_sample() else ""
             message = f"{node.name} comes after the last layer"
@@ -232,17 +291,34 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
     """Find pooling windows that drop the end of an axis. One row or column is common and not reported."""
     for node in net.live:
         shape = net.arriving(node)
-        if plain_name(node.op) not in POOLS or shape is None or net.param(node, "ceil_mode"):
+        if (
+            plain_name(node.op) not in POOLS
+            or shape is None
+            or net.param(node, "ceil_mode")
+        ):
             continue
         dims = int(plain_name(node.op)[-2])
-        sides = [(i, size) for i, size in enumerate(shape.shape[-dims:]) if isinstance(size, int)]
-        rest, size = max(((_uncovered(net, node, i, size), size) for i, size in sides), default=(0, 0))
+        sides = [
+            (i, size)
+            for i, size in enumerate(shape.shape[-dims:])
+            if isinstance(size, int)
+        ]
+        rest, size = max(
+            ((_uncovered(net, node, i, size), size) for i, size in sides),
+            default=(0, 0),
+        )
         if rest <= 1:
             continue
         cure = Cure("Set ceil_mode=True", (SetParam(node.id, "ceil_mode", True),))
         message = f"{node.name} leaves out the last {rest} of {size}"
         reason = f"Of {shape} the windows reach {size - rest} along that side. ceil_mode=True adds one more window."
-        yield Problem("warning", node.id, message, reason, cures=(cure,) if _helps(net, cure, runs) else ())
+        yield Problem(
+            "warning",
+            node.id,
+            message,
+            reason,
+            cures=(cure,) if _helps(net, cure, runs) else (),
+        )
 
 
 def _uncovered(net: Net, node: Node, axis: int, size: int) -> int:
@@ -251,7 +327,11 @@ def _uncovered(net: Net, node: Node, axis: int, size: int) -> int:
     def along(name: str, default: Any) -> int:
         value = net.param(node, name) if net.spec(node).param(name) else default
         value = default if value is None else value
-        return int(value[min(axis, len(value) - 1)]) if isinstance(value, tuple) else int(value)
+        return (
+            int(value[min(axis, len(value) - 1)])
+            if isinstance(value, tuple)
+            else int(value)
+        )
 
     window = along("kernel_size", 1)
     step, padding = along("stride", window), along("padding", 0)
@@ -271,9 +351,19 @@ def _deaf_outputs(net: Net) -> Iterator[Problem]:
         before = upstream(net.graph, (output.id,))
         if not before or any(net.graph.nodes[node].op == "input" for node in before):
             continue
-        sources = tuple(node for node in net.live if node.id in before and not net.graph.into(node.id))
-        reason = f"It depends only on {listed(sources)}, so it is the same for all data."
-        cures = (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),) if len(net.outputs) > 1 else ()
+        sources = tuple(
+            node
+            for node in net.live
+            if node.id in before and not net.graph.into(node.id)
+        )
+        reason = (
+            f"It depends only on {listed(sources)}, so it is the same for all data."
+        )
+        cures = (
+            (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),)
+            if len(net.outputs) > 1
+            else ()
+        )
         message = f"No Input reaches {output.name}"
         yield Problem("warning", output.id, message, reason, port="input", cures=cures)
 
@@ -292,18 +382,28 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
             f"That is {100 * count / total:.0f} % of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients "
             "and the two moment estimates of Adam take three times as much again."
         )
-        cures = tuple(cure for cure in _smaller(net, node, total - count) if _helps(net, cure, runs))
+        cures = tuple(
+            cure
+            for cure in _smaller(net, node, total - count)
+            if _helps(net, cure, runs)
+        )
         yield Problem("warning", node.id, message, reason, cures=cures)
 
 
 def _too_large(count: int, total: int) -> bool:
-    return count > LARGEST_LINEAR or (count > LARGE_LINEAR and count > LARGE_SHARE * total)
+    return count > LARGEST_LINEAR or (
+        count > LARGE_LINEAR and count > LARGE_SHARE * total
+    )
 
 
 def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
     """Propose global average pooling before the Flatten if that makes the layer small enough."""
     flatten = net.feed(node) if plain_name(node.op) == "linear" else None
-    shape = net.arriving(flatten) if flatten is not None and plain_name(flatten.op) == "flatten" else None
+    shape = (
+        net.arriving(flatten)
+        if flatten is not None and plain_name(flatten.op) == "flatten"
+        else None
+    )
     pool = "nn.AdaptiveAvgPool2d"
     if flatten is None or shape is None or len(shape.shape) != 4 or pool not in net.ops:
         return
@@ -313,7 +413,9 @@ def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
     count = channels * net.param(node, "out_features") + net.param(node, "out_features")
     if _too_large(count, others + count):
         return
-    edits: tuple[Any, ...] = (InsertBefore(flatten.id, "input", pool, FrozenMap(output_size=1)),)
+    edits: tuple[Any, ...] = (
+        InsertBefore(flatten.id, "input", pool, FrozenMap(output_size=1)),
+    )
     if node.params.get("in_features", AUTO) is not AUTO:
         edits = (*edits, SetParam(node.id, "in_features", channels))
     yield Cure("Insert AdaptiveAvgPool2d", edits)
@@ -326,12 +428,20 @@ def _cut_gradients(net: Net) -> Iterator[Problem]:
     while todo:
         for edge in net.graph.into(todo.pop()):
             source = net.graph.nodes[edge.source]
-            if source.id not in reached and _has_gradient(net.carried(edge)) and not _stops(source):
+            if (
+                source.id not in reached
+                and _has_gradient(net.carried(edge))
+                and not _stops(source)
+            ):
                 reached.add(source.id)
                 todo.append(source.id)
     groups: dict[str, list[Node]] = {}
     for node in net.live:
-        if net.analysis.parameters.get(node.id) and node.id not in reached and not node.frozen:
+        if (
+            net.analysis.parameters.get(node.id)
+            and node.id not in reached
+            and not node.frozen
+        ):
             groups.setdefault(_cutter(net, node), []).append(node)
     for cutter, nodes in groups.items():
         yield _cut_problem(net, net.graph.nodes[cutter], tuple(nodes))
@@ -374,8 +484,18 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
     reason = f"{why}: {listed(nodes)} before it, with {count:,} parameters, {verb} no gradient and will not be trained."
     last = all(taker.op == "output" for taker in net.takers(cutter))
     same = value is not None and net.arriving(cutter) == value
-    cures = (take_out(cutter),) if net.feed(cutter) is not None and cutter not in nodes and (last or same) else ()
-    return Problem("warning", cutter.id, f"No gradient flows through {cutter.name}", reason, cures=cures)
+    cures = (
+        (take_out(cutter),)
+        if net.feed(cutter) is not None and cutter not in nodes and (last or same)
+        else ()
+    )
+    return Problem(
+        "warning",
+        cutter.id,
+        f"No gradient flows through {cutter.name}",
+        reason,
+        cures=cures,
+    )
 
 
 def spatial(shape: TensorType | None) -> int | None:
@@ -388,7 +508,11 @@ def spatial(shape: TensorType | None) -> int | None:
 
 # --- Index ranges: whether the declared values of an Input are valid rows of embedding tables
 
-_TABLES = {"nn.Embedding": "num_embeddings", "nn.EmbeddingBag": "num_embeddings", "F.one_hot": "num_classes"}
+_TABLES = {
+    "nn.Embedding": "num_embeddings",
+    "nn.EmbeddingBag": "num_embeddings",
+    "F.one_hot": "num_classes",
+}
 # What gives the very values that arrive at its first input.
 _SAME_VALUES = frozenset(
     """
@@ -411,14 +535,25 @@ def _ranges(net: Net) -> Iterator[Problem]:
         table = _TABLES[node.op]
         if high is not None and high > size:
             message = f"{source.name} has values up to {int(high) - 1}, {node.name} has {size:,} rows"
-            reason = f"Rows are counted from 0, so {table} must be at least {int(high)}."
-            cures = (Cure(f"Set {table}={int(high)}", (SetParam(node.id, table, int(high)),)),
-                     Cure(f"Set high={size} at {source.name}", (SetParam(source.id, "high", size),)))  # fmt: skip
+            reason = (
+                f"Rows are counted from 0, so {table} must be at least {int(high)}."
+            )
+            cures = (
+                Cure(
+                    f"Set {table}={int(high)}", (SetParam(node.id, table, int(high)),)
+                ),
+                Cure(
+                    f"Set high={size} at {source.name}",
+                    (SetParam(source.id, "high", size),),
+                ),
+            )
             yield Problem("error", node.id, message, reason, cures=cures)
         elif low is not None and low < 0:
             message = f"{source.name} has values from {low}, and {node.name} has no rows below 0"
             cure = Cure(f"Set low=0 at {source.name}", (SetParam(source.id, "low", 0),))
-            yield Problem("error", node.id, message, "Rows are counted from 0.", cures=(cure,))
+            yield Problem(
+                "error", node.id, message, "Rows are counted from 0.", cures=(cure,)
+            )
 
 
 def _source(net: Net, node: Node) -> Node | None:
@@ -427,7 +562,9 @@ def _source(net: Net, node: Node) -> Node | None:
     while node.id not in seen:
         seen.add(node.id)
         first = next((port.name for port in net.spec(node).inputs), "")
-        wire = next((edge for edge in net.graph.into(node.id) if edge.port == first), None)
+        wire = next(
+            (edge for edge in net.graph.into(node.id) if edge.port == first), None
+        )
         if wire is None:
             return None
         node = net.graph.nodes[wire.source]

@@ -30,7 +30,9 @@ class InferredGraph(Struct, frozen=True):
     quiet: frozenset[str] = frozenset()
 
     @classmethod
-    def network(cls, graph: Graph, ops: Catalog, earlier: InferredGraph | None = None) -> InferredGraph:
+    def network(
+        cls, graph: Graph, ops: Catalog, earlier: InferredGraph | None = None
+    ) -> InferredGraph:
         """Infer a network; results unchanged since `earlier`, a previous version, are reused."""
         walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
         known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
@@ -41,13 +43,27 @@ class InferredGraph(Struct, frozen=True):
             return cls(graph, walk, infer(walk), ops)
         results = infer(walk, None, (earlier.walk, earlier.results))
         loud = {step.node.id for step in new}
-        loud |= {node for node, result in results.items() if earlier.results.get(node) is not result}
-        return cls(graph, walk, results, ops, quiet=earlier.quiet.intersection(results) - loud)
+        loud |= {
+            node
+            for node, result in results.items()
+            if earlier.results.get(node) is not result
+        }
+        return cls(
+            graph, walk, results, ops, quiet=earlier.quiet.intersection(results) - loud
+        )
 
     @classmethod
     def block(cls, block: Block, inside: Inside, ops: Catalog) -> InferredGraph:
-        outcomes = ((node.id, inside.results[node.id].outcome) for node in block.inputs if node.id in inside.results)
-        given = {node: outcome.outputs[0] for node, outcome in outcomes if isinstance(outcome, Ran)}
+        outcomes = (
+            (node.id, inside.results[node.id].outcome)
+            for node in block.inputs
+            if node.id in inside.results
+        )
+        given = {
+            node: outcome.outputs[0]
+            for node, outcome in outcomes
+            if isinstance(outcome, Ran)
+        }
         return cls(block.graph, inside.plan, inside.results, ops, given, inside.values)
 
     def again(self, graph: Graph) -> tuple[Plan, Mapping[str, StepResult]]:

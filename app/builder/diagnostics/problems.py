@@ -135,12 +135,17 @@ class Cure(Struct, frozen=True):
     @property
     def opens(self) -> str:
         """The module of the layer file to review, "" for a cure that edits."""
-        return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
+        return next(
+            (edit.module for edit in self.edits if isinstance(edit, OpenLayers)), ""
+        )
 
     @property
     def destructive(self) -> bool:
         """True if it removes a node, and nothing takes its place."""
-        return any(isinstance(edit, RemoveNode | TakeOut) for edit in self.edits) and len(self.edits) == 1
+        return (
+            any(isinstance(edit, RemoveNode | TakeOut) for edit in self.edits)
+            and len(self.edits) == 1
+        )
 
     @property
     def chooses_data(self) -> bool:
@@ -150,12 +155,18 @@ class Cure(Struct, frozen=True):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the training that it changes, by name."""
-        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetTraining)}
+        return {
+            edit.name: edit.value
+            for edit in self.edits
+            if isinstance(edit, SetTraining)
+        }
 
     @property
     def data(self) -> dict[str, Any]:
         """The choices of the data that it changes, by name."""
-        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetData)}
+        return {
+            edit.name: edit.value for edit in self.edits if isinstance(edit, SetData)
+        }
 
 
 class Problem(Struct, frozen=True):
@@ -184,7 +195,9 @@ class Problem(Struct, frozen=True):
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
     """Apply a cure. Edits of deleted nodes are skipped."""
     for edit in cure.edits:
-        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData | ChooseData):
+        if edit.node not in graph.nodes or isinstance(
+            edit, OpenLayers | SetTraining | SetData | ChooseData
+        ):
             continue
         if isinstance(edit, SetParam):
             graph = graph.with_param(edit.node, edit.name, edit.value)
@@ -194,7 +207,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.unshared(edit.node)
         elif isinstance(edit, DropInit):
             owner = graph.owner(edit.node)
-            graph = graph.with_node(replace(owner, inits=owner.inits.without(edit.name)))
+            graph = graph.with_node(
+                replace(owner, inits=owner.inits.without(edit.name))
+            )
         elif isinstance(edit, Untie):
             owner = graph.owner(edit.node)
             graph = graph.with_node(replace(owner, tied=owner.tied.without(edit.name)))
@@ -208,7 +223,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = _connected(graph, edit)
         elif isinstance(edit, ReplaceOp):
             own = graph.unshared(edit.node)  # the other sharers keep the old op
-            graph = own.with_node(replace(own.nodes[edit.node], op=edit.op, params=edit.params))
+            graph = own.with_node(
+                replace(own.nodes[edit.node], op=edit.op, params=edit.params)
+            )
         else:
             graph = _inserted(graph, catalog, edit)
     return graph
@@ -223,12 +240,20 @@ def _connected(graph: Graph, edit: Connect) -> Graph:
 
 def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
     at = (edit.port, edit.index)
-    wire = next((edge for edge in graph.into(edit.node) if (edge.port, edge.index) == at), None)
+    wire = next(
+        (edge for edge in graph.into(edit.node) if (edge.port, edge.index) == at), None
+    )
     if wire is None:
         return graph
     spec = catalog[edit.op]
-    name = spec.stem if all(node.name != spec.stem for node in graph.nodes.values()) else graph.fresh_name(spec.stem)
-    new = Node(graph.fresh_id(), edit.op, name, spec.starting_params().update(edit.params))
+    name = (
+        spec.stem
+        if all(node.name != spec.stem for node in graph.nodes.values())
+        else graph.fresh_name(spec.stem)
+    )
+    new = Node(
+        graph.fresh_id(), edit.op, name, spec.starting_params().update(edit.params)
+    )
     graph = graph.without_edge(wire).with_node(new)
     graph = graph.with_edge(Edge(wire.source, wire.output, new.id, spec.inputs[0].name))
     return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))

@@ -10,8 +10,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.diagnostics.checks import RESHAPING, Net, listed, plain_name, spatial, take_out
-from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, ReplaceOp, SetTraining
+from app.builder.diagnostics.checks import (
+    RESHAPING,
+    Net,
+    listed,
+    plain_name,
+    spatial,
+    take_out,
+)
+from app.builder.diagnostics.problems import (
+    Cure,
+    InsertBefore,
+    Problem,
+    ReplaceOp,
+    SetTraining,
+)
 from app.builder.graph import Node
 from app.util.frozen import FrozenMap
 
@@ -24,7 +37,9 @@ USUAL_BATCH = 16
 _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
-def training(analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None) -> list[Problem]:
+def training(
+    analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None
+) -> list[Problem]:
     """List conflicts of loss and batch size with the net; `samples` is the training set's size, None if unknown."""
     net = Net(analysis, ops)
     return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
@@ -34,7 +49,12 @@ def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
     if len(net.outputs) != 1:
         return
     output = net.outputs[0]
-    way = list(net.before(output, lambda node: plain_name(node.op) in RESHAPING or net.is_dropout(node)))
+    way = list(
+        net.before(
+            output,
+            lambda node: plain_name(node.op) in RESHAPING or net.is_dropout(node),
+        )
+    )
     if not way:
         return
     last = way[-1]
@@ -63,8 +83,13 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
                 f"CrossEntropyLoss applies softmax itself. On probabilities of {classes} classes its minimum is "
                 f"{least:.2f}, not 0, and its gradients are small."
             )
-        yield Problem("warning", last.id, f"{last.name} and CrossEntropyLoss both apply softmax", reason,
-                      cures=(take_out(last),))  # fmt: skip
+        yield Problem(
+            "warning",
+            last.id,
+            f"{last.name} and CrossEntropyLoss both apply softmax",
+            reason,
+            cures=(take_out(last),),
+        )
     elif name == "logsoftmax":
         reason = (
             "CrossEntropyLoss applies log_softmax itself, and applying it twice changes nothing. Remove "
@@ -86,14 +111,26 @@ def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
     yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
 
 
-def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterator[Problem]:
+def _before_logarithms(
+    net: Net, output: Node, last: Node, loss: str
+) -> Iterator[Problem]:
     if plain_name(last.op) == "softmax":
         reason = f"{loss} expects log-probabilities. On probabilities NLLLoss gives −1 to 0 instead of 0 and more."
         if loss != "NLLLoss":
             reason = f"{loss} expects log-probabilities, which are at most 0; these are between 0 and 1."
         op = last.op.replace("softmax", "log_softmax").replace("Softmax", "LogSoftmax")
-        cures = (Cure("Use LogSoftmax", (ReplaceOp(last.id, op, last.params),)),) if op in net.ops else ()
-        yield Problem("warning", last.id, f"{last.name} gives probabilities to {loss}", reason, cures=cures)
+        cures = (
+            (Cure("Use LogSoftmax", (ReplaceOp(last.id, op, last.params),)),)
+            if op in net.ops
+            else ()
+        )
+        yield Problem(
+            "warning",
+            last.id,
+            f"{last.name} gives probabilities to {loss}",
+            reason,
+            cures=cures,
+        )
     elif net.spec(last).category in _RAW:
         shape = net.arriving(output)
         dims = len(shape.shape) if shape is not None else 0
@@ -103,13 +140,22 @@ def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterato
             f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss has no "
             "lower bound. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
         )
-        yield Problem("warning", output.id, f"{loss} expects log-probabilities, {last.name} is unbounded", reason,
-                      cures=cures)  # fmt: skip
+        yield Problem(
+            "warning",
+            output.id,
+            f"{loss} expects log-probabilities, {last.name} is unbounded",
+            reason,
+            cures=cures,
+        )
 
 
 def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Problem]:
     """Check for BatchNorm with one value per channel, as in batches of one sample."""
-    norms = tuple(node for node in net.live if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm")))
+    norms = tuple(
+        node
+        for node in net.live
+        if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm"))
+    )
     alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
     if batch_size == 1 and norms:
         larger = _batch_of(alone or norms, _usual_batch(alone, samples))
@@ -134,19 +180,29 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
             f"error. "
             f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
         )
-        yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))
+        yield Problem(
+            "error", alone[0].id, message, reason, cures=_batch_of(alone, better)
+        )
 
 
 def _without_single_sample(samples: int, start: int) -> int:
     """Return the smallest batch size from `start` on that leaves no single sample at the end of an epoch."""
-    return next(size for size in range(start, samples + start + 2) if samples % size != 1)
+    return next(
+        size for size in range(start, samples + start + 2) if samples % size != 1
+    )
 
 
 def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
     if not samples:
         return USUAL_BATCH
-    return _without_single_sample(samples, min(USUAL_BATCH, samples)) if alone else min(USUAL_BATCH, max(samples, 2))
+    return (
+        _without_single_sample(samples, min(USUAL_BATCH, samples))
+        if alone
+        else min(USUAL_BATCH, max(samples, 2))
+    )
 
 
 def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:
-    return (Cure(f"Set batch_size={size}", (SetTraining(nodes[0].id, "batch_size", size),)),)
+    return (
+        Cure(f"Set batch_size={size}", (SetTraining(nodes[0].id, "batch_size", size),)),
+    )

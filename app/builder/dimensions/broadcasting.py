@@ -20,7 +20,9 @@ class Aligned(Struct, frozen=True):
     cells: tuple[tuple[str, str], ...]
 
 
-def line_up(tensors: Sequence[tuple[str, str, tuple[Size, ...]]]) -> tuple[Aligned, ...]:
+def line_up(
+    tensors: Sequence[tuple[str, str, tuple[Size, ...]]],
+) -> tuple[Aligned, ...]:
     """Align the (name, node, shape) of tensors, one row each; () for fewer than two.
 
     >>> [row.cells for row in line_up((("a", "a", (4, 1)), ("b", "b", (3,))))]
@@ -32,9 +34,18 @@ def line_up(tensors: Sequence[tuple[str, str, tuple[Size, ...]]]) -> tuple[Align
         return ()
     rank = max(len(shape) for _, _, shape in tensors)
     padded = [(*(None,) * (rank - len(shape)), *shape) for _, _, shape in tensors]
-    wanted = [{size for size in sizes if size not in (None, 1)} for sizes in zip(*padded, strict=True)]
+    wanted = [
+        {size for size in sizes if size not in (None, 1)}
+        for sizes in zip(*padded, strict=True)
+    ]
     return tuple(
-        Aligned(name, node, tuple(_cell(size, others) for size, others in zip(row, wanted, strict=True)))
+        Aligned(
+            name,
+            node,
+            tuple(
+                _cell(size, others) for size, others in zip(row, wanted, strict=True)
+            ),
+        )
         for (name, node, _), row in zip(tensors, padded, strict=True)
     )
 

@@ -32,12 +32,18 @@ class InputTensor(Struct, frozen=True):
         return self.type.shape
 
     def origin(self, dimension: int) -> DimensionSource:
-        return DimensionSource(self.node, self.output, dimension % max(len(self.shape), 1))
+        return DimensionSource(
+            self.node, self.output, dimension % max(len(self.shape), 1)
+        )
 
     def symbol(self, letter: str, dimension: int, meaning: str = "") -> Symbol:
         """Return the size of a dimension as a symbol."""
         origin = self.origin(dimension)
-        return Symbol(letter, meaning or f"dim {origin.dimension} of {self.name}", self.shape[dimension])
+        return Symbol(
+            letter,
+            meaning or f"dim {origin.dimension} of {self.name}",
+            self.shape[dimension],
+        )
 
 
 class SizeCall(Struct, frozen=True):
@@ -85,15 +91,23 @@ def unchanged(arrived: InputTensor, dimension: int, words: str = "") -> SizeNote
     return SizeNote(formula, words, arrived.origin(dimension))
 
 
-def set_by(meaning: str, value: Size, words: str = "", source: DimensionSource | None = None) -> SizeNote:
+def set_by(
+    meaning: str, value: Size, words: str = "", source: DimensionSource | None = None
+) -> SizeNote:
     """Note a dimension that a parameter sets."""
-    return SizeNote(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
+    return SizeNote(
+        Formula("x", (Symbol("x", meaning, value),)),
+        words or f"{meaning} sets the {value}.",
+        source,
+    )
 
 
 BATCH = "N is the batch size, which stays the same."
 
 
-def product(arrived: InputTensor, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:
+def product(
+    arrived: InputTensor, dimensions: range, letter: str = "d"
+) -> tuple[str, tuple[Symbol, ...]]:
     """Return the product of some dimensions as text, and its symbols."""
     symbols = tuple(arrived.symbol(f"{letter}{i}", i) for i in dimensions)
     return "*".join(symbol.letter for symbol in symbols) or "1", symbols

@@ -16,11 +16,24 @@ from msgspec.structs import replace
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.broadcasting import Aligned, line_up
-from app.builder.dimensions.calls import DimensionSource, InputTensor, Rule, SizeCall, SizeNote
+from app.builder.dimensions.calls import (
+    DimensionSource,
+    InputTensor,
+    Rule,
+    SizeCall,
+    SizeNote,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.rules import passed_by, rule_of, stretches
 from app.builder.graph import Graph, Node
-from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
+from app.builder.value_types import (
+    Dim,
+    NumberType,
+    Size,
+    TensorType,
+    TupleType,
+    ValueType,
+)
 from app.builder.wired_params import with_part
 from app.util.frozen import FrozenMap
 
@@ -90,11 +103,20 @@ def explain_output(
 
     `analysis` may be of an older graph: nodes that it lacks are left out.
     """
-    return tuple(story for story in _stories(graph, catalog, analysis, node, output, None) if story is not None)
+    return tuple(
+        story
+        for story in _stories(graph, catalog, analysis, node, output, None)
+        if story is not None
+    )
 
 
 def explain_dimension(
-    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis,
+    node: str,
+    output: int,
+    dimension: int,
 ) -> DimensionStory | None:
     """Explain one dimension of an output, None if unknown. Much faster than all of them inside blocks."""
     stories = _stories(graph, catalog, analysis, node, output, dimension)
@@ -102,7 +124,12 @@ def explain_dimension(
 
 
 def _stories(
-    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, only: int | None
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis,
+    node: str,
+    output: int,
+    only: int | None,
 ) -> tuple[DimensionStory | None, ...]:
     here, spec = graph.nodes[node], catalog.spec_of(graph, graph.nodes[node])
     call = _call(graph, analysis, here, spec, output)
@@ -119,34 +146,60 @@ def _stories(
         if spec.kind == "block" and not here.muted:
             one = _through(graph, catalog, analysis, node, output, i, size)
         if one is None or one.formula.result != size:
-            words = f"Computed inside {spec.label}; open it to see each step." if spec.kind == "block" else BY_TORCH
+            words = (
+                f"Computed inside {spec.label}; open it to see each step."
+                if spec.kind == "block"
+                else BY_TORCH
+            )
             stories.append(DimensionStory(i, names[i], size, words))
         else:
-            stories.append(DimensionStory(i, names[i], size, one.words, one.formula, one.source))
+            stories.append(
+                DimensionStory(i, names[i], size, one.words, one.formula, one.source)
+            )
     return tuple(stories)
 
 
 def chain(
-    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis,
+    node: str,
+    output: int,
+    dimension: int,
 ) -> tuple[ChainStep, ...]:
     """Trace a dimension upstream, this node first: to the input, or to the parameter that sets it."""
-    return tuple(upstream(graph, catalog, analysis, DimensionSource(node, output, dimension)))
+    return tuple(
+        upstream(graph, catalog, analysis, DimensionSource(node, output, dimension))
+    )
 
 
-def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: DimensionSource) -> Iterator[ChainStep]:
+def upstream(
+    graph: Graph, catalog: Catalog, analysis: Analysis, start: DimensionSource
+) -> Iterator[ChainStep]:
     """Yield the steps of `chain` lazily."""
     spot: DimensionSource | None = start
     seen: set[DimensionSource] = set()
     while spot is not None and spot not in seen:
         seen.add(spot)
-        story = explain_dimension(graph, catalog, analysis, spot.node, spot.output, spot.dimension)
+        story = explain_dimension(
+            graph, catalog, analysis, spot.node, spot.output, spot.dimension
+        )
         if story is None:
             return
-        yield ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story))
+        yield ChainStep(
+            spot.node,
+            spot.output,
+            spot.dimension,
+            story.result,
+            _in_short(story),
+            _in_full(story),
+        )
         spot = story.source
 
 
-def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
+def aligned(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str
+) -> tuple[Aligned, ...]:
     """Align the input shapes of a broadcasting op, even if they clash; () for other ops and for a single tensor."""
     here, spec = graph.nodes[node], catalog.spec_of(graph, graph.nodes[node])
     if here.muted or spec.category != "merge" or not stretches(here.op):
@@ -154,9 +207,15 @@ def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tu
     tensors = []
     for port in spec.inputs:
         for edge in graph.into(node):
-            value = analysis.values.get((edge.source, edge.output)) if edge.port == port.name else None
+            value = (
+                analysis.values.get((edge.source, edge.output))
+                if edge.port == port.name
+                else None
+            )
             if isinstance(value, TensorType):
-                tensors.append((graph.nodes[edge.source].name, edge.source, value.shape))
+                tensors.append(
+                    (graph.nodes[edge.source].name, edge.source, value.shape)
+                )
     return line_up(tensors)
 
 
@@ -187,11 +246,19 @@ class _FollowedSize(Struct, frozen=True):
 
 
 # Cache shared by repetitions and equal instances; the values keep the ids in the keys alive.
-_FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, _FollowedSize | None]] = {}
+_FOLLOWED: dict[
+    tuple[int, int, int, int], tuple[Block, Inside, _FollowedSize | None]
+] = {}
 
 
 def _through(
-    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int, size: Size
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis,
+    node: str,
+    output: int,
+    dimension: int,
+    size: Size,
 ) -> SizeNote | None:
     """Derive a dimension of a block's output; None if its inside does not determine it."""
     spec = catalog.spec_of(graph, graph.nodes[node])
@@ -201,7 +268,11 @@ def _through(
     told, ports = None, [port.name for port in spec.inputs]
     for number in range(len(result.turns) - 1, -1, -1):
         inside = result.turns[number].inside
-        way = _followed(block, catalog, inside, output, dimension) if inside is not None else None
+        way = (
+            _followed(block, catalog, inside, output, dimension)
+            if inside is not None
+            else None
+        )
         if way is None:
             return None
         told = told or way.told
@@ -210,14 +281,24 @@ def _through(
         port, dimension = way.entered[0].name, way.entered[1]
         if number == 0 or port != ports[0]:
             wire = next((edge for edge in graph.into(node) if edge.port == port), None)
-            source = DimensionSource(wire.source, wire.output, dimension) if wire is not None else None
-            return _note(told, spec, source, size, graph.nodes[wire.source].name if wire else "")
+            source = (
+                DimensionSource(wire.source, wire.output, dimension)
+                if wire is not None
+                else None
+            )
+            return _note(
+                told, spec, source, size, graph.nodes[wire.source].name if wire else ""
+            )
         output = 0  # what arrives is the first output of the repetition before
     return None
 
 
 def _note(
-    told: SizeNote | None, spec: OpSpec, source: DimensionSource | None, size: Size, giver: str
+    told: SizeNote | None,
+    spec: OpSpec,
+    source: DimensionSource | None,
+    size: Size,
+    giver: str,
 ) -> SizeNote | None:
     if told is not None:
         return SizeNote(told.formula, told.words, source)
@@ -227,18 +308,26 @@ def _note(
     return SizeNote(Formula("x", (symbol,)), f"Unchanged by {spec.label}.", source)
 
 
-def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> _FollowedSize | None:
+def _followed(
+    block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int
+) -> _FollowedSize | None:
     """Trace one output dimension of a block back to an input of it, or to the parameter that sets it; cached."""
     key = (id(block), id(inside), output, dimension)
     kept = _FOLLOWED.get(key)
     if kept is None:
         if len(_FOLLOWED) >= MOST:
             _FOLLOWED.clear()
-        kept = _FOLLOWED[key] = (block, inside, _follow(block, catalog, inside, output, dimension))
+        kept = _FOLLOWED[key] = (
+            block,
+            inside,
+            _follow(block, catalog, inside, output, dimension),
+        )
     return kept[2]
 
 
-def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> _FollowedSize | None:
+def _follow(
+    block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int
+) -> _FollowedSize | None:
     graph, known = block.graph, _known(block, inside)
     ends = block.outputs
     if output >= len(ends):
@@ -251,11 +340,15 @@ def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimensi
         here = graph.nodes[spot.node]
         if here.op == "input":
             return _FollowedSize(told, (here, spot.dimension))
-        story = explain_dimension(graph, catalog, known, spot.node, spot.output, spot.dimension)
+        story = explain_dimension(
+            graph, catalog, known, spot.node, spot.output, spot.dimension
+        )
         if story is None or story.formula is None:
             return None
         if told is None and _size(known, story.source) != story.result:
-            told = SizeNote(story.formula, f"{here.name} in {block.name}: {story.words}")
+            told = SizeNote(
+                story.formula, f"{here.name} in {block.name}: {story.words}"
+            )
         if story.source is None:
             return _FollowedSize(told, None)
         spot = story.source
@@ -265,7 +358,11 @@ def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimensi
 def _size(known: Analysis, spot: DimensionSource | None) -> Size | None:
     """Return a dimension's size one call upstream, None if a parameter sets it."""
     value = known.values.get((spot.node, spot.output)) if spot is not None else None
-    if spot is None or not isinstance(value, TensorType) or spot.dimension >= len(value.shape):
+    if (
+        spot is None
+        or not isinstance(value, TensorType)
+        or spot.dimension >= len(value.shape)
+    ):
         return None
     return value.shape[spot.dimension]
 
@@ -286,14 +383,20 @@ def _known(block: Block, inside: Inside) -> Analysis:
         for node, ref in inside.plan.passed.items()
         if ref is not None and (ref.node, ref.output) in values
     }
-    resolved = FrozenMap({node: result.resolved for node, result in inside.results.items()})
-    return Analysis(block.graph, Source(""), FrozenMap(values), resolved, results=inside.results)
+    resolved = FrozenMap(
+        {node: result.resolved for node, result in inside.results.items()}
+    )
+    return Analysis(
+        block.graph, Source(""), FrozenMap(values), resolved, results=inside.results
+    )
 
 
 # --- The call
 
 
-def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> SizeCall | None:
+def _call(
+    graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int
+) -> SizeCall | None:
     """Build the call of a node; None if an input type is unknown."""
     inputs: dict[str, tuple[InputTensor, ...]] = {}
     for port in spec.inputs:
@@ -316,7 +419,9 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
     result: Any = analysis.values.get((node.id, output))
     if spec.kind == "output" and inputs:
         result = next(iter(inputs.values()))[0].type
-    if not isinstance(result, TensorType) or (not inputs and spec.kind not in ("input", *VALUES)):
+    if not isinstance(result, TensorType) or (
+        not inputs and spec.kind not in ("input", *VALUES)
+    ):
         return None
     owner = graph.owner(node.id)
     params = {param.name: spec.value(owner, param.name) for param in spec.params}
@@ -324,31 +429,60 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
     wired = _with_wires(graph, analysis, node, spec, params)
     if wired is None:
         return None
-    return SizeCall(node.op, spec.label, node.name, wired, inputs, output, result.shape, spec.category, node.muted,
-                owner.repeat)  # fmt: skip
+    return SizeCall(
+        node.op,
+        spec.label,
+        node.name,
+        wired,
+        inputs,
+        output,
+        result.shape,
+        spec.category,
+        node.muted,
+        owner.repeat,
+    )
 
 
 def _picked(value: TupleType, node: Node, output: int) -> ValueType | None:
     """Return the tuple item that a call selects."""
-    at = output if node.op == "unpack" else node.params.get("index") if node.op == "operator.getitem" else None
-    return value.items[at] if type(at) is int and -len(value.items) <= at < len(value.items) else None
+    at = (
+        output
+        if node.op == "unpack"
+        else node.params.get("index")
+        if node.op == "operator.getitem"
+        else None
+    )
+    return (
+        value.items[at]
+        if type(at) is int and -len(value.items) <= at < len(value.items)
+        else None
+    )
 
 
 def _with_wires(
     graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, params: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Insert wired values into the parameters; None if one is no size."""
-    wires = {edge.port: analysis.values.get((edge.source, edge.output)) for edge in graph.into(node.id)}
+    wires = {
+        edge.port: analysis.values.get((edge.source, edge.output))
+        for edge in graph.into(node.id)
+    }
     for port in spec.inputs:
         if not port.wired:
             continue
         value = wires.get(port.name)
         items = value.items if isinstance(value, TupleType) else (value,)
-        sizes = tuple(item.size if isinstance(item, NumberType) else None for item in items)
+        sizes = tuple(
+            item.size if isinstance(item, NumberType) else None for item in items
+        )
         if None in sizes:
             return None
         try:
-            given = with_part(params.get(port.param), port, sizes if isinstance(value, TupleType) else sizes[0])
+            given = with_part(
+                params.get(port.param),
+                port,
+                sizes if isinstance(value, TupleType) else sizes[0],
+            )
         except ValueError:
             return None
         params = {**params, port.param: given}
@@ -360,8 +494,15 @@ def _notes(call: SizeCall, spec: OpSpec) -> tuple[SizeNote, ...] | None:
     if rule is None:
         return None
     try:
-        notes = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
-    except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that the rule does not cover
+        notes = (
+            _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
+        )
+    except (
+        IndexError,
+        KeyError,
+        TypeError,
+        ZeroDivisionError,
+    ):  # arguments that the rule does not cover
         return None
     return notes if notes is not None and len(notes) == len(call.shape) else None
 
@@ -374,22 +515,36 @@ def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
         if None in sizes:
             return None
         before = call.first
-        shape = TensorType(tuple(size for size in sizes if size is not None), before.type.dtype)
+        shape = TensorType(
+            tuple(size for size in sizes if size is not None), before.type.dtype
+        )
         port = next(iter(call.inputs))
         arrived = replace(before, name=f"repetition {number - 1}", type=shape)
-        call = replace(call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])})
+        call = replace(
+            call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])}
+        )
         notes = rule(call)
     last = f" This is the last of {call.repeat} in sequence."
-    changed = tuple(size != was for size, was in zip(call.shape, call.first.shape, strict=False))
-    return tuple(replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
-                 for i, one in enumerate(notes))  # fmt: skip
+    changed = tuple(
+        size != was for size, was in zip(call.shape, call.first.shape, strict=False)
+    )
+    return tuple(
+        replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
+        for i, one in enumerate(notes)
+    )
 
 
 def _names(call: SizeCall, spec: OpSpec) -> tuple[str, ...]:
     """Name the dimensions by the letters of PyTorch's documentation, or by number."""
     rank = len(call.shape)
-    count = windows.axes(call.op) if _WINDOWS.match(call.op) else {3: 1, 4: 2, 5: 3}.get(rank, 0)
-    picture = spec.category in ("conv", "io") or "ool" in call.op or "BatchNorm" in call.op
+    count = (
+        windows.axes(call.op)
+        if _WINDOWS.match(call.op)
+        else {3: 1, 4: 2, 5: 3}.get(rank, 0)
+    )
+    picture = (
+        spec.category in ("conv", "io") or "ool" in call.op or "BatchNorm" in call.op
+    )
     letters = {1: "CL", 2: "CHW", 3: "CDHW"}.get(count, "") if picture else ""
     first = ["N"] if rank and call.shape[0] == Dim(1) else []
     if len(first) + len(letters) == rank:

@@ -86,12 +86,20 @@ class Formula(Struct, frozen=True, dict=True):
         if not self.symbols:
             return ((FormulaPart(f"{name} = "), result),)
         if isinstance(self._tree, ast.Name):
-            return (first,) if result.text == name else ((*first, FormulaPart(" = "), result),)
+            return (
+                (first,)
+                if result.text == name
+                else ((*first, FormulaPart(" = "), result),)
+            )
         numbers: Line = (FormulaPart(indent), *self._numbers())
         halfway = self._halfway()
         if halfway is None or _text(halfway) == self.numbers:
             return (first, (*numbers, FormulaPart(" = "), result))
-        return (first, numbers, (FormulaPart(indent), *halfway, FormulaPart(" = "), result))
+        return (
+            first,
+            numbers,
+            (FormulaPart(indent), *halfway, FormulaPart(" = "), result),
+        )
 
     def _letters(self) -> Line:
         if isinstance(self._tree, ast.Name):
@@ -99,7 +107,9 @@ class Formula(Struct, frozen=True, dict=True):
         return _shown(self._tree, lambda name: FormulaPart(name))
 
     def _numbers(self) -> Line:
-        return _shown(self._tree, lambda name: FormulaPart(_size(self._values[name]), "value"))
+        return _shown(
+            self._tree, lambda name: FormulaPart(_size(self._values[name]), "value")
+        )
 
     def _halfway(self) -> Line | None:
         """Format the formula with both sides of each rounded division evaluated, None if nothing is rounded."""
@@ -121,7 +131,9 @@ class Formula(Struct, frozen=True, dict=True):
             values[name] = _value(part, self._values)
             return ast.Name(name)
 
-        return _shown(folded(self._tree), lambda name: FormulaPart(_size(values[name]), "value"))
+        return _shown(
+            folded(self._tree), lambda name: FormulaPart(_size(values[name]), "value")
+        )
 
 
 def _rounds(part: ast.AST) -> bool:
@@ -130,7 +142,11 @@ def _rounds(part: ast.AST) -> bool:
 
 
 def _called(part: ast.AST, name: str) -> bool:
-    return isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == name
+    return (
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Name)
+        and part.func.id == name
+    )
 
 
 def _text(line: Line) -> str:
@@ -153,7 +169,9 @@ def _value(part: ast.expr, values: dict[str, Value]) -> Value:
     if isinstance(part, ast.Call):
         return _CALLS[_function(part)](*(_value(arg, values) for arg in part.args))
     assert isinstance(part, ast.BinOp), part
-    return _OPERATORS[type(part.op)](_value(part.left, values), _value(part.right, values))
+    return _OPERATORS[type(part.op)](
+        _value(part.left, values), _value(part.right, values)
+    )
 
 
 def _function(part: ast.Call) -> str:
@@ -190,7 +208,12 @@ def _multiply(a: Value, b: Value) -> Value:
 
 def _divide(a: Value, b: Value) -> Value:
     """Without a remainder."""
-    if isinstance(b, Dim) and isinstance(a, Dim) and b.scale and a == _multiply(b, a.scale // b.scale):
+    if (
+        isinstance(b, Dim)
+        and isinstance(a, Dim)
+        and b.scale
+        and a == _multiply(b, a.scale // b.scale)
+    ):
         return a.scale // b.scale
     if isinstance(b, Dim | float) or not b or any(part % b for part in _parts(a)):
         raise NotExact
@@ -223,7 +246,11 @@ def _stretched(a: Value, b: Value) -> Value:
     raise NotExact
 
 
-_CALLS: dict[str, Callable[..., Value]] = {"ceil": _ceil, "floor": _to_int, "broadcast": _stretched}
+_CALLS: dict[str, Callable[..., Value]] = {
+    "ceil": _ceil,
+    "floor": _to_int,
+    "broadcast": _stretched,
+}
 _OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: _add,
     ast.Sub: lambda a, b: _add(a, b, -1),
@@ -234,24 +261,47 @@ _OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
 
 # --- Showing
 
-_SIGNS: dict[type[ast.operator], str] = {ast.Add: " + ", ast.Sub: " − ", ast.Mult: "·", ast.Div: " / "}
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: " + ",
+    ast.Sub: " − ",
+    ast.Mult: "·",
+    ast.Div: " / ",
+}
 
 
-def _shown(part: ast.expr, name: Callable[[str], FormulaPart], tight: bool = False) -> Line:
+def _shown(
+    part: ast.expr, name: Callable[[str], FormulaPart], tight: bool = False
+) -> Line:
     """Format an expression; `tight` omits the spaces, within a product."""
     if isinstance(part, ast.Constant):
         return (FormulaPart(str(part.value)),)
     if isinstance(part, ast.Name):
         piece = name(part.id)
-        return (FormulaPart(f"({piece.text})", piece.tone),) if piece.text.startswith("−") else (piece,)
+        return (
+            (FormulaPart(f"({piece.text})", piece.tone),)
+            if piece.text.startswith("−")
+            else (piece,)
+        )
     if _called(part, "floor"):
         assert isinstance(part, ast.Call)
         return (FormulaPart("⌊"), *_shown(part.args[0], name, True), FormulaPart("⌋"))
     if isinstance(part, ast.Call):
         left, right = (_shown(arg, name) for arg in part.args)
         if _called(part, "ceil"):
-            return (FormulaPart("⌈"), *_bracketed(part.args[0], left), FormulaPart("/"), *right, FormulaPart("⌉"))
-        return (FormulaPart("broadcast("), *left, FormulaPart(", "), *right, FormulaPart(")"))
+            return (
+                FormulaPart("⌈"),
+                *_bracketed(part.args[0], left),
+                FormulaPart("/"),
+                *right,
+                FormulaPart("⌉"),
+            )
+        return (
+            FormulaPart("broadcast("),
+            *left,
+            FormulaPart(", "),
+            *right,
+            FormulaPart(")"),
+        )
     assert isinstance(part, ast.BinOp), part
     if isinstance(part.op, ast.FloorDiv):
         left, right = _shown(part.left, name), _shown(part.right, name)
@@ -264,9 +314,19 @@ def _shown(part: ast.expr, name: Callable[[str], FormulaPart], tight: bool = Fal
         )
     if isinstance(part.op, ast.Mult | ast.Div):
         left = _bracketed(part.left, _shown(part.left, name, True))
-        right = _bracketed(part.right, _shown(part.right, name, True), isinstance(part.op, ast.Div))
-        joined = isinstance(part.left, ast.Constant) and right[0].tone == "letter" and right[0].text != "("
-        return (*left, *(() if joined else (FormulaPart(_SIGNS[type(part.op)]),)), *right)
+        right = _bracketed(
+            part.right, _shown(part.right, name, True), isinstance(part.op, ast.Div)
+        )
+        joined = (
+            isinstance(part.left, ast.Constant)
+            and right[0].tone == "letter"
+            and right[0].text != "("
+        )
+        return (
+            *left,
+            *(() if joined else (FormulaPart(_SIGNS[type(part.op)]),)),
+            *right,
+        )
     sign = _SIGNS[type(part.op)]
     return (
         *_shown(part.left, name, tight),

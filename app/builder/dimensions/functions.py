@@ -6,16 +6,29 @@ shapes is left to torch.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
+from app.builder.dimensions.calls import (
+    InputTensor,
+    SizeCall,
+    SizeNote,
+    set_by,
+    unchanged,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.shapes import stretched
 from app.builder.value_types import Dim
 
 
-def _with(arrived: InputTensor, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
+def _with(
+    arrived: InputTensor, at: int, here: SizeNote | None, words: str = ""
+) -> tuple[SizeNote, ...]:
     """Note all dimensions as unchanged but one, which is dropped if `here` is None."""
     others = range(len(arrived.shape))
-    notes = [here if i == at else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
+    notes = [
+        here
+        if i == at
+        else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words)
+        for i in others
+    ]
     return tuple(one for one in notes if one is not None)
 
 
@@ -40,7 +53,11 @@ def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
     for to, old in sorted(zip(tos, froms, strict=True)):
         order.insert(to, old)
     return tuple(
-        unchanged(arrived, old, f"Dimension {old} moves here." if old != new else "Keeps its position.")
+        unchanged(
+            arrived,
+            old,
+            f"Dimension {old} moves here." if old != new else "Keeps its position.",
+        )
         for new, old in enumerate(order)
     )
 
@@ -73,7 +90,11 @@ def expand(call: SizeCall) -> tuple[SizeNote, ...]:
             notes.append(unchanged(arrived, i - missing))
         else:
             source = arrived.origin(i - missing) if i >= missing else None
-            words = f"Stretches from 1 to {size}." if source else f"A new dimension: repeated {size} times."
+            words = (
+                f"Stretches from 1 to {size}."
+                if source
+                else f"A new dimension: repeated {size} times."
+            )
             notes.append(set_by(f"size[{i}]", size, words, source))
     return tuple(notes)
 
@@ -92,7 +113,13 @@ def tile(call: SizeCall) -> tuple[SizeNote, ...]:
             notes.append(unchanged(arrived, at))
         else:
             symbols = (arrived.symbol("x", at), Symbol("t", "times", many))
-            notes.append(SizeNote(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
+            notes.append(
+                SizeNote(
+                    Formula("x*t", symbols),
+                    f"Repeated {many} times.",
+                    arrived.origin(at),
+                )
+            )
     return tuple(notes)
 
 
@@ -101,7 +128,9 @@ def repeat_interleave(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, at, many = call.first, _dim(call), call.params["repeats"]
     symbols = (arrived.symbol("x", at), Symbol("r", "repeats", many))
     words = f"Each of the {arrived.shape[at]} comes {many} times in a row."
-    return _with(arrived, at, SizeNote(Formula("x*r", symbols), words, arrived.origin(at)))
+    return _with(
+        arrived, at, SizeNote(Formula("x*r", symbols), words, arrived.origin(at))
+    )
 
 
 def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -122,11 +151,23 @@ def split(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
     if isinstance(sizes, tuple):
         name = f"split_size_or_sections[{call.output}]"
-        return _with(arrived, at, set_by(name, sizes[call.output], source=arrived.origin(at)))
+        return _with(
+            arrived, at, set_by(name, sizes[call.output], source=arrived.origin(at))
+        )
     if sizes == call.shape[at]:
-        return _with(arrived, at, set_by("split_size", sizes, source=arrived.origin(at)))
-    symbols = (arrived.symbol("n", at), Symbol("s", "split_size", sizes), Symbol("i", "number", call.output))
-    note = SizeNote(Formula("n - i*s", symbols), "The last piece is the remainder.", arrived.origin(at))
+        return _with(
+            arrived, at, set_by("split_size", sizes, source=arrived.origin(at))
+        )
+    symbols = (
+        arrived.symbol("n", at),
+        Symbol("s", "split_size", sizes),
+        Symbol("i", "number", call.output),
+    )
+    note = SizeNote(
+        Formula("n - i*s", symbols),
+        "The last piece is the remainder.",
+        arrived.origin(at),
+    )
     return _with(arrived, at, note)
 
 
@@ -138,7 +179,11 @@ def select(call: SizeCall) -> tuple[SizeNote, ...]:
 def narrow(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `torch.narrow`: `length` along `dim`."""
     at = _dim(call)
-    return _with(call.first, at, set_by("length", call.params["length"], source=call.first.origin(at)))
+    return _with(
+        call.first,
+        at,
+        set_by("length", call.params["length"], source=call.first.origin(at)),
+    )
 
 
 def topk(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -153,8 +198,18 @@ def stack(call: SizeCall) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
-    notes = [unchanged(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
-    notes.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} inputs."))
+    notes = [
+        unchanged(first, i, "Must be equal in all stacked tensors.")
+        for i in range(len(first.shape))
+    ]
+    notes.insert(
+        at,
+        set_by(
+            "number of tensors",
+            len(tensors),
+            f"One for each of the {len(tensors)} inputs.",
+        ),
+    )
     return tuple(notes)
 
 
@@ -167,20 +222,28 @@ def einsum(call: SizeCall) -> tuple[SizeNote, ...]:
             bearers.setdefault(letter, (tensor, i))
     summed = "".join(sorted(set(bearers) - set(right)))
     tail = f" Summed over {', '.join(summed)}." if summed else ""
-    return tuple(unchanged(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}") for letter in right)
+    return tuple(
+        unchanged(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}")
+        for letter in right
+    )
 
 
 def attention(call: SizeCall) -> tuple[SizeNote, ...]:
     """`F.scaled_dot_product_attention`: query (..., L, E), key (..., S, E) and value (..., S, Ev) give (..., L, Ev)."""
     query, value = call.inputs["query"][0], call.inputs["value"][0]
-    rows = unchanged(query, len(query.shape) - 2, f"A row for each position of {query.name}.")
+    rows = unchanged(
+        query, len(query.shape) - 2, f"A row for each position of {query.name}."
+    )
     columns = unchanged(value, len(value.shape) - 1, f"As wide as {value.name}.")
     return (*stretched((query, value), cut=2), rows, columns)
 
 
 def one_hot(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `F.one_hot`: `num_classes` as an additional last dimension."""
-    return (*(unchanged(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
+    return (
+        *(unchanged(call.first, i) for i in range(len(call.first.shape))),
+        set_by("num_classes", call.shape[-1]),
+    )
 
 
 def compared(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -189,7 +252,11 @@ def compared(call: SizeCall) -> tuple[SizeNote, ...]:
     notes = stretched(tensors)
     at = call.params.get("dim", 1) if "dim" in call.params else -1
     if call.params.get("keepdim"):
-        notes[at] = SizeNote(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", notes[at].source)
+        notes[at] = SizeNote(
+            Formula("1"),
+            "keepdim=True keeps the reduced dimension with size 1.",
+            notes[at].source,
+        )
     else:
         del notes[at]
     return tuple(notes)
@@ -199,4 +266,7 @@ def gather(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.gather`: one value for each index, so the shape is that of `index`."""
     index = call.inputs["index"][0]
     words = f"One value is gathered for each index of {index.name}."
-    return tuple(unchanged(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))
+    return tuple(
+        unchanged(index, i, "" if size == Dim(1) else words)
+        for i, size in enumerate(index.shape)
+    )

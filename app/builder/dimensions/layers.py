@@ -5,7 +5,13 @@ Each rule follows the section "Shape" of the layer in PyTorch's documentation.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
+from app.builder.dimensions.calls import (
+    InputTensor,
+    SizeCall,
+    SizeNote,
+    set_by,
+    unchanged,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
@@ -16,7 +22,10 @@ def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Also for `nn.Bilinear`, of which only the first input is explained."""
     arrived = call.first
     words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
-    return (*leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
+    return (
+        *leading(arrived, 1),
+        set_by("out_features", call.params["out_features"], words),
+    )
 
 
 def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
@@ -29,7 +38,10 @@ def looked_up(call: SizeCall) -> tuple[SizeNote, ...]:
     indices, table = call.first, call.inputs["weight"][0]
     notes = [unchanged(indices, i) for i in range(len(indices.shape))]
     words = f"Each index is a row of {table.name}."
-    return (*notes, SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
+    return (
+        *notes,
+        SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)),
+    )
 
 
 def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -54,15 +66,24 @@ def bags(call: SizeCall) -> tuple[SizeNote, ...]:
 def transformer(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of the processed sequence: `tgt` if there is one, else `src`."""
     arrived = call.inputs.get("tgt", (call.first,))[0]
-    return tuple(unchanged(arrived, i, "" if size == Dim(1) else STAYS) for i, size in enumerate(arrived.shape))
+    return tuple(
+        unchanged(arrived, i, "" if size == Dim(1) else STAYS)
+        for i, size in enumerate(arrived.shape)
+    )
 
 
 def halved(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.GLU`: one half of `dim` gates the other."""
     arrived = call.first
     at = call.params.get("dim", -1) % len(arrived.shape)
-    half = SizeNote(Formula("x/2", (arrived.symbol("x", at),)), "One half gates the other.", arrived.origin(at))
-    return tuple(half if i == at else unchanged(arrived, i) for i in range(len(arrived.shape)))
+    half = SizeNote(
+        Formula("x/2", (arrived.symbol("x", at),)),
+        "One half gates the other.",
+        arrived.origin(at),
+    )
+    return tuple(
+        half if i == at else unchanged(arrived, i) for i in range(len(arrived.shape))
+    )
 
 
 def padded(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -70,36 +91,71 @@ def padded(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     name = "pad" if "pad" in call.params else "padding"
     padding, rank = call.params[name], len(arrived.shape)
-    sides = padding if isinstance(padding, tuple) else (padding,) * (2 * int(call.op[-2]))
+    sides = (
+        padding if isinstance(padding, tuple) else (padding,) * (2 * int(call.op[-2]))
+    )
     axes = len(sides) // 2
     notes = [unchanged(arrived, i) for i in range(rank - axes)]
     for i in range(rank - axes, rank):
         place = 2 * (rank - 1 - i)
         before, after = sides[place : place + 2]
-        added = (Symbol("a", f"{name}[{place}]", before), Symbol("b", f"{name}[{place + 1}]", after))
+        added = (
+            Symbol("a", f"{name}[{place}]", before),
+            Symbol("b", f"{name}[{place + 1}]", after),
+        )
         words = f"{before} are added before the {arrived.shape[i]}, {after} after them."
-        notes.append(SizeNote(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
+        notes.append(
+            SizeNote(
+                Formula("a + x + b", (arrived.symbol("x", i), *added)),
+                words,
+                arrived.origin(i),
+            )
+        )
     return tuple(notes)
 
 
 def shuffled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.PixelShuffle`: (C·r², H, W) becomes (C, H·r, W·r)."""
-    return _shuffled(call, "upscale_factor", "c/(r*r)", "x*r", "r² channels become the r×r pixels of one.")
+    return _shuffled(
+        call,
+        "upscale_factor",
+        "c/(r*r)",
+        "x*r",
+        "r² channels become the r×r pixels of one.",
+    )
 
 
 def unshuffled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.PixelUnshuffle`: (C, H·r, W·r) becomes (C·r², H, W)."""
-    return _shuffled(call, "downscale_factor", "c*r*r", "x/r", "Each r×r pixels become the channels of one.")
+    return _shuffled(
+        call,
+        "downscale_factor",
+        "c*r*r",
+        "x/r",
+        "Each r×r pixels become the channels of one.",
+    )
 
 
-def _shuffled(call: SizeCall, name: str, channels: str, side: str, words: str) -> tuple[SizeNote, ...]:
+def _shuffled(
+    call: SizeCall, name: str, channels: str, side: str, words: str
+) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     r = Symbol("r", name, call.params[name])
     notes = [unchanged(arrived, i) for i in range(rank - 3)]
-    notes.append(SizeNote(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
+    notes.append(
+        SizeNote(
+            Formula(channels, (arrived.symbol("c", rank - 3), r)),
+            words,
+            arrived.origin(rank - 3),
+        )
+    )
     for i in (rank - 2, rank - 1):
-        notes.append(SizeNote(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
+        notes.append(
+            SizeNote(
+                Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)
+            )
+        )
     return tuple(notes)
 
 
@@ -114,9 +170,17 @@ def upsampled(call: SizeCall) -> tuple[SizeNote, ...]:
         factor = call.each("scale_factor", axis)
         whole = factor == int(factor)
         scale = Symbol("f", "scale_factor", int(factor) if whole else float(factor))
-        words = f"Each becomes {int(factor)} in a row." if whole else f"{factor} times as many, rounded down."
+        words = (
+            f"Each becomes {int(factor)} in a row."
+            if whole
+            else f"{factor} times as many, rounded down."
+        )
         text = "x*f" if whole else "floor(x*f)"
-        notes.append(SizeNote(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
+        notes.append(
+            SizeNote(
+                Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)
+            )
+        )
     return tuple(notes)
 
 
@@ -126,14 +190,26 @@ def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
     directions = 2 if call.params.get("bidirectional") else 1
     d = Symbol("D", "directions", directions)
     projected = call.params.get("proj_size") or 0
-    name, size = ("proj_size", projected) if projected else ("hidden_size", call.params["hidden_size"])
+    name, size = (
+        ("proj_size", projected)
+        if projected
+        else ("hidden_size", call.params["hidden_size"])
+    )
     h = Symbol("H_out", name, size)
     if call.output == 0:
-        words = f"{name} sets the {size}" + (", once for each of both directions." if directions == 2 else ".")
+        words = f"{name} sets the {size}" + (
+            ", once for each of both directions." if directions == 2 else "."
+        )
         return (*leading(arrived, 1), SizeNote(Formula("D*H_out", (d, h)), words))
     layers = Symbol("l", "num_layers", call.params["num_layers"])
-    first = SizeNote(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
-    batch = () if len(arrived.shape) < 3 else (unchanged(arrived, 0 if call.params.get("batch_first") else 1),)
+    first = SizeNote(
+        Formula("D*l", (d, layers)), "One last state for each layer and direction."
+    )
+    batch = (
+        ()
+        if len(arrived.shape) < 3
+        else (unchanged(arrived, 0 if call.params.get("batch_first") else 1),)
+    )
     return (first, *batch, set_by(name, size))
 
 
@@ -152,5 +228,9 @@ def attention(call: SizeCall) -> tuple[SizeNote, ...]:
         notes.append(set_by("num_heads", call.params["num_heads"]))
     notes.append(unchanged(query, place, f"A row for each position of {query.name}."))
     more = f", and one for {' and '.join(extra)}" if extra else ""
-    notes.append(SizeNote(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
+    notes.append(
+        SizeNote(
+            keys, f"A weight for each position of {key.name}{more}.", key.origin(place)
+        )
+    )
     return tuple(notes)

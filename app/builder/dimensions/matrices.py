@@ -8,7 +8,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, product, set_by, unchanged
+from app.builder.dimensions.calls import (
+    InputTensor,
+    SizeCall,
+    SizeNote,
+    product,
+    set_by,
+    unchanged,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.layers import leading
 from app.builder.dimensions.shapes import reduction, stretched
@@ -17,7 +24,9 @@ from app.builder.value_types import Size
 
 def over_last(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a reduction along one dimension, the last by default."""
-    return reduction(replace(call, params={**call.params, "dim": call.params.get("dim", -1)}))
+    return reduction(
+        replace(call, params={**call.params, "dim": call.params.get("dim", -1)})
+    )
 
 
 def like_indices(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -25,10 +34,18 @@ def like_indices(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, indices = call.first, call.inputs["indices"][0]
     if call.params.get("dim") is None:
         text, symbols = product(indices, range(len(indices.shape)))
-        return (SizeNote(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
+        return (
+            SizeNote(
+                Formula(text, symbols),
+                f"One value for each index of {indices.name}.",
+                indices.origin(0),
+            ),
+        )
     at = call.params["dim"] % len(arrived.shape)
     notes = stretched((arrived, indices))
-    notes[at] = _size_note(indices, at, "i", f"One value is gathered for each index of {indices.name}.")
+    notes[at] = _size_note(
+        indices, at, "i", f"One value is gathered for each index of {indices.name}."
+    )
     return tuple(notes)
 
 
@@ -56,8 +73,16 @@ def decomposed(call: SizeCall) -> tuple[SizeNote, ...]:
         raise TypeError
     shorter = _shorter(arrived, -2, -1)
     if call.output == 0:
-        return (*leading(arrived, 2), unchanged(arrived, rank - 2, "The rows of the matrix."), shorter)
-    return (*leading(arrived, 2), shorter, unchanged(arrived, rank - 1, "The columns of the matrix."))
+        return (
+            *leading(arrived, 2),
+            unchanged(arrived, rank - 2, "The rows of the matrix."),
+            shorter,
+        )
+    return (
+        *leading(arrived, 2),
+        shorter,
+        unchanged(arrived, rank - 1, "The columns of the matrix."),
+    )
 
 
 def traced(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -69,7 +94,10 @@ def diagonal(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `torch.diagonal`: without `dim1` and `dim2`, the shorter of them last."""
     arrived = call.first
     rank = len(arrived.shape)
-    one, other = (call.params.get(name, default) % rank for name, default in (("dim1", 0), ("dim2", 1)))
+    one, other = (
+        call.params.get(name, default) % rank
+        for name, default in (("dim1", 0), ("dim2", 1))
+    )
     if call.params.get("offset", 0):
         raise TypeError
     rest = (unchanged(arrived, i) for i in range(rank) if i not in (one, other))
@@ -80,12 +108,17 @@ def onto_diagonal(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.diag_embed`: the last dimension doubled to a square, enlarged by the offset."""
     arrived, offset = call.first, abs(call.params.get("offset", 0))
     rank = len(arrived.shape) + 1
-    places = {call.params.get(name, default) % rank for name, default in (("dim1", -2), ("dim2", -1))}
+    places = {
+        call.params.get(name, default) % rank
+        for name, default in (("dim1", -2), ("dim2", -1))
+    }
     symbols: tuple[Symbol, ...] = (arrived.symbol("x", -1),)
     if offset:
         symbols = (*symbols, Symbol("o", "offset", offset))
     words = "The values are placed on the diagonal of a square matrix."
-    side = SizeNote(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
+    side = SizeNote(
+        Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1)
+    )
     others = iter([unchanged(arrived, i) for i in range(rank - 2)])
     return tuple(side if place in places else next(others) for place in range(rank))
 
@@ -95,14 +128,20 @@ def distances(call: SizeCall) -> tuple[SizeNote, ...]:
     first, second = (many[0] for many in call.inputs.values())
     batch = stretched((first, second), cut=2)
     words = "A distance for each row of {}."
-    return (*batch, _size_note(first, len(first.shape) - 2, "a", words.format(first.name)),
-            _size_note(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
+    return (
+        *batch,
+        _size_note(first, len(first.shape) - 2, "a", words.format(first.name)),
+        _size_note(second, len(second.shape) - 2, "b", words.format(second.name)),
+    )
 
 
 def bilinear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `F.bilinear`: the first size of the weight in place of the last dimension."""
     arrived, weight = call.first, call.inputs["weight"][0]
-    return (*leading(arrived, 1), _size_note(weight, 0, "w", f"The first size of {weight.name} sets it."))
+    return (
+        *leading(arrived, 1),
+        _size_note(weight, 0, "w", f"The first size of {weight.name} sets it."),
+    )
 
 
 def bags(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -110,7 +149,9 @@ def bags(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, table = call.first, call.inputs["weight"][0]
     if len(arrived.shape) != 2:
         raise TypeError
-    return unchanged(arrived, 0), _size_note(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
+    return unchanged(arrived, 0), _size_note(
+        table, 1, "w", f"The rows of a bag become one row of {table.name}."
+    )
 
 
 def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -121,9 +162,17 @@ def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
         channels *= call.params.get("groups", 1)
     params = {**call.params, "out_channels": channels, "kernel_size": weight[2:]}
     at = len(call.first.shape) - len(weight) + 1
-    notes = windows.transposed(replace(call, op=call.op.replace("F.conv_transpose", "nn.ConvTranspose"), params=params))
+    notes = windows.transposed(
+        replace(
+            call,
+            op=call.op.replace("F.conv_transpose", "nn.ConvTranspose"),
+            params=params,
+        )
+    )
     words = f"The second size of {call.inputs['weight'][0].name} sets it."
-    return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(notes))
+    return tuple(
+        replace(one, words=words) if i == at else one for i, one in enumerate(notes)
+    )
 
 
 def sampled(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -144,14 +193,28 @@ def spectrum(call: SizeCall) -> tuple[SizeNote, ...]:
     half = f"The spectrum of n_fft = {n} values; the other half is its conjugate."
     frequencies = SizeNote(Formula("n // 2 + 1", (size,)), half)
     pad = n // 2 if call.params.get("center", True) else 0
-    symbols = (arrived.symbol("x", -1), Symbol("p", "n_fft // 2", pad), size, Symbol("h", "hop_length", hop))
+    symbols = (
+        arrived.symbol("x", -1),
+        Symbol("p", "n_fft // 2", pad),
+        size,
+        Symbol("h", "hop_length", hop),
+    )
     words = f"A window of {n} values moves by hop_length = {hop}."
-    return (*leading(arrived, 1), frequencies,
-            SizeNote(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
+    return (
+        *leading(arrived, 1),
+        frequencies,
+        SizeNote(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)),
+    )
 
 
-def _size_note(arrived: InputTensor, dimension: int, letter: str, words: str) -> SizeNote:
-    return SizeNote(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
+def _size_note(
+    arrived: InputTensor, dimension: int, letter: str, words: str
+) -> SizeNote:
+    return SizeNote(
+        Formula(letter, (arrived.symbol(letter, dimension),)),
+        words,
+        arrived.origin(dimension),
+    )
 
 
 def _shorter(arrived: InputTensor, one: int, other: int) -> SizeNote:
@@ -160,5 +223,9 @@ def _shorter(arrived: InputTensor, one: int, other: int) -> SizeNote:
     if not isinstance(a, int) or not isinstance(b, int):
         raise TypeError
     at = one if a <= b else other
-    return set_by(f"dim {at % len(arrived.shape)} of {arrived.name}", min(a, b), "The shorter side of the matrix.",
-                  arrived.origin(at))  # fmt: skip
+    return set_by(
+        f"dim {at % len(arrived.shape)} of {arrived.name}",
+        min(a, b),
+        "The shorter side of the matrix.",
+        arrived.origin(at),
+    )

@@ -32,7 +32,13 @@ def saying(mixed: Callable[[SizeCall], Mixed]) -> Rule:
             if not batch:
                 notes.append(unchanged(call.first, place, mixing.sentence))
             else:
-                notes.append(unchanged(call.first, place, f"{BATCH} {mixing.sentence}" if place in mixing.dims else ""))
+                notes.append(
+                    unchanged(
+                        call.first,
+                        place,
+                        f"{BATCH} {mixing.sentence}" if place in mixing.dims else "",
+                    )
+                )
         return tuple(notes)
 
     return rule
@@ -46,8 +52,15 @@ def softmax(call: SizeCall) -> Mixed:
         chosen = -3
     dim = (0 if rank in (0, 1, 3) else 1) if chosen is None else chosen % rank
     dim %= rank
-    effect = "whose exponentials add up to 1" if "log" in call.op.lower() else "which then add up to 1"
-    return Mixed((dim,), f"{call.label} works {_over(call, (dim,))}, {effect}. The shape stays the same.")
+    effect = (
+        "whose exponentials add up to 1"
+        if "log" in call.op.lower()
+        else "which then add up to 1"
+    )
+    return Mixed(
+        (dim,),
+        f"{call.label} works {_over(call, (dim,))}, {effect}. The shape stays the same.",
+    )
 
 
 def running(call: SizeCall) -> Mixed:
@@ -68,7 +81,9 @@ def batch_norm(call: SizeCall) -> Mixed:
     text = f"{call.label} uses one mean and variance for each of the {channels} channels: in training "
     text += _over(call, dims, of_channel=True)
     if call.params.get("track_running_stats", call.op.startswith("nn.")):
-        text += ", in evaluation the running ones, so that each value is scaled by itself"
+        text += (
+            ", in evaluation the running ones, so that each value is scaled by itself"
+        )
     return Mixed(dims, f"{text}. The shape stays the same.")
 
 
@@ -79,7 +94,10 @@ def layer_norm(call: SizeCall) -> Mixed:
     rank = len(call.first.shape)
     dims = tuple(range(rank - count, rank))
     what = "root mean square" if "rms" in call.op.lower() else "mean and variance"
-    return Mixed(dims, f"{call.label} takes the {what} {_over(call, dims)}. The shape stays the same.")
+    return Mixed(
+        dims,
+        f"{call.label} takes the {what} {_over(call, dims)}. The shape stays the same.",
+    )
 
 
 def group_norm(call: SizeCall) -> Mixed:
@@ -89,7 +107,10 @@ def group_norm(call: SizeCall) -> Mixed:
     channels = shape[1] // groups if isinstance(shape[1], int) else shape[1]
     counts = _product((channels, *shape[2:]))
     text = f"{call.label} takes the mean and variance of each of {groups} groups of {channels} channels"
-    return Mixed(dims, f"{text}: over the {counts} values of a group of a sample. The shape stays the same.")
+    return Mixed(
+        dims,
+        f"{text}: over the {counts} values of a group of a sample. The shape stays the same.",
+    )
 
 
 def instance_norm(call: SizeCall) -> Mixed:
@@ -98,7 +119,10 @@ def instance_norm(call: SizeCall) -> Mixed:
     axes = int(call.op[-2]) if call.op.startswith("nn.") else len(shape) - 2
     dims = tuple(range(len(shape) - axes, len(shape)))
     text = f"{call.label} takes the mean and variance {_over(call, dims)}"
-    if call.params.get("track_running_stats") or call.params.get("use_input_stats") is False:
+    if (
+        call.params.get("track_running_stats")
+        or call.params.get("use_input_stats") is False
+    ):
         text += ", in evaluation the running ones"
     return Mixed(dims, f"{text}. The shape stays the same.")
 
@@ -125,7 +149,11 @@ def channels_dropped(call: SizeCall) -> Mixed:
 
 def samples_dropped(call: SizeCall) -> Mixed:
     """`StochasticDepth`: each sample, or the whole batch."""
-    what = "whole samples" if call.params.get("mode", "row") == "row" else "the whole batch"
+    what = (
+        "whole samples"
+        if call.params.get("mode", "row") == "row"
+        else "the whole batch"
+    )
     text = f"{call.label} drops {what} at random in training and changes nothing in evaluation."
     return Mixed((), f"{text} The shape stays the same.")
 
@@ -146,9 +174,17 @@ def _over(call: SizeCall, dims: tuple[int, ...], of_channel: bool = False) -> st
     shape = call.first.shape
     inner = [dim for dim in dims if shape[dim] != Dim(1)]
     batch = len(inner) < len(dims)
-    named = f"dim{'' if len(inner) == 1 else 's'} {_listed(map(str, inner))}" if inner else ""
+    named = (
+        f"dim{'' if len(inner) == 1 else 's'} {_listed(map(str, inner))}"
+        if inner
+        else ""
+    )
     where = " and ".join(filter(None, ("the batch" if batch else "", named)))
-    others = [dim for dim in range(len(shape)) if dim not in dims and shape[dim] not in (Dim(1), 1)]
+    others = [
+        dim
+        for dim in range(len(shape))
+        if dim not in dims and shape[dim] not in (Dim(1), 1)
+    ]
     if of_channel:
         whose = " of a channel"
     elif not others:
@@ -167,7 +203,9 @@ def _product(sizes: tuple[Size, ...]) -> str:
     """
     plain = math.prod(size for size in sizes if isinstance(size, int))
     open_sizes = [str(size) for size in sizes if not isinstance(size, int)]
-    return " × ".join([*open_sizes, *([f"{plain:,}"] if plain != 1 or not open_sizes else [])])
+    return " × ".join(
+        [*open_sizes, *([f"{plain:,}"] if plain != 1 or not open_sizes else [])]
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

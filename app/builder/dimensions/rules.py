@@ -29,7 +29,10 @@ def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     arrives = tuple(one.formula.result for one in notes if one.formula is not None)
     if arrives != call.shape:  # a block's input has the shape that its instance gets
         words = f"The input {call.name} of the block."
-        return tuple(set_by(f"dim {i} of the input", size, words) for i, size in enumerate(call.shape))
+        return tuple(
+            set_by(f"dim {i} of the input", size, words)
+            for i, size in enumerate(call.shape)
+        )
     return tuple(notes)
 
 
@@ -40,8 +43,14 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"F\.grid_sample", matrices.sampled),
     (r"torch\.(nansum|nanmean|var_mean|std_mean)", shapes.reduction),
     (r"torch\.(median|mode|kthvalue|quantile)", matrices.over_last),
-    (r"torch\.(index_add|index_fill|scatter_\w+|argsort|bucketize|matrix_exp)", functions.same_shape),
-    (r"torch\.(bitwise_\w+|isclose|lerp|atan2|hypot|copysign|f(max|min|mod)|xlogy|logaddexp)", shapes.elementwise),
+    (
+        r"torch\.(index_add|index_fill|scatter_\w+|argsort|bucketize|matrix_exp)",
+        functions.same_shape,
+    ),
+    (
+        r"torch\.(bitwise_\w+|isclose|lerp|atan2|hypot|copysign|f(max|min|mod)|xlogy|logaddexp)",
+        shapes.elementwise,
+    ),
     (r"torch\.linalg\.(inv|cholesky)", functions.same_shape),
     (r"torch\.linalg\.det|torch\.logdet", matrices.numbers_of_matrices),
     (r"torch\.linalg\.(svdvals|eigvalsh)", matrices.values_of_matrices),
@@ -66,12 +75,18 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"Tensor\.(view|reshape)|torch\.reshape", shapes.view),
     (r"(torch|Tensor)\.permute", shapes.permute),
     (r"(torch|Tensor)\.(transpose|swapaxes|swapdims)", shapes.transpose),
-    (r"(torch|Tensor)\.(mean|sum|std|var|prod|logsumexp|all|any|norm)", shapes.reduction),
+    (
+        r"(torch|Tensor)\.(mean|sum|std|var|prod|logsumexp|all|any|norm)",
+        shapes.reduction,
+    ),
     (r"(torch|Tensor)\.(a|arg)?(max|min)", shapes.reduction),
     (r"torch\.(cat|concat)", shapes.cat),
     (r"torch\.(matmul|bmm|mm)|operator\.matmul", shapes.matmul),
     (r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)", shapes.elementwise),
-    (r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge|logical_\w+|masked_fill)", shapes.elementwise),
+    (
+        r"torch\.(add|sub|mul|div|maximum|minimum|where|eq|ne|lt|gt|le|ge|logical_\w+|masked_fill)",
+        shapes.elementwise,
+    ),
     (r"torch\.(complex|polar)", shapes.elementwise),
     (r"nn\.Bilinear", layers.linear),
     (r"nn\.(LSTM|GRU|RNN)Cell", layers.cell),
@@ -89,18 +104,39 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
     (r"torch\.scatter", functions.same_shape),
-    (r"nn\.(Softm(ax|in)|LogSoftmax|Softmax2d)|F\.(log_)?softmax", mixing.saying(mixing.softmax)),
+    (
+        r"nn\.(Softm(ax|in)|LogSoftmax|Softmax2d)|F\.(log_)?softmax",
+        mixing.saying(mixing.softmax),
+    ),
     (r"torch\.(cum(sum|prod|max|min)|logcumsumexp)", mixing.saying(mixing.running)),
-    (r"nn\.(Lazy)?BatchNorm[123]d|nn\.SyncBatchNorm|F\.batch_norm", mixing.saying(mixing.batch_norm)),
-    (r"(nn|F)\.(LayerNorm|RMSNorm|layer_norm|rms_norm)", mixing.saying(mixing.layer_norm)),
+    (
+        r"nn\.(Lazy)?BatchNorm[123]d|nn\.SyncBatchNorm|F\.batch_norm",
+        mixing.saying(mixing.batch_norm),
+    ),
+    (
+        r"(nn|F)\.(LayerNorm|RMSNorm|layer_norm|rms_norm)",
+        mixing.saying(mixing.layer_norm),
+    ),
     (r"nn\.GroupNorm|F\.group_norm", mixing.saying(mixing.group_norm)),
-    (r"nn\.(Lazy)?InstanceNorm[123]d|F\.instance_norm", mixing.saying(mixing.instance_norm)),
-    (r"nn\.(LocalResponseNorm|CrossMapLRN2d)|F\.local_response_norm", mixing.saying(mixing.across_channels)),
+    (
+        r"nn\.(Lazy)?InstanceNorm[123]d|F\.instance_norm",
+        mixing.saying(mixing.instance_norm),
+    ),
+    (
+        r"nn\.(LocalResponseNorm|CrossMapLRN2d)|F\.local_response_norm",
+        mixing.saying(mixing.across_channels),
+    ),
     (r"F\.normalize", mixing.saying(mixing.normalize)),
-    (r"nn\.(Dropout[123]d|FeatureAlphaDropout)|F\.dropout[123]d", mixing.saying(mixing.channels_dropped)),
+    (
+        r"nn\.(Dropout[123]d|FeatureAlphaDropout)|F\.dropout[123]d",
+        mixing.saying(mixing.channels_dropped),
+    ),
     (r"ops\.StochasticDepth", mixing.saying(mixing.samples_dropped)),
     (r"nn\.(Alpha)?Dropout|F\.(alpha_)?dropout", mixing.saying(mixing.values_dropped)),
-    (r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+", values.literal_shape),
+    (
+        r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+",
+        values.literal_shape,
+    ),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),
     (r"torch\.linspace", values.steps),
@@ -109,13 +145,22 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.eye", values.square),
     (r"torch\.index_select", values.index_select),
     (r"operator\.getitem", values.item),
-    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same_shape),
-    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same_shape),
+    (
+        r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack",
+        functions.same_shape,
+    ),
+    (
+        r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift",
+        functions.same_shape,
+    ),
     (r"torch\.fft\.\w+", spectra.transformed),
     (r"torch\.view_as_real", spectra.as_pairs),
     (r"torch\.view_as_complex", spectra.of_pairs),
     (r"nn\.(Identity|ChannelShuffle)", functions.same_shape),
-    (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same_shape),
+    (
+        r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)",
+        functions.same_shape,
+    ),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),
     (r"(torch|Tensor)\.squeeze", functions.squeeze),
     (r"(torch|Tensor)\.unsqueeze", functions.unsqueeze),

@@ -10,7 +10,15 @@ from __future__ import annotations
 import math
 from string import ascii_lowercase
 
-from app.builder.dimensions.calls import DimensionSource, InputTensor, SizeCall, SizeNote, product, set_by, unchanged
+from app.builder.dimensions.calls import (
+    DimensionSource,
+    InputTensor,
+    SizeCall,
+    SizeNote,
+    product,
+    set_by,
+    unchanged,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size
 
@@ -19,11 +27,20 @@ def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `start_dim` to `end_dim` as one dimension of their product."""
     arrived = call.first
     rank = len(arrived.shape)
-    start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
+    start, end = (
+        call.params.get(name, default) % rank
+        for name, default in (("start_dim", 1), ("end_dim", -1))
+    )
     text, symbols = product(arrived, range(start, end + 1))
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
-    words = f"{sizes} values are flattened into one dimension." if start < end else "Only one dimension to flatten."
-    telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
+    words = (
+        f"{sizes} values are flattened into one dimension."
+        if start < end
+        else "Only one dimension to flatten."
+    )
+    telling = max(
+        (i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end
+    )
     merged = SizeNote(Formula(text, symbols), words, arrived.origin(telling))
     return (
         *(unchanged(arrived, i) for i in range(start)),
@@ -39,19 +56,31 @@ def unflatten(call: SizeCall) -> tuple[SizeNote, ...]:
     at = call.params["dim"] % rank
     sizes = tuple(call.params["unflattened_size"])
     result = call.shape[at : at + len(sizes)]
-    inner = _literal_sizes(sizes, result, "unflattened_size", arrived, range(at, at + 1))
-    return (*(unchanged(arrived, i) for i in range(at)), *inner, *(unchanged(arrived, i) for i in range(at + 1, rank)))
+    inner = _literal_sizes(
+        sizes, result, "unflattened_size", arrived, range(at, at + 1)
+    )
+    return (
+        *(unchanged(arrived, i) for i in range(at)),
+        *inner,
+        *(unchanged(arrived, i) for i in range(at + 1, rank)),
+    )
 
 
 def view(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note sizes as given; −1 is the number of values over the product of the others."""
     name = "size" if "size" in call.params else "shape"
     arrived = call.first
-    return _literal_sizes(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
+    return _literal_sizes(
+        tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape))
+    )
 
 
 def _literal_sizes(
-    sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: InputTensor, dimensions: range
+    sizes: tuple[int, ...],
+    result: tuple[Size, ...],
+    name: str,
+    arrived: InputTensor,
+    dimensions: range,
 ) -> tuple[SizeNote, ...]:
     """Note literal sizes; −1 is inferred from the dimensions that it divides."""
     notes = []
@@ -62,12 +91,22 @@ def _literal_sizes(
             notes.append(set_by(meaning, size, source=source))
             continue
         text, symbols = product(arrived, dimensions)
-        others = tuple(Symbol(f"s{i}", f"{name}[{i}]", other) for i, other in enumerate(sizes) if i != place)
+        others = tuple(
+            Symbol(f"s{i}", f"{name}[{i}]", other)
+            for i, other in enumerate(sizes)
+            if i != place
+        )
         if others:
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
         words = "−1 is inferred: all values" + (f" divided by {used}." if used else ".")
-        notes.append(SizeNote(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
+        notes.append(
+            SizeNote(
+                Formula(text, (*symbols, *others)),
+                words,
+                source or arrived.origin(dimensions[-1]),
+            )
+        )
     return tuple(notes)
 
 
@@ -93,7 +132,11 @@ def permute(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     order = [dim % len(arrived.shape) for dim in call.params["dims"]]
     return tuple(
-        unchanged(arrived, old, f"dims puts dimension {old} here." if old != new else "Keeps its position.")
+        unchanged(
+            arrived,
+            old,
+            f"dims puts dimension {old} here." if old != new else "Keeps its position.",
+        )
         for new, old in enumerate(order)
     )
 
@@ -106,7 +149,13 @@ def transpose(call: SizeCall) -> tuple[SizeNote, ...]:
     a, b = (call.params[name] % rank for name in ("dim0", "dim1"))
     order[a], order[b] = order[b], order[a]
     return tuple(
-        unchanged(arrived, old, f"Dimension {old} moves here: {a} and {b} are swapped." if old != new else "")
+        unchanged(
+            arrived,
+            old,
+            f"Dimension {old} moves here: {a} and {b} are swapped."
+            if old != new
+            else "",
+        )
         for new, old in enumerate(order)
     )
 
@@ -115,7 +164,13 @@ def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a reduction with `dim` and `keepdim`, as in `torch.mean`."""
     arrived = call.first
     rank, dim = len(arrived.shape), call.params.get("dim")
-    named = range(rank) if dim is None or dim == () else dim if isinstance(dim, tuple) else (dim,)
+    named = (
+        range(rank)
+        if dim is None or dim == ()
+        else dim
+        if isinstance(dim, tuple)
+        else (dim,)
+    )
     gone = {number % rank for number in named} if rank else set()
     notes = []
     for i, size in enumerate(arrived.shape):
@@ -133,11 +188,19 @@ def cat(call: SizeCall) -> tuple[SizeNote, ...]:
     first = tensors[0]
     dim = call.params.get("dim", 0) % len(first.shape)
     letters = ascii_lowercase[: len(tensors)]
-    symbols = tuple(one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False))
+    symbols = tuple(
+        one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False)
+    )
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
-    joined = SizeNote(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
+    joined = SizeNote(
+        Formula(" + ".join(letters), symbols),
+        f"Concatenated: {listed}.",
+        first.origin(dim),
+    )
     return tuple(
-        joined if i == dim else unchanged(first, i, "Must be equal in all joined tensors.")
+        joined
+        if i == dim
+        else unchanged(first, i, "Must be equal in all joined tensors.")
         for i in range(len(first.shape))
     )
 
@@ -152,7 +215,9 @@ def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
     if len(a.shape) > 1:
         notes.append(unchanged(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
     if len(b.shape) > 1:
-        notes.append(unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
+        notes.append(
+            unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}")
+        )
     return tuple(notes)
 
 
@@ -171,23 +236,42 @@ def stretched(tensors: tuple[InputTensor, ...], cut: int = 0) -> list[SizeNote]:
     notes = []
     for place in range(rank):
         there = [(one, len(one.shape) - cut - rank + place) for one in tensors]
-        letters = {i: letter for i, letter in enumerate(ascii_lowercase[: len(tensors)])}
-        present = [(letters[i], one, dim) for i, (one, dim) in enumerate(there) if dim >= 0]
+        letters = {
+            i: letter for i, letter in enumerate(ascii_lowercase[: len(tensors)])
+        }
+        present = [
+            (letters[i], one, dim) for i, (one, dim) in enumerate(there) if dim >= 0
+        ]
         symbols = tuple(one.symbol(letter, dim) for letter, one, dim in present)
         text = symbols[0].letter
         for symbol in symbols[1:]:
             text = f"broadcast({text}, {symbol.letter})"
-        full = next((spot for spot in present if spot[1].shape[spot[2]] != 1), present[0])
-        notes.append(SizeNote(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
+        full = next(
+            (spot for spot in present if spot[1].shape[spot[2]] != 1), present[0]
+        )
+        notes.append(
+            SizeNote(
+                Formula(text, symbols),
+                _stretching(there, full),
+                full[1].origin(full[2]),
+            )
+        )
     return notes
 
 
-def _stretching(there: list[tuple[InputTensor, int]], full: tuple[str, InputTensor, int]) -> str:
+def _stretching(
+    there: list[tuple[InputTensor, int]], full: tuple[str, InputTensor, int]
+) -> str:
     size = full[1].shape[full[2]]
     parts = []
     for one, dim in there:
         if dim < 0:
-            parts.append(f"{one.name} has no such dimension: it is repeated {size} times.")
+            parts.append(
+                f"{one.name} has no such dimension: it is repeated {size} times."
+            )
         elif one.shape[dim] != size:
             parts.append(f"{one.name} stretches from 1 to {size}.")
-    return " ".join(parts) or f"{' and '.join(dict.fromkeys(one.name for one, _ in there))} agree."
+    return (
+        " ".join(parts)
+        or f"{' and '.join(dict.fromkeys(one.name for one, _ in there))} agree."
+    )

@@ -7,7 +7,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
+from app.builder.dimensions.calls import (
+    InputTensor,
+    SizeCall,
+    SizeNote,
+    set_by,
+    unchanged,
+)
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.literals import Slice
 from app.builder.value_types import Dim, Size
@@ -16,7 +22,9 @@ from app.builder.value_types import Dim, Size
 def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a literal shape."""
     name = "shape" if "shape" in call.params else "size"
-    return tuple(set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name]))
+    return tuple(
+        set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name])
+    )
 
 
 def constant(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -24,8 +32,12 @@ def constant(call: SizeCall) -> tuple[SizeNote, ...]:
     value, notes = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
         inner = value[0] if value else None
-        what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
-        notes.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed."))
+        what = (
+            "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
+        )
+        notes.append(
+            set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed.")
+        )
         value = inner
     return tuple(notes)
 
@@ -33,13 +45,29 @@ def constant(call: SizeCall) -> tuple[SizeNote, ...]:
 def counting(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the length of `arange`; with float arguments torch's rounding decides."""
     start, end, step = (call.params[name] for name in ("start", "end", "step"))
-    if type(start) is not int or not isinstance(end, int | Dim) or type(step) is not int:
+    if (
+        type(start) is not int
+        or not isinstance(end, int | Dim)
+        or type(step) is not int
+    ):
         raise TypeError
-    symbols = (Symbol("e", "end", end), Symbol("s", "start", start), Symbol("k", "step", step))
+    symbols = (
+        Symbol("e", "end", end),
+        Symbol("s", "start", start),
+        Symbol("k", "step", step),
+    )
     if start == 0 and step == 1:
         return (set_by("end", end),)
     words = "The numbers from start to end, which is excluded."
-    return (SizeNote(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
+    return (
+        SizeNote(
+            Formula(
+                "e - s" if step == 1 else "ceil(e - s, k)",
+                symbols[: 2 if step == 1 else 3],
+            ),
+            words,
+        ),
+    )
 
 
 def steps(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -73,7 +101,9 @@ def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
     notes = windows.convolution(replace(call, params=params))
     words = f"The first size of {call.inputs['weight'][0].name} sets it."
-    return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(notes))
+    return tuple(
+        replace(one, words=words) if i == 1 else one for i, one in enumerate(notes)
+    )
 
 
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -82,7 +112,9 @@ def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
     features: tuple[SizeNote, ...] = ()
     if len(weight.shape) > 1:
-        features = (SizeNote(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),)
+        features = (
+            SizeNote(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),
+        )
     return (*(unchanged(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
 
@@ -100,7 +132,9 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
             notes += [unchanged(arrived, i) for i in range(at, stop)]
             at = stop
         elif part is None:
-            notes.append(SizeNote(Formula("1"), "None inserts a dimension of size 1 here."))
+            notes.append(
+                SizeNote(Formula("1"), "None inserts a dimension of size 1 here.")
+            )
         elif isinstance(part, slice | Slice):
             notes.append(_sliced(arrived, at, part))
             at += 1
@@ -125,7 +159,11 @@ def _sliced(arrived: InputTensor, at: int, part: slice | Slice) -> SizeNote:
     begin: Size | None = start
     if isinstance(start, int) and start < 0:
         begin = None
-        end, symbols = ("k", (Symbol("k", "from the end", _at_most(-start, size)),)) if stop is None else (end, symbols)
+        end, symbols = (
+            ("k", (Symbol("k", "from the end", _at_most(-start, size)),))
+            if stop is None
+            else (end, symbols)
+        )
         if stop is not None:
             raise TypeError
     text = end
@@ -133,12 +171,16 @@ def _sliced(arrived: InputTensor, at: int, part: slice | Slice) -> SizeNote:
         text, symbols = f"{end} - s", (*symbols, Symbol("s", "start", begin))
     if step != 1:
         text, symbols = f"ceil({text}, k)", (*symbols, Symbol("k", "step", step))
-    return SizeNote(Formula(text, symbols), f"The slice keeps these of the {size}.", source)
+    return SizeNote(
+        Formula(text, symbols), f"The slice keeps these of the {size}.", source
+    )
 
 
 def _end(n: Symbol, stop: Any, size: Size) -> tuple[str, tuple[Symbol, ...]]:
     """Return the end of a slice: as typed, relative to the end if negative, at most the size."""
-    if stop is None or (isinstance(stop, int) and isinstance(size, int) and stop >= size):
+    if stop is None or (
+        isinstance(stop, int) and isinstance(size, int) and stop >= size
+    ):
         return "n", (n,)
     if isinstance(stop, int) and stop < 0:
         return "n - e", (n, Symbol("e", "before the end", -stop))

@@ -17,7 +17,14 @@ def align(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], edge: str
     "middle" is the line of the ports, so that wires between nodes of different heights run straight. Fewer than two
     nodes that have a place stay where they are. Raises KeyError for an edge that is none of `EDGES`.
     """
-    upright = {"left": False, "centre": False, "right": False, "top": True, "middle": True, "bottom": True}[edge]
+    upright = {
+        "left": False,
+        "centre": False,
+        "right": False,
+        "top": True,
+        "middle": True,
+        "bottom": True,
+    }[edge]
     known = [node for node in nodes if node in project.positions and node in sizes]
     if len(known) < 2:
         return project
@@ -37,7 +44,9 @@ def align(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], edge: str
     return move_nodes(project, moved)
 
 
-def distribute(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], axis: str) -> P:
+def distribute(
+    project: P, nodes: Iterable[str], sizes: Mapping[str, Size], axis: str
+) -> P:
     """Make the gaps between the nodes equal along an axis; the outermost two stay. It takes three nodes at least.
 
     Raises KeyError for an axis that is none of `AXES`.
@@ -47,9 +56,13 @@ def distribute(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], axis
     if len(known) < 3:
         return project
     known.sort(key=lambda node: project.positions[node][along])
-    extent = {node: sizes[node].height if along else sizes[node].width for node in known}
+    extent = {
+        node: sizes[node].height if along else sizes[node].width for node in known
+    }
     first, last = known[0], known[-1]
-    room = project.positions[last][along] - project.positions[first][along] - extent[first]
+    room = (
+        project.positions[last][along] - project.positions[first][along] - extent[first]
+    )
     gap = (room - sum(extent[node] for node in known[1:-1])) / (len(known) - 1)
     at = project.positions[first][along]
     moved = {}

@@ -19,7 +19,10 @@ S = TypeVar("S", bound=Sheet)
 def with_points(sheet: S, wire: Edge, points: Iterable[Point]) -> S:
     """Set the bends of a wire; without any it is routed automatically."""
     through = tuple(points)
-    return changed(sheet, bends=sheet.bends.set(wire, through) if through else sheet.bends.without(wire))
+    return changed(
+        sheet,
+        bends=sheet.bends.set(wire, through) if through else sheet.bends.without(wire),
+    )
 
 
 def add(sheet: S, wire: Edge, at: Point, start: Point, end: Point) -> tuple[S, int]:
@@ -48,7 +51,11 @@ def shifted(bends: Bends, graph: Graph, shifts: Mapping[str, Point]) -> Bends:
     moved = {}
     for wire in bends:
         shift = shifts.get(wire.source)
-        if shift is not None and shift == shifts.get(wire.target) and shift != (0.0, 0.0):
+        if (
+            shift is not None
+            and shift == shifts.get(wire.target)
+            and shift != (0.0, 0.0)
+        ):
             moved[wire] = tuple((x + shift[0], y + shift[1]) for x, y in bends[wire])
     return bends.update(moved) if moved else bends
 
@@ -56,10 +63,18 @@ def shifted(bends: Bends, graph: Graph, shifts: Mapping[str, Point]) -> Bends:
 def within(bends: Bends, nodes: Iterable[str]) -> Bends:
     """Return the bends of the wires among some nodes."""
     inside = set(nodes)
-    return FrozenMap({e: points for e, points in bends.items() if e.source in inside and e.target in inside})
+    return FrozenMap(
+        {
+            e: points
+            for e, points in bends.items()
+            if e.source in inside and e.target in inside
+        }
+    )
 
 
-def split(points: tuple[Point, ...], at: Point, start: Point, end: Point) -> tuple[tuple[Point, ...], ...]:
+def split(
+    points: tuple[Point, ...], at: Point, start: Point, end: Point
+) -> tuple[tuple[Point, ...], ...]:
     """Split the bends of a wire from `start` to `end` at the point where a node is inserted.
 
     >>> split(((10.0, 0.0), (20.0, 0.0)), (14.0, 1.0), (0.0, 0.0), (30.0, 0.0))
@@ -83,7 +98,11 @@ def _to_stretch(at: Point, a: Point, b: Point) -> float:
     """Return the distance from a point to a segment."""
     along = (b[0] - a[0], b[1] - a[1])
     length = along[0] ** 2 + along[1] ** 2
-    share = 0.0 if not length else ((at[0] - a[0]) * along[0] + (at[1] - a[1]) * along[1]) / length
+    share = (
+        0.0
+        if not length
+        else ((at[0] - a[0]) * along[0] + (at[1] - a[1]) * along[1]) / length
+    )
     share = min(max(share, 0.0), 1.0)
     return _distance(at, (a[0] + share * along[0], a[1] + share * along[1]))
 

@@ -12,7 +12,16 @@ from typing import Any, Protocol, TypeVar, cast
 from msgspec.structs import replace
 
 from app.builder import rules
-from app.builder.blocks import PREFIX, Block, BlockError, Blocks, block_of, unused_name, used, would_contain_itself
+from app.builder.blocks import (
+    PREFIX,
+    Block,
+    BlockError,
+    Blocks,
+    block_of,
+    unused_name,
+    used,
+    would_contain_itself,
+)
 from app.builder.catalog.catalog import Catalog, Param
 from app.builder.graph import Edge, Graph, Node
 from app.builder.names import SCAFFOLD
@@ -78,7 +87,12 @@ def _every_sheet(project: W, change: Callable[[Any], Any]) -> W:
 def instances(project: Whole, name: str) -> tuple[tuple[str, Node], ...]:
     """List every instance of a block with the name of its sheet."""
     op = PREFIX + name
-    return tuple((on, node) for on, sheet in sheets(project) for node in sheet.graph.nodes.values() if node.op == op)
+    return tuple(
+        (on, node)
+        for on, sheet in sheets(project)
+        for node in sheet.graph.nodes.values()
+        if node.op == op
+    )
 
 
 # --- Names ------------------------------------------------------------------------------------------------------
@@ -86,8 +100,15 @@ def instances(project: Whole, name: str) -> tuple[tuple[str, Node], ...]:
 
 def check_name(project: Whole, name: str, old: str = "") -> None:
     """Raise BlockError unless a block may be called `name`."""
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__") or len(name) > LONGEST_NAME:
-        raise BlockError(f"{name!r:.60} cannot name a class: use letters, digits and _, a letter first")
+    if (
+        not name.isidentifier()
+        or keyword.iskeyword(name)
+        or name.startswith("__")
+        or len(name) > LONGEST_NAME
+    ):
+        raise BlockError(
+            f"{name!r:.60} cannot name a class: use letters, digits and _, a letter first"
+        )
     if name in SCAFFOLD:
         raise BlockError(f"{name} is reserved in the code; choose another name")
     if name != old and name in project.blocks:
@@ -98,9 +119,13 @@ def rename_block(project: W, old: str, new: str) -> W:
     """Give a block another name; its instances follow. Raises BlockError."""
     sheet_named(project, old)
     check_name(project, new, old)
-    blocks = {new if name == old else name: replace(block, name=new) if name == old else block
-              for name, block in project.blocks.items()}  # fmt: skip
-    return _with_ops(_replaced(project, blocks=FrozenMap(blocks)), {PREFIX + old: PREFIX + new})
+    blocks = {
+        new if name == old else name: replace(block, name=new) if name == old else block
+        for name, block in project.blocks.items()
+    }
+    return _with_ops(
+        _replaced(project, blocks=FrozenMap(blocks)), {PREFIX + old: PREFIX + new}
+    )
 
 
 def _with_ops(project: W, ops: dict[str, str]) -> W:
@@ -112,7 +137,9 @@ def with_ops(sheet: S, ops: dict[str, str]) -> S:
     """Replace ops of nodes on a sheet."""
     if not any(node.op in ops for node in sheet.graph.nodes.values()):
         return sheet
-    return _with_nodes(sheet, lambda node: replace(node, op=ops[node.op]) if node.op in ops else node)
+    return _with_nodes(
+        sheet, lambda node: replace(node, op=ops[node.op]) if node.op in ops else node
+    )
 
 
 def _with_nodes(sheet: S, change: Callable[[Node], Node]) -> S:
@@ -130,7 +157,9 @@ def delete_block(project: W, name: str) -> W:
         on, node = found[0]
         where = f"in {on}" if on else "in the network"
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise BlockError(f"{name} is in use: {node.name} {where}{more}. Delete or expand what uses it first.")
+        raise BlockError(
+            f"{name} is in use: {node.name} {where}{more}. Delete or expand what uses it first."
+        )
     return _replaced(project, blocks=project.blocks.without(name))
 
 
@@ -138,7 +167,9 @@ def duplicate_block(project: W, name: str) -> tuple[W, str]:
     """Copy a block under a fresh name; return the project and that name."""
     block = sheet_named(project, name)
     new = unused_name(project.blocks, name)
-    return _replaced(project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))), new
+    return _replaced(
+        project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))
+    ), new
 
 
 def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
@@ -148,11 +179,15 @@ def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
     old = block_of(drawn.graph.nodes[node].op)
     sheet_named(project, old or "?")
     together = set(drawn.graph.sharing(node))
-    if all(on == sheet and other.id in together for on, other in instances(project, old)):
+    if all(
+        on == sheet and other.id in together for on, other in instances(project, old)
+    ):
         raise BlockError(f"{drawn.graph.nodes[node].name} is the only {old} already")
     project, new = duplicate_block(project, old)
     drawn = sheet_named(project, sheet)
-    after = _with_nodes(drawn, lambda n: replace(n, op=PREFIX + new) if n.id in together else n)
+    after = _with_nodes(
+        drawn, lambda n: replace(n, op=PREFIX + new) if n.id in together else n
+    )
     return with_sheet(project, sheet, after), new
 
 
@@ -171,10 +206,14 @@ def put_block(project: W, name: str, block: Block) -> W:
         return project
     block = _with_port_names(block)
     for inner in used(block.graph):
-        if inner in project.blocks and would_contain_itself(project.blocks, name, inner):
+        if inner in project.blocks and would_contain_itself(
+            project.blocks, name, inner
+        ):
             words = "" if inner == name else f"{inner} contains {name}: "
             raise BlockError(f"{words}{name} cannot contain itself")
-    project = _replaced(project, blocks=project.blocks.set(name, replace(block, name=name)))
+    project = _replaced(
+        project, blocks=project.blocks.set(name, replace(block, name=name))
+    )
     project = _rewired(project, PREFIX + name, before, block)
     if block.params != before.params:
         project = _with_params_of(project, block)
@@ -213,7 +252,9 @@ def _rewired(project: W, op: str, before: Block, after: Block) -> W:
     new_names = {node.id: node.name for node in after.inputs}
     ports = {node.name: new_names.get(node.id) for node in before.inputs}
     new_numbers = {node.id: number for number, node in enumerate(after.outputs)}
-    numbers = {number: new_numbers.get(node.id) for number, node in enumerate(before.outputs)}
+    numbers = {
+        number: new_numbers.get(node.id) for number, node in enumerate(before.outputs)
+    }
     if all(old == new for old, new in (*ports.items(), *numbers.items())):
         return project
 
@@ -223,9 +264,17 @@ def _rewired(project: W, op: str, before: Block, after: Block) -> W:
             return sheet
 
         def led(edge: Edge) -> Edge | None:
-            output: int | None = numbers.get(edge.output) if edge.source in nodes else edge.output
-            port: str | None = ports.get(edge.port) if edge.target in nodes else edge.port
-            return None if output is None or port is None else replace(edge, output=output, port=port)
+            output: int | None = (
+                numbers.get(edge.output) if edge.source in nodes else edge.output
+            )
+            port: str | None = (
+                ports.get(edge.port) if edge.target in nodes else edge.port
+            )
+            return (
+                None
+                if output is None or port is None
+                else replace(edge, output=output, port=port)
+            )
 
         return with_edges(sheet, led)
 
@@ -237,8 +286,17 @@ def with_edges(sheet: S, led: Callable[[Edge], Edge | None]) -> S:
     edges = {edge: led(edge) for edge in sheet.graph.edges}
     if all(new == old for old, new in edges.items()):
         return sheet
-    graph = Graph(sheet.graph.nodes, tuple(dict.fromkeys(new for new in edges.values() if new is not None)))
-    bends: Bends = FrozenMap({new: sheet.bends[old] for old, new in edges.items() if new and old in sheet.bends})
+    graph = Graph(
+        sheet.graph.nodes,
+        tuple(dict.fromkeys(new for new in edges.values() if new is not None)),
+    )
+    bends: Bends = FrozenMap(
+        {
+            new: sheet.bends[old]
+            for old, new in edges.items()
+            if new and old in sheet.bends
+        }
+    )
     return changed(sheet, graph=graph, bends=bends)
 
 
@@ -247,8 +305,16 @@ def _with_params_of(project: W, block: Block) -> W:
     known = {param.name: param for param in block.params}
 
     def with_known_params(node: Node) -> Node:
-        params = {key: value for key, value in node.params.items() if key in known and takes(known[key], value)}
-        return node if len(params) == len(node.params) else replace(node, params=FrozenMap(params))
+        params = {
+            key: value
+            for key, value in node.params.items()
+            if key in known and takes(known[key], value)
+        }
+        return (
+            node
+            if len(params) == len(node.params)
+            else replace(node, params=FrozenMap(params))
+        )
 
     return on_instances(project, block.name, with_known_params)
 
@@ -256,7 +322,12 @@ def _with_params_of(project: W, block: Block) -> W:
 def on_instances(project: W, name: str, change: Callable[[Node], Node]) -> W:
     """Apply `change` to every instance of a block."""
     op = PREFIX + name
-    return _every_sheet(project, lambda sheet: _with_nodes(sheet, lambda node: change(node) if node.op == op else node))
+    return _every_sheet(
+        project,
+        lambda sheet: _with_nodes(
+            sheet, lambda node: change(node) if node.op == op else node
+        ),
+    )
 
 
 def takes(param: Param, value: Any) -> bool:
@@ -277,12 +348,16 @@ def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
     spec = catalog.spec_of(graph, graph.nodes[node])
     name = graph.nodes[node].name
     if not 1 <= count <= MOST_REPEATS:
-        raise BlockError(f"{name} can be repeated 1 to {MOST_REPEATS} times, not {count}")
+        raise BlockError(
+            f"{name} can be repeated 1 to {MOST_REPEATS} times, not {count}"
+        )
     if spec.kind not in ("module", "block", "custom"):
         raise BlockError(f"{name} is a function; layers and blocks can be repeated")
     if count > 1 and (len(spec.outputs) != 1 or not spec.inputs):
         gives = f"{len(spec.outputs)} outputs" if len(spec.outputs) != 1 else "no input"
-        raise BlockError(f"{name} has {gives}; to be repeated, it must take and return one tensor")
+        raise BlockError(
+            f"{name} has {gives}; to be repeated, it must take and return one tensor"
+        )
     owner = graph.owner(node)
     return changed(sheet, graph=graph.with_node(replace(owner, repeat=count)))
 
@@ -290,4 +365,6 @@ def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
 def flows_back(graph: Graph, nodes: set[str]) -> str | None:
     """Return the name of an outside node that is downstream of some of `nodes` and upstream of others, or None."""
     between = (rules.downstream(graph, nodes) & rules.upstream(graph, nodes)) - nodes
-    return next((node.name for node in graph.nodes.values() if node.id in between), None)
+    return next(
+        (node.name for node in graph.nodes.values() if node.id in between), None
+    )

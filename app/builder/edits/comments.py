@@ -81,7 +81,9 @@ def add(sheet: P, note: Comment) -> tuple[P, str]:
     return _with(sheet, sheet.comments.set(new, note)), new
 
 
-def frame(sheet: P, nodes: Iterable[str], sizes: Sizes, text: str, notes: Iterable[str] = ()) -> tuple[P, str]:
+def frame(
+    sheet: P, nodes: Iterable[str], sizes: Sizes, text: str, notes: Iterable[str] = ()
+) -> tuple[P, str]:
     """Put a frame round nodes and notes, of which there is one at least; returns its id too."""
     x, y, width, height = _round_about(sheet, nodes, notes, sizes)
     return add(sheet, Comment(text, x, y, width, height, FRAME))
@@ -94,25 +96,42 @@ def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
         nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
         if comments[note].kind == FRAME and (nodes or inner):
             x, y, width, height = _round_about(sheet, nodes, inner, sizes)
-            comments = comments.set(note, replace(comments[note], x=x, y=y, width=width, height=height))
+            comments = comments.set(
+                note, replace(comments[note], x=x, y=y, width=width, height=height)
+            )
     return _with(sheet, comments)
 
 
 def write(sheet: P, note: str, text: str, height: float = 0.0) -> P:
     """Give a note another text; it becomes `height` high at least."""
     old = sheet.comments[note]
-    return _with(sheet, sheet.comments.set(note, replace(old, text=text, height=max(old.height, height))))
+    return _with(
+        sheet,
+        sheet.comments.set(
+            note, replace(old, text=text, height=max(old.height, height))
+        ),
+    )
 
 
 def tint(sheet: P, notes: Iterable[str], color: str) -> P:
     """Give notes the colour of a category, "" for the plain one."""
-    return _with(sheet, sheet.comments.update({n: replace(sheet.comments[n], color=color) for n in notes}))
+    return _with(
+        sheet,
+        sheet.comments.update(
+            {n: replace(sheet.comments[n], color=color) for n in notes}
+        ),
+    )
 
 
 def resize(sheet: P, note: str, area: Area) -> P:
     """Give a note another area; it keeps a least width and height."""
-    width, height = max(area.right - area.left, LEAST_WIDTH), max(area.bottom - area.top, LEAST_HEIGHT)
-    made = replace(sheet.comments[note], x=area.left, y=area.top, width=width, height=height)
+    width, height = (
+        max(area.right - area.left, LEAST_WIDTH),
+        max(area.bottom - area.top, LEAST_HEIGHT),
+    )
+    made = replace(
+        sheet.comments[note], x=area.left, y=area.top, width=width, height=height
+    )
     return _with(sheet, sheet.comments.set(note, made))
 
 
@@ -121,10 +140,14 @@ def remove(sheet: P, notes: Iterable[str]) -> P:
     return _with(sheet, sheet.comments.without(*notes))
 
 
-def shift(sheet: P, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float) -> P:
+def shift(
+    sheet: P, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float
+) -> P:
     """Move nodes and notes together; bends of wires among the nodes go along."""
     moved = {note: sheet.comments[note] for note in notes if note in sheet.comments}
-    comments = {key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in moved.items()}
+    comments = {
+        key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in moved.items()
+    }
     return _with(edits.move(sheet, nodes, dx, dy), sheet.comments.update(comments))
 
 
@@ -152,7 +175,9 @@ def inside(
     return nodes, notes
 
 
-def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[frozenset[str], frozenset[str]]:
+def taken_along(
+    sheet: Sheet, notes: Iterable[str], sizes: Sizes
+) -> tuple[frozenset[str], frozenset[str]]:
     """Return all nodes and notes that move with some notes, themselves included."""
     nodes: set[str] = set()
     found = set(notes)
@@ -163,7 +188,9 @@ def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[froze
     return frozenset(nodes), frozenset(found)
 
 
-def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, tuple[str, ...]]:
+def framed(
+    comments: Comments, positions: Positions, sizes: Sizes
+) -> dict[str, tuple[str, ...]]:
     """Return the nodes of each frame, by the id of the frame."""
     frames = {key: note for key, note in comments.items() if note.kind == FRAME}
     middles = _middles(positions, sizes) if frames else []
@@ -181,7 +208,9 @@ def _middles(positions: Positions, sizes: Sizes) -> list[tuple[str, float, float
 
 def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[str, ...]:
     left, top, right, bottom = note.x, note.y, note.x + note.width, note.y + note.height
-    return tuple(node for node, x, y in middles if left <= x <= right and top <= y <= bottom)
+    return tuple(
+        node for node, x, y in middles if left <= x <= right and top <= y <= bottom
+    )
 
 
 def touched(comments: Comments, area: Area) -> frozenset[str]:
@@ -189,18 +218,31 @@ def touched(comments: Comments, area: Area) -> frozenset[str]:
     return frozenset(
         key
         for key, note in comments.items()
-        if (area.touches(rect_of(note)) if note.kind == COMMENT else area.holds(rect_of(note)))
+        if (
+            area.touches(rect_of(note))
+            if note.kind == COMMENT
+            else area.holds(rect_of(note))
+        )
     )
 
 
-def _round_about(sheet: Sheet, nodes: Iterable[str], notes: Iterable[str], sizes: Sizes) -> tuple[float, ...]:
+def _round_about(
+    sheet: Sheet, nodes: Iterable[str], notes: Iterable[str], sizes: Sizes
+) -> tuple[float, ...]:
     """Corner, width and height of a frame about nodes and notes."""
-    areas = [node_rect(sheet.positions, sizes, node) for node in nodes if node in sheet.positions]
+    areas = [
+        node_rect(sheet.positions, sizes, node)
+        for node in nodes
+        if node in sheet.positions
+    ]
     areas += [rect_of(sheet.comments[note]) for note in notes]
     if not areas:
         raise ValueError("a frame needs at least one node")
     left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
-    right, bottom = max(a.right for a in areas) + PAD, max(a.bottom for a in areas) + PAD
+    right, bottom = (
+        max(a.right for a in areas) + PAD,
+        max(a.bottom for a in areas) + PAD,
+    )
     return left, top, right - left, bottom - top
 
 
@@ -218,14 +260,28 @@ def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
     for key, nodes in framed(before.comments, before.positions, sizes).items():
         areas = [node_rect(places, sizes, node) for node in nodes if node in places]
         if areas and any(places.get(node) != before.positions[node] for node in nodes):
-            left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
-            right, bottom = max(a.right for a in areas) + PAD, max(a.bottom for a in areas) + PAD
-            notes[key] = replace(notes[key], x=left, y=top, width=right - left, height=bottom - top)
+            left, top = (
+                min(a.left for a in areas) - PAD,
+                min(a.top for a in areas) - TITLE_ROOM,
+            )
+            right, bottom = (
+                max(a.right for a in areas) + PAD,
+                max(a.bottom for a in areas) + PAD,
+            )
+            notes[key] = replace(
+                notes[key], x=left, y=top, width=right - left, height=bottom - top
+            )
     for key, note in before.comments.items():
         if note.kind == COMMENT and before.positions:
             middle = rect_of(note).middle
-            nearest = min(before.positions, key=lambda n: _distance(node_rect(before.positions, sizes, n), middle))
-            (x, y), (to_x, to_y) = before.positions[nearest], places.get(nearest, before.positions[nearest])
+            nearest = min(
+                before.positions,
+                key=lambda n: _distance(node_rect(before.positions, sizes, n), middle),
+            )
+            (x, y), (to_x, to_y) = (
+                before.positions[nearest],
+                places.get(nearest, before.positions[nearest]),
+            )
             notes[key] = replace(note, x=note.x + to_x - x, y=note.y + to_y - y)
     return FrozenMap(notes)
 

@@ -23,7 +23,9 @@ from app.util.frozen import FrozenMap
 W = TypeVar("W", bound=Whole)
 
 
-def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, frozenset[str]]:
+def expand(
+    project: W, sheet: str, catalog: Catalog, instance: str
+) -> tuple[W, frozenset[str]]:
     """Replace an instance by its inside, with expressions evaluated; return the project and the new node ids. The block
     stays.
 
@@ -36,7 +38,9 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     if block is None:
         raise BlockError(f"{node.name} is not an instance of a block")
     if len(graph.sharing(instance)) > 1:
-        raise BlockError(f"{node.name} shares its module with other nodes; it cannot be expanded")
+        raise BlockError(
+            f"{node.name} shares its module with other nodes; it cannot be expanded"
+        )
     if node.muted:
         raise BlockError(f"{node.name} is muted; unmute it before you expand it")
     piece = _inside(block, node, catalog)
@@ -45,25 +49,45 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     for copy in copies:
         result, copy.ids = merged(result, piece.graph)
     edges = [*result.edges, *_joined(graph, instance, block, copies)]
-    order = _in_place(graph, instance, [new for copy in copies for new in copy.ids.values()])
+    order = _in_place(
+        graph, instance, [new for copy in copies for new in copy.ids.values()]
+    )
     nodes = FrozenMap({key: result.nodes[key] for key in order})
-    whole = _registered(Graph(nodes, tuple(edges)), graph, block, instance, copies, catalog)
+    whole = _registered(
+        Graph(nodes, tuple(edges)), graph, block, instance, copies, catalog
+    )
     after = _with_places(drawn, whole, instance, block, copies)
-    unfolded = {copy.ids[inner] for copy in copies for inner in block.unfolded if inner in copy.ids}
+    unfolded = {
+        copy.ids[inner]
+        for copy in copies
+        for inner in block.unfolded
+        if inner in copy.ids
+    }
     after = replace(cast(Any, after), unfolded=after.unfolded | unfolded)
     new_ids = frozenset(new for copy in copies for new in copy.ids.values())
     return with_sheet(project, sheet, after), new_ids
 
 
 def _registered(
-    whole: Graph, before: Graph, block: Block, instance: str, copies: list[_Copy], catalog: Catalog
+    whole: Graph,
+    before: Graph,
+    block: Block,
+    instance: str,
+    copies: list[_Copy],
+    catalog: Catalog,
 ) -> Graph:
     """Restore registration order after expanding, if either sheet has one."""
-    if not any(node.order for graph in (before, block.graph) for node in graph.nodes.values()):
+    if not any(
+        node.order for graph in (before, block.graph) for node in graph.nodes.values()
+    ):
         return whole
     inner, found = sequence(block.graph, catalog), list[str]()
     for node in sequence(before, catalog):
-        found += [copy.ids[one] for copy in copies for one in inner] if node == instance else [node]
+        found += (
+            [copy.ids[one] for copy in copies for one in inner]
+            if node == instance
+            else [node]
+        )
     return with_sequence(whole, catalog, found)
 
 
@@ -82,16 +106,22 @@ class _Copy:
     def giver(self, number: int) -> Edge | None:
         """Return the wire inside into an output."""
         outputs = self.block.outputs
-        edges = self.block.graph.into(outputs[number].id) if number < len(outputs) else ()
+        edges = (
+            self.block.graph.into(outputs[number].id) if number < len(outputs) else ()
+        )
         return edges[0] if edges else None
 
 
 Given = tuple[str, int] | None
 
 
-def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> list[Edge]:
+def _joined(
+    graph: Graph, instance: str, block: Block, copies: list[_Copy]
+) -> list[Edge]:
     """Return the wires between nodes around the instance and nodes inside it, copy by copy."""
-    fed: dict[str, Given] = {edge.port: (edge.source, edge.output) for edge in graph.into(instance)}
+    fed: dict[str, Given] = {
+        edge.port: (edge.source, edge.output) for edge in graph.into(instance)
+    }
     ports = [node.name for node in block.inputs]
     edges: list[Edge] = []
     gives: list[Given] = []
@@ -101,8 +131,14 @@ def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> l
         for port in ports:
             source = fed.get(port)
             inside = (edge for edge in copy.takers(port) if edge.target in copy.ids)
-            edges += [Edge(*source, copy.ids[edge.target], edge.port, edge.index) for edge in inside if source]
-        gives = [_output_source(copy, number, fed) for number in range(len(block.outputs))]
+            edges += [
+                Edge(*source, copy.ids[edge.target], edge.port, edge.index)
+                for edge in inside
+                if source
+            ]
+        gives = [
+            _output_source(copy, number, fed) for number in range(len(block.outputs))
+        ]
     for edge in graph.out_of(instance):
         giver = gives[edge.output] if edge.output < len(gives) else None
         if giver is not None:
@@ -123,18 +159,30 @@ def _output_source(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
 
 def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Fragment:
     """Return the nodes between inputs and outputs of a block, with the instance's parameters."""
-    values = {param.name: node.params.get(param.name, param.default) for param in block.params}
-    piece = edits.copy(block, [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")])
+    values = {
+        param.name: node.params.get(param.name, param.default) for param in block.params
+    }
+    piece = edits.copy(
+        block,
+        [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")],
+    )
     nodes = {}
     for key, inner in piece.graph.nodes.items():
         spec = catalog.spec_of(block.graph, inner)
-        params = {name: filled(value, values, spec, name) for name, value in inner.params.items()}
-        frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block", "parameter"))
+        params = {
+            name: filled(value, values, spec, name)
+            for name, value in inner.params.items()
+        }
+        frozen = inner.frozen or (
+            node.frozen and spec.kind in ("module", "block", "parameter")
+        )
         nodes[key] = replace(inner, params=FrozenMap(params), frozen=frozen)
     return edits.Fragment(Graph(FrozenMap(nodes), piece.graph.edges), piece.positions)
 
 
-def filled(value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, name: str = "") -> Any:
+def filled(
+    value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, name: str = ""
+) -> Any:
     """Substitute `values` in a parameter's expressions: a number, or an expression over theirs.
 
     Raises BlockError for what cannot be computed, or is no value of the parameter of `spec`.
@@ -145,17 +193,25 @@ def filled(value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, na
         result = mapped(value, lambda expression: _filled(expression, values))
         param = spec.param(name) if spec is not None else None
         if param is not None:
-            if param.kind in ("int", "ints") and isinstance(result, float) and result.is_integer():
+            if (
+                param.kind in ("int", "ints")
+                and isinstance(result, float)
+                and result.is_integer()
+            ):
                 result = int(result)
             check_param(param, result)
     except (ExpressionError, ParamError) as error:
-        raise BlockError(f"{name or 'A parameter'} cannot be computed: {error}") from None
+        raise BlockError(
+            f"{name or 'A parameter'} cannot be computed: {error}"
+        ) from None
     return result
 
 
 def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
     known = {name: values[name] for name in expression.names if name in values}
-    if len(known) == len(expression.names) and not any(isinstance(v, Expr) for v in known.values()):
+    if len(known) == len(expression.names) and not any(
+        isinstance(v, Expr) for v in known.values()
+    ):
         alone = expression.text.strip()
         return known[alone] if alone in known else expression.evaluate(known)
 
@@ -167,7 +223,11 @@ def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
             text = value.text if isinstance(value, Expr) else repr(value)
             return ast.parse(text.strip(), mode="eval").body
 
-    return Expr(ast.unparse(Inline().visit(ast.parse(expression.text.strip(), mode="eval").body)))
+    return Expr(
+        ast.unparse(
+            Inline().visit(ast.parse(expression.text.strip(), mode="eval").body)
+        )
+    )
 
 
 def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:
@@ -178,7 +238,9 @@ def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:
     return order
 
 
-def _with_places(drawn: Sheet, graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> Sheet:
+def _with_places(
+    drawn: Sheet, graph: Graph, instance: str, block: Block, copies: list[_Copy]
+) -> Sheet:
     """Place the copies at the instance's position; nodes behind it in its row are shifted."""
     at = drawn.positions.get(instance)
     inside = copies[0].piece.positions
@@ -191,21 +253,34 @@ def _with_places(drawn: Sheet, graph: Graph, instance: str, block: Block, copies
     step = width + COLUMN
     dy = at[1] - top - grid(height / 2)
     more = width + step * (len(copies) - 1)
-    places = {key: (x + more, y) if x > at[0] and abs(y - at[1]) <= height / 2 + NODE[1] else (x, y)
-              for key, (x, y) in positions.items()}  # fmt: skip
+    places = {
+        key: (x + more, y)
+        if x > at[0] and abs(y - at[1]) <= height / 2 + NODE[1]
+        else (x, y)
+        for key, (x, y) in positions.items()
+    }
     comments, bends = dict(drawn.comments), dict(drawn.bends)
     for number, copy in enumerate(copies):
         dx = at[0] - left + step * number
         places |= {copy.ids[key]: (x + dx, y + dy) for key, (x, y) in inside.items()}
         bends |= {
-            replace(edge, source=copy.ids[edge.source], target=copy.ids[edge.target]):
-            tuple((x + dx, y + dy) for x, y in points)
-            for edge, points in block.bends.items() if edge.source in copy.ids and edge.target in copy.ids
-        }  # fmt: skip
+            replace(
+                edge, source=copy.ids[edge.source], target=copy.ids[edge.target]
+            ): tuple((x + dx, y + dy) for x, y in points)
+            for edge, points in block.bends.items()
+            if edge.source in copy.ids and edge.target in copy.ids
+        }
         for comment in block.comments.values():
-            comments[_fresh_comment(comments)] = replace(comment, x=comment.x + dx, y=comment.y + dy)
-    return changed(drawn, graph=graph, positions=FrozenMap(places), comments=FrozenMap(comments),
-                   bends=FrozenMap(bends))  # fmt: skip
+            comments[_fresh_comment(comments)] = replace(
+                comment, x=comment.x + dx, y=comment.y + dy
+            )
+    return changed(
+        drawn,
+        graph=graph,
+        positions=FrozenMap(places),
+        comments=FrozenMap(comments),
+        bends=FrozenMap(bends),
+    )
 
 
 def _fresh_comment(comments: Mapping[str, Comment]) -> str:

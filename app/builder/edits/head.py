@@ -26,7 +26,13 @@ W = TypeVar("W", bound=Whole)
 SIZES = ("out_features", "out_channels")
 MOST = 10_000_000
 _HOLDING = {"conv", "linear", "norm", "seq"}
-_EMPTY = {"nn.Identity", "nn.Unfold", "nn.Fold", "nn.LocalResponseNorm", "nn.CrossMapLRN2d"}
+_EMPTY = {
+    "nn.Identity",
+    "nn.Unfold",
+    "nn.Fold",
+    "nn.LocalResponseNorm",
+    "nn.CrossMapLRN2d",
+}
 _ALSO = {"nn.PReLU"}
 
 
@@ -55,9 +61,22 @@ def holds_parameters(spec: OpSpec) -> bool:
 def _inside(spec: OpSpec) -> list[OpSpec]:
     from app.builder.catalog.catalog import catalog
 
-    known, blocks = catalog(), [block for block in (spec.definition, *spec.contains) if block is not None]
-    ops = {node.op for block in blocks for node in block.graph.nodes.values() if not block_of(node.op)}
-    return [known[op] if op in known else replace(spec, key=op, kind="custom", definition=None) for op in ops]
+    known, blocks = (
+        catalog(),
+        [block for block in (spec.definition, *spec.contains) if block is not None],
+    )
+    ops = {
+        node.op
+        for block in blocks
+        for node in block.graph.nodes.values()
+        if not block_of(node.op)
+    }
+    return [
+        known[op]
+        if op in known
+        else replace(spec, key=op, kind="custom", definition=None)
+        for op in ops
+    ]
 
 
 def last_layer(project: Whole, ops: Catalog) -> Head:
@@ -67,7 +86,9 @@ def last_layer(project: Whole, ops: Catalog) -> Head:
         raise HeadError("The net has no output; add one after its last layer.")
     found = _nearest(project, with_blocks(ops, project.blocks), NETWORK, outputs[0].id)
     if found is None:
-        raise HeadError("No layer with parameters before the output. Add one, such as Linear.")
+        raise HeadError(
+            "No layer with parameters before the output. Add one, such as Linear."
+        )
     return found
 
 
@@ -76,19 +97,40 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
     graph = block_edits.sheet_named(project, sheet).graph
     edges, seen = list(graph.into(output)), {output}
     while edges:
-        heads = [head for edge in edges if (head := _layer_at(project, ops, graph, sheet, edge)) is not None]
-        if len({(head.sheet, graph.owner(head.node).id if head.sheet == sheet else head.node) for head in heads}) > 1:
+        heads = [
+            head
+            for edge in edges
+            if (head := _layer_at(project, ops, graph, sheet, edge)) is not None
+        ]
+        if (
+            len(
+                {
+                    (
+                        head.sheet,
+                        graph.owner(head.node).id if head.sheet == sheet else head.node,
+                    )
+                    for head in heads
+                }
+            )
+            > 1
+        ):
             names = " and ".join(_node(project, head).name for head in heads[:2])
-            raise HeadError(f"{names} are both last layers. Select one of them and edit it.")
+            raise HeadError(
+                f"{names} are both last layers. Select one of them and edit it."
+            )
         if heads:
             return heads[0]
         seen |= {edge.source for edge in edges}
         before = [arriving for edge in edges for arriving in graph.into(edge.source)]
-        edges = list({edge.source: edge for edge in before if edge.source not in seen}.values())
+        edges = list(
+            {edge.source: edge for edge in before if edge.source not in seen}.values()
+        )
     return None
 
 
-def _layer_at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> Head | None:
+def _layer_at(
+    project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge
+) -> Head | None:
     """Return the last layer at the source of a wire: the node itself, or the last inside it."""
     node = graph.nodes[edge.source]
     if node.muted:
@@ -96,10 +138,19 @@ def _layer_at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge
     name = block_of(node.op)
     if name in project.blocks:
         block = project.blocks[name]
-        inner = _nearest(project, ops, name, block.outputs[min(edge.output, len(block.outputs) - 1)].id)
+        inner = _nearest(
+            project,
+            ops,
+            name,
+            block.outputs[min(edge.output, len(block.outputs) - 1)].id,
+        )
         return replace(inner, way=(node.id, *inner.way)) if inner is not None else None
     spec = ops.spec_of(graph, node)
-    return Head((), sheet, node.id) if spec.kind != "parameter" and holds_parameters(spec) else None
+    return (
+        Head((), sheet, node.id)
+        if spec.kind != "parameter" and holds_parameters(spec)
+        else None
+    )
 
 
 def _node(project: Whole, head: Head) -> Node:
@@ -114,7 +165,9 @@ def size_of(project: Whole, ops: Catalog) -> tuple[Node, str]:
     for name in SIZES:
         if spec.param(name) is not None:
             return node, name
-    raise HeadError(f"The last layer is {node.name}, a {spec.label}: it has neither out_features nor out_channels.")
+    raise HeadError(
+        f"The last layer is {node.name}, a {spec.label}: it has neither out_features nor out_channels."
+    )
 
 
 def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
@@ -124,9 +177,13 @@ def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
         graph = block_edits.sheet_named(project, sheet).graph
         owner = graph.owner(node)
         if owner.repeat > 1:
-            raise HeadError(f"{owner.name} is repeated {owner.repeat} times; set its repeats to 1 or expand it first.")
+            raise HeadError(
+                f"{owner.name} is repeated {owner.repeat} times; set its repeats to 1 or expand it first."
+            )
         if len(graph.sharing(node)) > 1:
-            raise HeadError(f"{owner.name} is called more than once; unshare the last call first.")
+            raise HeadError(
+                f"{owner.name} is called more than once; unshare the last call first."
+            )
         name = block_of(owner.op)
         if name:
             if len(block_edits.instances(project, name)) > 1:
@@ -138,14 +195,20 @@ def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
 def replace_last(project: W, ops: Catalog, size: int) -> W:
     """Replace the last layer by one of its kind with `size` outputs, unfrozen. Raises HeadError."""
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
-        raise HeadError(f"{size!r} is not a number of outputs; expected an integer of at least 1.")
+        raise HeadError(
+            f"{size!r} is not a number of outputs; expected an integer of at least 1."
+        )
     _, parameter = size_of(project, ops)
     project, head = _alone(project, ops)
     sheet = block_edits.sheet_named(project, head.sheet)
     node = sheet.graph.nodes[head.node]
     node = replace(node, params=node.params.set(parameter, size), frozen=False)
-    project = block_edits.with_sheet(project, head.sheet, changed(sheet, graph=sheet.graph.with_node(node)))
-    return _flagged(project, head, lambda _graph, node, leads: node.frozen and not leads)
+    project = block_edits.with_sheet(
+        project, head.sheet, changed(sheet, graph=sheet.graph.with_node(node))
+    )
+    return _flagged(
+        project, head, lambda _graph, node, leads: node.frozen and not leads
+    )
 
 
 def drop_last(project: W, ops: Catalog) -> W:
@@ -154,9 +217,15 @@ def drop_last(project: W, ops: Catalog) -> W:
     sheet = block_edits.sheet_named(project, head.sheet)
     fed = [edge.target for edge in sheet.graph.out_of(head.node)]
     name = sheet.graph.nodes[head.node].name
-    after = edits.delete_and_reconnect(sheet, with_blocks(ops, project.blocks), [head.node])
-    if any(len(after.graph.into(target)) < len(sheet.graph.into(target)) for target in fed):
-        raise HeadError(f"The input of {name} does not fit the nodes after it; change the wires by hand.")
+    after = edits.delete_and_reconnect(
+        sheet, with_blocks(ops, project.blocks), [head.node]
+    )
+    if any(
+        len(after.graph.into(target)) < len(sheet.graph.into(target)) for target in fed
+    ):
+        raise HeadError(
+            f"The input of {name} does not fit the nodes after it; change the wires by hand."
+        )
     if head.sheet == NETWORK:
         return block_edits.with_sheet(project, NETWORK, after)
     return block_edits.put_block(project, head.sheet, cast(Block, after))
@@ -168,7 +237,10 @@ def freeze_all_but_last(project: W, ops: Catalog) -> W:
     known = with_blocks(ops, project.blocks)
 
     def flag(graph: Graph, node: Node, leads: bool) -> bool:
-        return not leads and (node.frozen or (not node.shares and holds_parameters(known.spec_of(graph, node))))
+        return not leads and (
+            node.frozen
+            or (not node.shares and holds_parameters(known.spec_of(graph, node)))
+        )
 
     return _flagged(project, head, flag)
 

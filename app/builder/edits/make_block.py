@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog.catalog import Catalog, Param
-from app.builder.edits.blocks import Whole, check_name, flows_back, free_name, sheet_named, with_sheet
+from app.builder.edits.blocks import (
+    Whole,
+    check_name,
+    flows_back,
+    free_name,
+    sheet_named,
+    with_sheet,
+)
 from app.builder.expressions import Expr, expressions
 from app.builder.graph import Edge, Graph, Node
 from app.builder.layout.arrange import complete
@@ -20,7 +27,10 @@ from app.util.frozen import FrozenMap
 
 W = TypeVar("W", bound=Whole)
 
-COLUMN, ROW = 240.0, 96.0  # distance of a new block's inputs and outputs from the rest, and from one another
+COLUMN, ROW = (
+    240.0,
+    96.0,
+)  # distance of a new block's inputs and outputs from the rest, and from one another
 GRID = 8.0
 NODE = (136.0, 72.0)  # approximate size of a node; only the canvas knows the real one
 ROOM = 24.0  # between nodes
@@ -35,7 +45,9 @@ class _Ports(Struct, frozen=True):
     open: dict[tuple[str, str], str]  # unconnected (target, port) -> name
 
 
-def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], name: str) -> tuple[W, str]:
+def make_block(
+    project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], name: str
+) -> tuple[W, str]:
     """Group nodes into a block called `name`; return the project and the id of its instance. The net computes the same.
     Raises BlockError for nodes that cannot form a block."""
     drawn = sheet_named(project, sheet)
@@ -45,23 +57,38 @@ def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], n
     _check_selection(graph, inner)
     ports = _ports(graph, catalog, inner)
     outer = project.blocks[sheet].params if sheet else ()
-    block = _block(drawn, catalog, inner, ports, name, _params_used(graph, inner, outer))
-    project = cast(W, replace(cast(Any, project), blocks=project.blocks.set(name, block)))
+    block = _block(
+        drawn, catalog, inner, ports, name, _params_used(graph, inner, outer)
+    )
+    project = cast(
+        W, replace(cast(Any, project), blocks=project.blocks.set(name, block))
+    )
     after, new = _with_instance(drawn, block, inner, ports)
     return with_sheet(project, sheet, after), new
 
 
 # Stems of default names, by the most frequent category.
-_KINDS = {"conv": "Conv", "linear": "Linear", "norm": "Norm", "act": "Activation", "shape": "Pool", "merge": "Merge"}
+_KINDS = {
+    "conv": "Conv",
+    "linear": "Linear",
+    "norm": "Norm",
+    "act": "Activation",
+    "shape": "Pool",
+    "merge": "Merge",
+}
 
 
-def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable[str]) -> str:
+def suggested_name(
+    project: Whole, sheet: str, catalog: Catalog, nodes: Iterable[str]
+) -> str:
     """Return a free name for a block, from its contents: ResidualBlock, AttentionBlock, ConvBlock."""
     graph = sheet_named(project, sheet).graph
     inner = [graph.nodes[node] for node in nodes if node in graph.nodes]
     categories = [catalog.spec_of(graph, node).category for node in inner]
     ops = {node.op for node in inner}
-    weighty = [category for category in categories if category in ("conv", "linear", "seq")]
+    weighty = [
+        category for category in categories if category in ("conv", "linear", "seq")
+    ]
     if any("attention" in op.lower() for op in ops):
         stem = "Attention"
     elif "operator.add" in ops and weighty:
@@ -77,20 +104,30 @@ def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable
 def _check_selection(graph: Graph, inner: list[str]) -> None:
     if not inner:
         raise BlockError("Select the nodes for the block first")
-    ends = [graph.nodes[node].name for node in inner if graph.nodes[node].op in ("input", "output")]
+    ends = [
+        graph.nodes[node].name
+        for node in inner
+        if graph.nodes[node].op in ("input", "output")
+    ]
     if ends:
-        raise BlockError(f"{ends[0]} stays outside: a block gets its own inputs and outputs. Select the other nodes.")
+        raise BlockError(
+            f"{ends[0]} stays outside: a block gets its own inputs and outputs. Select the other nodes."
+        )
     chosen = set(inner)
     back = flows_back(graph, chosen)
     if back is not None:
-        raise BlockError(f"{back} comes after some of the nodes and before others. Select it too, or fewer nodes.")
+        raise BlockError(
+            f"{back} comes after some of the nodes and before others. Select it too, or fewer nodes."
+        )
     for node in graph.nodes.values():
         if node.shares and (node.id in chosen) != (node.shares in chosen):
             words = f"{node.name} shares the module of {graph.owner(node.id).name}"
             raise BlockError(f"{words}: both must be in the block, or neither")
         for tie in node.tied.values():
             if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
-                words = f"{node.name} shares a parameter with {graph.nodes[tie.node].name}"
+                words = (
+                    f"{node.name} shares a parameter with {graph.nodes[tie.node].name}"
+                )
                 raise BlockError(f"{words}: both must be in the block, or neither")
 
 
@@ -99,28 +136,65 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
     chosen = set(inner)
     arriving: dict[tuple[str, int], str] = {}
     for node in inner:
-        places = {port.name: i for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)}
-        for edge in sorted(graph.into(node), key=lambda e: (places.get(e.port, len(places)), e.index)):
+        places = {
+            port.name: i
+            for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)
+        }
+        for edge in sorted(
+            graph.into(node), key=lambda e: (places.get(e.port, len(places)), e.index)
+        ):
             if edge.source not in chosen:
                 arriving.setdefault((edge.source, edge.output), edge.port)
-    leaving = sorted({(inner.index(e.source), e.output) for node in inner for e in graph.out_of(node)
-                      if e.target not in chosen})  # fmt: skip
+    leaving = sorted(
+        {
+            (inner.index(e.source), e.output)
+            for node in inner
+            for e in graph.out_of(node)
+            if e.target not in chosen
+        }
+    )
     given = [(inner[place], output) for place, output in leaving]
     if not given:  # unconnected: its last nodes become the outputs
-        given = [(node, 0) for node in inner
-                 if not graph.out_of(node) and catalog.spec_of(graph, graph.nodes[node]).outputs]  # fmt: skip
+        given = [
+            (node, 0)
+            for node in inner
+            if not graph.out_of(node)
+            and catalog.spec_of(graph, graph.nodes[node]).outputs
+        ]
     taken = {graph.nodes[node].name for node in inner}
-    inputs = _names(list(arriving), "input", [_output_name(graph, catalog, *end) for end in arriving], taken)
-    outputs = _names(given, "output", [f"{_output_name(graph, catalog, *end)}_out" for end in given], taken)
+    inputs = _names(
+        list(arriving),
+        "input",
+        [_output_name(graph, catalog, *end) for end in arriving],
+        taken,
+    )
+    outputs = _names(
+        given,
+        "output",
+        [f"{_output_name(graph, catalog, *end)}_out" for end in given],
+        taken,
+    )
     missing = {} if arriving else _unfed(graph, catalog, inner, taken)
     return _Ports(inputs, outputs, missing)
 
 
-def _unfed(graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]) -> dict[tuple[str, str], str]:
+def _unfed(
+    graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]
+) -> dict[tuple[str, str], str]:
     """Name the unconnected required ports of a selection, which become inputs."""
-    ends = [(node, port.name) for node in inner for port in catalog.spec_of(graph, graph.nodes[node]).inputs
-            if port.required and not any(edge.port == port.name for edge in graph.into(node))]  # fmt: skip
-    return _names(ends, "input", [f"{graph.nodes[node].name}_{port}" for node, port in ends], taken)
+    ends = [
+        (node, port.name)
+        for node in inner
+        for port in catalog.spec_of(graph, graph.nodes[node]).inputs
+        if port.required
+        and not any(edge.port == port.name for edge in graph.into(node))
+    ]
+    return _names(
+        ends,
+        "input",
+        [f"{graph.nodes[node].name}_{port}" for node, port in ends],
+        taken,
+    )
 
 
 def _output_name(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
@@ -133,7 +207,9 @@ def _output_name(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
 End = TypeVar("End", bound=tuple[str, Any])
 
 
-def _names(ends: list[End], only: str, wanted: list[str], taken: set[str]) -> dict[End, str]:
+def _names(
+    ends: list[End], only: str, wanted: list[str], taken: set[str]
+) -> dict[End, str]:
     """Name each end: "input" or "output" if it is the only one, else after its node."""
     names: dict[End, str] = {}
     for end, name in zip(ends, [only] if len(ends) == 1 else wanted, strict=True):
@@ -142,39 +218,75 @@ def _names(ends: list[End], only: str, wanted: list[str], taken: set[str]) -> di
     return names
 
 
-def _params_used(graph: Graph, inner: list[str], outer: tuple[Param, ...]) -> tuple[Param, ...]:
+def _params_used(
+    graph: Graph, inner: list[str], outer: tuple[Param, ...]
+) -> tuple[Param, ...]:
     """Return the outer block's parameters that the nodes refer to, which the new block gets too."""
-    names = {name for node in inner for value in graph.nodes[node].params.values()
-             for expression in expressions(value) for name in expression.names}  # fmt: skip
+    names = {
+        name
+        for node in inner
+        for value in graph.nodes[node].params.values()
+        for expression in expressions(value)
+        for name in expression.names
+    }
     return tuple(param for param in outer if param.name in names)
 
 
 def _block(
-    drawn: Sheet, catalog: Catalog, inner: list[str], ports: _Ports, name: str, params: tuple[Param, ...]
+    drawn: Sheet,
+    catalog: Catalog,
+    inner: list[str],
+    ports: _Ports,
+    name: str,
+    params: tuple[Param, ...],
 ) -> Block:
     graph, chosen = drawn.graph, set(inner)
     into, out = catalog["input"], catalog["output"]
     ids = _fresh(inner, len(ports.inputs) + len(ports.open) + len(ports.outputs))
-    sources = {end: Node(next(ids), into.key, port) for end, port in ports.inputs.items()}
+    sources = {
+        end: Node(next(ids), into.key, port) for end, port in ports.inputs.items()
+    }
     opened = {end: Node(next(ids), into.key, port) for end, port in ports.open.items()}
     ends = {end: Node(next(ids), out.key, port) for end, port in ports.outputs.items()}
     edges = []
     for edge in graph.edges:
         if edge.target in chosen:
             source = sources.get((edge.source, edge.output))
-            edges.append(edge if source is None else replace(edge, source=source.id, output=0))
+            edges.append(
+                edge if source is None else replace(edge, source=source.id, output=0)
+            )
     edges += [Edge(node.id, 0, target, port) for (target, port), node in opened.items()]
-    edges += [Edge(source, output, node.id, out.inputs[0].name) for (source, output), node in ends.items()]
+    edges += [
+        Edge(source, output, node.id, out.inputs[0].name)
+        for (source, output), node in ends.items()
+    ]
     before = [*sources.values(), *opened.values()]
-    nodes = {node.id: node for node in (*before, *(graph.nodes[key] for key in inner), *ends.values())}
+    nodes = {
+        node.id: node
+        for node in (*before, *(graph.nodes[key] for key in inner), *ends.values())
+    }
     places = {key: drawn.positions[key] for key in inner if key in drawn.positions}
-    around = _beside(places, before, edges, -COLUMN) | _beside(places, list(ends.values()), edges, COLUMN)
+    around = _beside(places, before, edges, -COLUMN) | _beside(
+        places, list(ends.values()), edges, COLUMN
+    )
     return Block(
         name,
         Graph(FrozenMap(nodes), tuple(edges)),
         FrozenMap(around | places),
-        FrozenMap({key: comment for key, comment in drawn.comments.items() if _moves_along(comment, places, drawn)}),
-        FrozenMap({edge: points for edge, points in drawn.bends.items() if {edge.source, edge.target} <= chosen}),
+        FrozenMap(
+            {
+                key: comment
+                for key, comment in drawn.comments.items()
+                if _moves_along(comment, places, drawn)
+            }
+        ),
+        FrozenMap(
+            {
+                edge: points
+                for edge, points in drawn.bends.items()
+                if {edge.source, edge.target} <= chosen
+            }
+        ),
         params,
         unfolded=drawn.unfolded & chosen,
     )
@@ -182,10 +294,18 @@ def _block(
 
 def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
     used_up = set(taken)
-    return iter([key for key in (f"n{i}" for i in range(1, len(used_up) + count + 1)) if key not in used_up][:count])
+    return iter(
+        [
+            key
+            for key in (f"n{i}" for i in range(1, len(used_up) + count + 1))
+            if key not in used_up
+        ][:count]
+    )
 
 
-def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float) -> dict[str, Point]:
+def _beside(
+    places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float
+) -> dict[str, Point]:
     """Place a column before (step < 0) or after the nodes, each in the row of the first node that it is wired to."""
     if not places:
         return {}
@@ -206,26 +326,39 @@ def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge
 
 def _moves_along(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
     """Return whether a comment moves into the block: a frame whose contents all do, a comment among the nodes."""
-    held = {key for key, (x, y) in drawn.positions.items()
-            if comment.x <= x < comment.x + comment.width and comment.y <= y < comment.y + comment.height}  # fmt: skip
+    held = {
+        key
+        for key, (x, y) in drawn.positions.items()
+        if comment.x <= x < comment.x + comment.width
+        and comment.y <= y < comment.y + comment.height
+    }
     if comment.kind == FRAME:
         return bool(held) and held <= places.keys()
     if not places:
         return False
     left, top = min(x for x, _ in places.values()), min(y for _, y in places.values())
-    right, bottom = max(x for x, _ in places.values()) + NODE[0], max(y for _, y in places.values()) + NODE[1]
+    right, bottom = (
+        max(x for x, _ in places.values()) + NODE[0],
+        max(y for _, y in places.values()) + NODE[1],
+    )
     x, y = comment.x + comment.width / 2, comment.y + comment.height / 2
     return left - MARGIN <= x <= right + MARGIN and top - MARGIN <= y <= bottom + MARGIN
 
 
-def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) -> tuple[Sheet, str]:
+def _with_instance(
+    drawn: Sheet, block: Block, inner: list[str], ports: _Ports
+) -> tuple[Sheet, str]:
     """Replace the nodes by one instance at their position in the order."""
     graph, chosen = drawn.graph, set(inner)
     new = graph.fresh_id()
     rest = replace(graph, nodes=graph.nodes.without(*inner))
     params = FrozenMap({param.name: Expr(param.name) for param in block.params})
-    order = min((graph.nodes[key].order for key in inner if graph.nodes[key].order), default=0)
-    node = Node(new, block.key, rest.fresh_name(spec_of(block, {}).stem), params, order=order)
+    order = min(
+        (graph.nodes[key].order for key in inner if graph.nodes[key].order), default=0
+    )
+    node = Node(
+        new, block.key, rest.fresh_name(spec_of(block, {}).stem), params, order=order
+    )
     nodes: dict[str, Node] = {}
     for key, other in graph.nodes.items():
         if key == inner[0]:
@@ -238,28 +371,44 @@ def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) 
         if edge.source in chosen and edge.target in chosen:
             continue
         if edge.target in chosen:
-            edge = Edge(edge.source, edge.output, new, ports.inputs[edge.source, edge.output])
+            edge = Edge(
+                edge.source, edge.output, new, ports.inputs[edge.source, edge.output]
+            )
         elif edge.source in chosen:
             edge = replace(edge, source=new, output=numbers[edge.source, edge.output])
         edges[edge] = None
     after = Graph(FrozenMap(nodes), tuple(edges))
-    positions = _with_place(drawn, after, new, [drawn.positions[key] for key in inner if key in drawn.positions])
+    positions = _with_place(
+        drawn,
+        after,
+        new,
+        [drawn.positions[key] for key in inner if key in drawn.positions],
+    )
     comments = drawn.comments.without(*block.comments)
     return changed(drawn, graph=after, positions=positions, comments=comments), new
 
 
 def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Positions:
     """Place the instance at the centre of its nodes, or on its wire if another node is there."""
-    rest = FrozenMap({key: place for key, place in drawn.positions.items() if key in graph.nodes})
+    rest = FrozenMap(
+        {key: place for key, place in drawn.positions.items() if key in graph.nodes}
+    )
     if not places:
         return rest
     xs, ys = [x for x, _ in places], [y for _, y in places]
     across, down = grid((min(xs) + max(xs)) / 2), (min(ys) + max(ys)) / 2
     beside = [rest[edge.source][1] for edge in graph.into(new) if edge.source in rest]
-    beside += [rest[edge.target][1] for edge in graph.out_of(new) if edge.target in rest]
-    line = min(beside, key=lambda y: abs(y - down), default=down)  # in the row of a connected node
+    beside += [
+        rest[edge.target][1] for edge in graph.out_of(new) if edge.target in rest
+    ]
+    line = min(
+        beside, key=lambda y: abs(y - down), default=down
+    )  # in the row of a connected node
     middle = across, line if abs(line - down) <= NODE[1] / 2 else grid(down)
-    free = all(abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM for x, y in rest.values())
+    free = all(
+        abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM
+        for x, y in rest.values()
+    )
     if free or any(node not in rest for node in graph.nodes if node != new):
         return rest.set(new, middle)
     return complete(graph, rest, {})

@@ -27,13 +27,19 @@ MANY = 400  # nodes; rows of more stay as wide as they were, since trying others
 Sizes = Callable[[Any, str], Sequence[Mapping[str, Size]]]
 
 
-def shown_within(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
+def shown_within(
+    project: Whole, name: str, nodes: Collection[str] | None = None
+) -> dict[str, frozenset[str]]:
     """Return the unfolded nodes by sheet, as far as visible from the sheet `name`, or from some nodes of it."""
     found: dict[str, frozenset[str]] = {}
     waiting = [name]
     for sheet in waiting:
         drawn = sheet_named(project, sheet)
-        here = drawn.unfolded if sheet != name or nodes is None else drawn.unfolded & frozenset(nodes)
+        here = (
+            drawn.unfolded
+            if sheet != name or nodes is None
+            else drawn.unfolded & frozenset(nodes)
+        )
         found[sheet] = here
         for node in here:
             inner = block_of(drawn.graph.nodes[node].op)
@@ -42,7 +48,9 @@ def shown_within(project: Whole, name: str, nodes: Collection[str] | None = None
     return found
 
 
-def one_level(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
+def one_level(
+    project: Whole, name: str, nodes: Collection[str] | None = None
+) -> dict[str, frozenset[str]]:
     """Return the unfolded nodes by sheet after unfolding every visible folded instance."""
     further: dict[str, frozenset[str]] = {}
     for sheet in shown_within(project, name, nodes):
@@ -59,10 +67,19 @@ def instances_on(project: Whole, name: str) -> frozenset[str]:
     """Return the nodes of a sheet that can be unfolded."""
     graph = sheet_named(project, name).graph
     ops = {op for op in graph.ops if block_of(op) in project.blocks}
-    return frozenset(node.id for node in graph.nodes.values() if node.op in ops) if ops else frozenset()
+    return (
+        frozenset(node.id for node in graph.nodes.values() if node.op in ops)
+        if ops
+        else frozenset()
+    )
 
 
-def with_unfolded(project: W, wanted: Mapping[str, Collection[str]], sizes: Sizes, room: Size | None = None) -> W:
+def with_unfolded(
+    project: W,
+    wanted: Mapping[str, Collection[str]],
+    sizes: Sizes,
+    room: Size | None = None,
+) -> W:
     """Set the unfolded instances by name of the sheet; sheets that are not listed stay unchanged.
 
     `sizes(project, sheet)` returns the sizes of a sheet's nodes, then those for which it may have been laid out. A
@@ -73,16 +90,24 @@ def with_unfolded(project: W, wanted: Mapping[str, Collection[str]], sizes: Size
     after = project
     for name in _inner_first(project):
         drawn = sheet_named(after, name)
-        chosen = frozenset(wanted[name]) & instances_on(project, name) if name in wanted else drawn.unfolded
+        chosen = (
+            frozenset(wanted[name]) & instances_on(project, name)
+            if name in wanted
+            else drawn.unfolded
+        )
         if chosen == drawn.unfolded and not _shows(drawn, touched):
             continue
         touched.add(name)
-        after = with_sheet(after, name, cast(Sheet, replace(cast(Any, drawn), unfolded=chosen)))
+        after = with_sheet(
+            after, name, cast(Sheet, replace(cast(Any, drawn), unfolded=chosen))
+        )
         after = _with_room_on(project, after, name, sizes, room)
     return after
 
 
-def with_room_for(before: W, after: W, block: str, sizes: Sizes, room: Size | None = None) -> W:
+def with_room_for(
+    before: W, after: W, block: str, sizes: Sizes, room: Size | None = None
+) -> W:
     """Make room, after an edit of a block, on every sheet that shows an unfolded instance of it."""
     touched = {block}
     if block not in before.blocks or block not in after.blocks:
@@ -102,9 +127,15 @@ def _shows(sheet: Sheet, blocks: Collection[str]) -> bool:
     return any(block_of(nodes[node].op) in blocks for node in sheet.unfolded)
 
 
-def _with_room_on(before: Whole, after: W, name: str, sizes: Sizes, room: Size | None) -> W:
+def _with_room_on(
+    before: Whole, after: W, name: str, sizes: Sizes, room: Size | None
+) -> W:
     now = sizes(after, name)[0]
-    return with_sheet(after, name, _with_room(sheet_named(after, name), sizes(before, name), now, room))
+    return with_sheet(
+        after,
+        name,
+        _with_room(sheet_named(after, name), sizes(before, name), now, room),
+    )
 
 
 def _inner_first(project: Whole) -> list[str]:
@@ -119,14 +150,27 @@ def _inner_first(project: Whole) -> list[str]:
 # --- Room ---------------------------------------------------------------------------------------------------------
 
 
-def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str, Size], room: Size | None) -> S:
+def _with_room(
+    sheet: S,
+    before: Sequence[Mapping[str, Size]],
+    now: Mapping[str, Size],
+    room: Size | None,
+) -> S:
     """Make room for nodes whose size changed."""
     places, nodes = sheet.positions, list(sheet.graph.nodes)
-    other = [node for node in nodes if node in places and before[0].get(node, now[node]) != now[node]]
+    other = [
+        node
+        for node in nodes
+        if node in places and before[0].get(node, now[node]) != now[node]
+    ]
     if not other:
         return sheet
     if places.keys() == sheet.graph.nodes.keys():
-        widths = [ROW_WIDTH, *(room.width * times for times in WIDTHS)] if room else [ROW_WIDTH]
+        widths = (
+            [ROW_WIDTH, *(room.width * times for times in WIDTHS)]
+            if room
+            else [ROW_WIDTH]
+        )
         for sizes in before:
             width = layout.current_row_width(sheet, sizes, widths)
             if width is not None:
@@ -166,9 +210,16 @@ class _Way:
     def note(self, note: Comment) -> Comment:
         """Shift a comment or frame; one around the node grows with it."""
         right, bottom = note.x + note.width, note.y + note.height
-        if note.x <= self.left and note.y <= self.top and right >= self.right and bottom >= self.bottom:
+        if (
+            note.x <= self.left
+            and note.y <= self.top
+            and right >= self.right
+            and bottom >= self.bottom
+        ):
             higher = note.height + self.up + self.down
-            return replace(note, y=note.y - self.up, width=note.width + self.wider, height=higher)
+            return replace(
+                note, y=note.y - self.up, width=note.width + self.wider, height=higher
+            )
         dx, dy = self.shift(note.x, note.y, bottom)
         return replace(note, x=note.x + dx, y=note.y + dy)
 
@@ -179,12 +230,24 @@ def _making_way(sheet: S, node: str, sizes: Mapping[str, Size], new: Size) -> S:
     way = _Way((x, y), sizes[node], new)
     places: dict[str, Point] = {}
     for other, (left, top) in sheet.positions.items():
-        dx, dy = way.shift(left, top, top + sizes[other].height) if other in sizes else (0.0, 0.0)
+        dx, dy = (
+            way.shift(left, top, top + sizes[other].height)
+            if other in sizes
+            else (0.0, 0.0)
+        )
         places[other] = (left + dx, top + dy)
     places[node] = (x, y - way.up)
-    bends = {wire: tuple(_moved(way, point) for point in points) for wire, points in sheet.bends.items()}
+    bends = {
+        wire: tuple(_moved(way, point) for point in points)
+        for wire, points in sheet.bends.items()
+    }
     notes = {key: way.note(note) for key, note in sheet.comments.items()}
-    return edits.changed(sheet, positions=FrozenMap(places), comments=FrozenMap(notes), bends=FrozenMap(bends))
+    return edits.changed(
+        sheet,
+        positions=FrozenMap(places),
+        comments=FrozenMap(notes),
+        bends=FrozenMap(bends),
+    )
 
 
 def _moved(way: _Way, point: Point) -> Point:

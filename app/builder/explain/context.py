@@ -62,16 +62,24 @@ class FailedCall(Struct, frozen=True, dict=True):
     def torch_messages(self) -> str:
         """Torch's messages, on meta tensors and on real ones."""
         outcome = self.result.outcome
-        return f"{outcome.error} {outcome.real_error}" if isinstance(outcome, CallFailed) else ""
+        return (
+            f"{outcome.error} {outcome.real_error}"
+            if isinstance(outcome, CallFailed)
+            else ""
+        )
 
     @cached_property
     def wires(self) -> tuple[Wire, ...]:
         """The tensors that arrive, port by port."""
         found = []
         for port, refs in self.step.args.items():
-            for index, (ref, value) in enumerate(zip(refs, self.result.inputs.get(port, ()), strict=False)):
+            for index, (ref, value) in enumerate(
+                zip(refs, self.result.inputs.get(port, ()), strict=False)
+            ):
                 if isinstance(value, TensorType):
-                    found.append(Wire(port, index, ref, value, self.graph.nodes[ref.node]))
+                    found.append(
+                        Wire(port, index, ref, value, self.graph.nodes[ref.node])
+                    )
         return tuple(found)
 
     def wire(self, port: str) -> Wire | None:
@@ -80,12 +88,18 @@ class FailedCall(Struct, frozen=True, dict=True):
     @property
     def first(self) -> Wire | None:
         """The tensor at the first connected port."""
-        return next((wire for wire in self.wires if wire.port == next(iter(self.step.args))), None)
+        return next(
+            (wire for wire in self.wires if wire.port == next(iter(self.step.args))),
+            None,
+        )
 
     @cached_property
     def arriving(self) -> str:
         """Describe the input and source of each port in a sentence."""
-        parts = [f"{wire.source.name} gives {wire.type} to {wire.port}" for wire in self.wires]
+        parts = [
+            f"{wire.source.name} gives {wire.type} to {wire.port}"
+            for wire in self.wires
+        ]
         return f"{'; '.join(parts)}." if parts else ""
 
     # --- Cures
@@ -109,4 +123,8 @@ def divisors(number: int, most: int) -> Iterator[int]:
 
 def batched(shape: tuple[Size, ...]) -> bool:
     """Return whether the batch comes first and all other sizes are known."""
-    return bool(shape) and shape[0] == Dim(1) and all(isinstance(size, int) for size in shape[1:])
+    return (
+        bool(shape)
+        and shape[0] == Dim(1)
+        and all(isinstance(size, int) for size in shape[1:])
+    )

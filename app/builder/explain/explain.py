@@ -18,14 +18,24 @@ __all__ = ["explain", "wire_cures"]
 
 # Ports that take another dtype than float32.
 _DTYPES: dict[tuple[str, str], str] = {
-    ("nn.Embedding", "input"): "int64", ("nn.EmbeddingBag", "input"): "int64",
-    ("F.embedding", "input"): "int64", ("F.one_hot", "tensor"): "int64",
-    ("F.one_hot", "input"): "int64", ("torch.gather", "index"): "int64", ("torch.index_select", "index"): "int64",
+    ("nn.Embedding", "input"): "int64",
+    ("nn.EmbeddingBag", "input"): "int64",
+    ("F.embedding", "input"): "int64",
+    ("F.one_hot", "tensor"): "int64",
+    ("F.one_hot", "input"): "int64",
+    ("torch.gather", "index"): "int64",
+    ("torch.index_select", "index"): "int64",
     ("torch.where", "condition"): "bool",
-    ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
-}  # fmt: skip
-_WHY = {"int64": "It indexes rows.", "bool": "It is a mask of the values that are used."}
-_OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b")
+    ("torch.masked_fill", "mask"): "bool",
+    **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
+}
+_WHY = {
+    "int64": "It indexes rows.",
+    "bool": "It is a mask of the values that are used.",
+}
+_OF_DTYPE = re.compile(
+    r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b"
+)
 _MOST = 3
 
 
@@ -34,7 +44,11 @@ def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     assert isinstance(result.outcome, CallFailed)
     broken = FailedCall(step, result, graph)
     message, reason, cures = _explanation(broken, result.outcome)
-    wanting = [wire.source.name for wire in broken.wires if not _named(wire.source.name, f"{message} {reason}")]
+    wanting = [
+        wire.source.name
+        for wire in broken.wires
+        if not _named(wire.source.name, f"{message} {reason}")
+    ]
     if wanting:
         reason = f"{reason} {broken.arriving}".strip()
     torch_message = result.outcome.real_error or _with_n(result.outcome.error)
@@ -46,8 +60,14 @@ def _named(name: str, text: str) -> bool:
 
 
 def _explanation(broken: FailedCall, outcome: CallFailed) -> Explanation:
-    explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
-    if any(port.wired for port in broken.spec.inputs):  # explainers read typed parameters only
+    explainers = (
+        (wrong_dtype,)
+        if outcome.dtype
+        else _explainers(broken.spec.key, broken.spec.category)
+    )
+    if any(
+        port.wired for port in broken.spec.inputs
+    ):  # explainers read typed parameters only
         explainers = ()
     for explainer in explainers:
         told = explainer(broken)
@@ -66,7 +86,8 @@ def wrong_dtype(broken: FailedCall) -> Explanation | None:
     outcome = broken.result.outcome
     listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
     if not listed and not (
-        isinstance(outcome, CallFailed) and (outcome.dtype or _OF_DTYPE.search(broken.torch_messages))
+        isinstance(outcome, CallFailed)
+        and (outcome.dtype or _OF_DTYPE.search(broken.torch_messages))
     ):
         return None
     required = {port.name for port in broken.spec.inputs if port.required}
@@ -74,7 +95,9 @@ def wrong_dtype(broken: FailedCall) -> Explanation | None:
         wanted = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
         if wire.port in required and not _suits(wire.type.dtype, wanted):
             message = f"{broken.label} expects {wanted}, gets {wire.type.dtype} in {wire.type} from {wire.source.name}"
-            reason = _WHY.get(wanted, f"It computes in {wanted}; change the dtype of its input.")
+            reason = _WHY.get(
+                wanted, f"It computes in {wanted}; change the dtype of its input."
+            )
             return message, reason, _dtype_cures(broken, wire, wanted)
     return None
 
@@ -86,11 +109,18 @@ def _computes_in(broken: FailedCall) -> str:
 
 
 def _suits(dtype: str, wanted: str) -> bool:
-    return dtype.startswith(("int", "uint")) if wanted == "int64" and dtype != "uint8" else dtype == wanted
+    return (
+        dtype.startswith(("int", "uint"))
+        if wanted == "int64" and dtype != "uint8"
+        else dtype == wanted
+    )
 
 
 def _dtype_cures(broken: FailedCall, wire: Wire, wanted: str) -> tuple[Cure, ...]:
-    to = Cure(f"Insert Tensor.to({wanted})", (broken.before(wire, "Tensor.to", dtype=DType(wanted)),))
+    to = Cure(
+        f"Insert Tensor.to({wanted})",
+        (broken.before(wire, "Tensor.to", dtype=DType(wanted)),),
+    )
     if wire.source.op != "input":
         return (to,)
     declared = SetParam(wire.source.id, "dtype", DType(wanted))
@@ -100,20 +130,52 @@ def _dtype_cures(broken: FailedCall, wire: Wire, wanted: str) -> tuple[Cure, ...
 # --- Explainers by op
 
 _LAYERS: tuple[Explainer, ...] = (
-    layers.channels_last, layers.wrong_rank, layers.wrong_groups, wrong_dtype, layers.wrong_norm, layers.wrong_size,
-    layers.too_small, layers.wrong_padding,
-)  # fmt: skip
+    layers.channels_last,
+    layers.wrong_rank,
+    layers.wrong_groups,
+    wrong_dtype,
+    layers.wrong_norm,
+    layers.wrong_size,
+    layers.too_small,
+    layers.wrong_padding,
+)
 _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
-    (r"nn\.(GroupNorm|ChannelShuffle)", (
-        layers.wrong_rank, layers.channels_last, layers.wrong_parts, layers.wrong_size)),
-    (r"nn\.MultiheadAttention", (
-        layers.wrong_rank, wrong_dtype, layers.wrong_heads, layers.wrong_size, layers.wrong_attention)),
-    (r"nn\.Transformer\w*", (
-        layers.wrong_rank, wrong_dtype, layers.wrong_size, layers.wrong_heads, layers.wrong_width)),
+    (
+        r"nn\.(GroupNorm|ChannelShuffle)",
+        (
+            layers.wrong_rank,
+            layers.channels_last,
+            layers.wrong_parts,
+            layers.wrong_size,
+        ),
+    ),
+    (
+        r"nn\.MultiheadAttention",
+        (
+            layers.wrong_rank,
+            wrong_dtype,
+            layers.wrong_heads,
+            layers.wrong_size,
+            layers.wrong_attention,
+        ),
+    ),
+    (
+        r"nn\.Transformer\w*",
+        (
+            layers.wrong_rank,
+            wrong_dtype,
+            layers.wrong_size,
+            layers.wrong_heads,
+            layers.wrong_width,
+        ),
+    ),
     (r"nn\.Unflatten", (shapes.no_unflatten,)),
     (r"torch\.cat|torch\.concat", (joins.no_cat,)),
     (r"torch\.stack", (joins.no_stack,)),
-    (r"torch\.(matmul|bmm|mm)|operator\.matmul", (wrong_dtype, joins.no_matmul, joins.no_broadcast)),
+    (
+        r"torch\.(matmul|bmm|mm)|operator\.matmul",
+        (wrong_dtype, joins.no_matmul, joins.no_broadcast),
+    ),
     (r"torch\.einsum", (joins.no_einsum, wrong_dtype)),
     (r"F\.scaled_dot_product_attention", (wrong_dtype, joins.no_matmul)),
     (r"Tensor\.(view|reshape)|torch\.reshape", (shapes.no_view,)),
@@ -124,15 +186,20 @@ _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
     (r"nn\.GLU|F\.glu", (shapes.no_halves,)),
     (r"nn\.Upsampl\w+|F\.interpolate", (layers.wrong_rank, shapes.no_mode)),
     (r"(nn\.PixelShuffle|F\.pixel_shuffle)", (layers.wrong_rank, shapes.no_shuffle)),
-    (r"(nn\.PixelUnshuffle|F\.pixel_unshuffle)", (layers.wrong_rank, shapes.no_unshuffle)),
+    (
+        r"(nn\.PixelUnshuffle|F\.pixel_unshuffle)",
+        (layers.wrong_rank, shapes.no_unshuffle),
+    ),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", (wrong_dtype, joins.no_broadcast)),
-)  # fmt: skip
+)
 _COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _BY_OP)
 
 
 def _explainers(key: str, category: str) -> tuple[Explainer, ...]:
     """List the explainers for an op, the most specific first."""
-    own = next((explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ())
+    own = next(
+        (explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ()
+    )
     if not own:
         own = (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS
     return (*own, shapes.out_of_range, wrong_dtype)
@@ -152,8 +219,15 @@ def wire_cures(step: Step, missing: tuple[str, ...], graph: Graph) -> tuple[Cure
 def _loose_ends(step: Step, graph: Graph) -> Iterator[Cure]:
     """Propose unconnected outputs, the most recently drawn node first."""
     for node in reversed(tuple(graph.nodes.values())):
-        if node.op not in ("output", "input") and node.id != step.id and not graph.out_of(node.id):
-            yield Cure(f"Connect {node.name}", (Connect(step.id, step.spec.inputs[0].name, node.id),))
+        if (
+            node.op not in ("output", "input")
+            and node.id != step.id
+            and not graph.out_of(node.id)
+        ):
+            yield Cure(
+                f"Connect {node.name}",
+                (Connect(step.id, step.spec.inputs[0].name, node.id),),
+            )
 
 
 def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
@@ -161,11 +235,18 @@ def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
     for pool in _upstream(step.id, graph):
         if not re.fullmatch(rf"nn\.\w*MaxPool{step.spec.key[-2]}d", pool.op):
             continue
-        if any(edge.output == 1 and graph.nodes[edge.target].op == step.spec.key for edge in graph.out_of(pool.id)):
+        if any(
+            edge.output == 1 and graph.nodes[edge.target].op == step.spec.key
+            for edge in graph.out_of(pool.id)
+        ):
             continue
         wire = Connect(step.id, "indices", pool.id, 1)
         module = graph.owner(pool.id)
-        giving = () if module.params.get("return_indices") else (SetParam(module.id, "return_indices", True),)
+        giving = (
+            ()
+            if module.params.get("return_indices")
+            else (SetParam(module.id, "return_indices", True),)
+        )
         yield Cure(f"Take the indices from {pool.name}", (*giving, wire))
 
 
@@ -186,5 +267,9 @@ def _attention(step: Step, missing: tuple[str, ...], graph: Graph) -> Iterator[C
     giver = wired.get("key") or wired.get("value") or wired.get("query")
     if giver is None or not set(missing) <= {"query", "key", "value"}:
         return
-    edits = tuple(Connect(step.id, port, giver.source, giver.output) for port in missing)
-    yield Cure(f"Take {' and '.join(missing)} from {graph.nodes[giver.source].name}", edits)
+    edits = tuple(
+        Connect(step.id, port, giver.source, giver.output) for port in missing
+    )
+    yield Cure(
+        f"Take {' and '.join(missing)} from {graph.nodes[giver.source].name}", edits
+    )

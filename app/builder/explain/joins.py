@@ -21,7 +21,13 @@ def no_broadcast(broken: FailedCall) -> Explanation | None:
     wires = broken.wires
     if len(wires) < 2:
         return None
-    left, right = wires[0], next((wire for wire in wires[1:] if not meet(wires[0].shape, wire.shape)), wires[1])
+    left, right = (
+        wires[0],
+        next(
+            (wire for wire in wires[1:] if not meet(wires[0].shape, wire.shape)),
+            wires[1],
+        ),
+    )
     for back in range(1, min(len(left.shape), len(right.shape)) + 1):
         a, b = left.shape[-back], right.shape[-back]
         if a != b and 1 not in (a, b):
@@ -30,7 +36,11 @@ def no_broadcast(broken: FailedCall) -> Explanation | None:
                 f"Counted from the right, dimension {back} is {a} from {left.source.name} and {b} from "
                 f"{right.source.name}; they must be equal, or one of them 1."
             )
-            return message, reason, tuple(meetings(broken, left, right)) if len(wires) == 2 else ()
+            return (
+                message,
+                reason,
+                tuple(meetings(broken, left, right)) if len(wires) == 2 else (),
+            )
     return None
 
 
@@ -40,7 +50,9 @@ def meet(a: Shape, b: Shape) -> bool:
     >>> meet((4, 1), (4, 3)), meet((3,), (4, 3)), meet((4,), (3,))
     (True, True, False)
     """
-    return all(x == y or 1 in (x, y) for x, y in zip(reversed(a), reversed(b), strict=False))
+    return all(
+        x == y or 1 in (x, y) for x, y in zip(reversed(a), reversed(b), strict=False)
+    )
 
 
 def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
@@ -49,7 +61,11 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
     The side branch is changed rather than the main one: the wire from further upstream, else the second.
     """
     first_is_shortcut = left.ref.node in upstream(broken.graph, (right.ref.node,))
-    sides = ((left, right), (right, left)) if first_is_shortcut else ((right, left), (left, right))
+    sides = (
+        ((left, right), (right, left))
+        if first_is_shortcut
+        else ((right, left), (left, right))
+    )
     for makers in (_with_ones, _turned, _projected, _resized):
         for changed, other in sides:
             cure = makers(broken, changed, other)
@@ -74,7 +90,10 @@ def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     if sum(isinstance(size, Dim) for size in target) > 1:
         return None
     shape = tuple(-1 if isinstance(size, Dim) else size for size in target)
-    return Cure(f"Reshape to {shape_text(tuple(target))}", (broken.before(wire, "torch.reshape", shape=shape),))
+    return Cure(
+        f"Reshape to {shape_text(tuple(target))}",
+        (broken.before(wire, "torch.reshape", shape=shape),),
+    )
 
 
 def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
@@ -92,7 +111,11 @@ def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
 def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Permute the non-batch dimensions."""
     rank = len(wire.shape)
-    if rank != len(other.shape) or not 3 <= rank <= 5 or sorted(map(str, wire.shape)) != sorted(map(str, other.shape)):
+    if (
+        rank != len(other.shape)
+        or not 3 <= rank <= 5
+        or sorted(map(str, wire.shape)) != sorted(map(str, other.shape))
+    ):
         return None
     for order in permutations(range(1, rank)):
         dims = (0, *order)
@@ -105,19 +128,31 @@ def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Insert a Linear or 1×1 convolution that yields the other's features or channels."""
     rank = len(wire.shape)
-    if rank != len(other.shape) or rank < 2 or not (batched(wire.shape) and batched(other.shape)):
+    if (
+        rank != len(other.shape)
+        or rank < 2
+        or not (batched(wire.shape) and batched(other.shape))
+    ):
         return None
     unlike = [i for i in range(rank) if wire.shape[i] != other.shape[i]]
     if unlike == [rank - 1] and rank < 4:
         linear = broken.before(wire, "nn.Linear", out_features=other.shape[-1])
-        return Cure(f"Insert Linear to {other.shape[-1]} after {wire.source.name}", (linear,))
+        return Cure(
+            f"Insert Linear to {other.shape[-1]} after {wire.source.name}", (linear,)
+        )
     if 1 not in unlike or rank not in _SCALED:
         return None
-    strides = {_stride(a, b) for a, b in zip(wire.shape[2:], other.shape[2:], strict=True)}
+    strides = {
+        _stride(a, b) for a, b in zip(wire.shape[2:], other.shape[2:], strict=True)
+    }
     if len(strides) != 1 or None in strides:
         return None
     stride = strides.pop()
-    params = {"out_channels": other.shape[1], "kernel_size": 1, **({"stride": stride} if stride != 1 else {})}
+    params = {
+        "out_channels": other.shape[1],
+        "kernel_size": 1,
+        **({"stride": stride} if stride != 1 else {}),
+    }
     label = f"Insert {_SCALED[rank].partition('.')[2]} {shape_text('1' * (rank - 2))} after {wire.source.name}"
     return Cure(label, (broken.before(wire, _SCALED[rank], **params),))
 
@@ -126,13 +161,19 @@ def _stride(size: Size, wanted: Size) -> int | None:
     """Return the stride at which a window of 1 turns one size into another, or None."""
     if not isinstance(size, int) or not isinstance(wanted, int) or wanted < 1:
         return None
-    return next((step for step in range(1, size + 1) if -(-size // step) == wanted), None)
+    return next(
+        (step for step in range(1, size + 1) if -(-size // step) == wanted), None
+    )
 
 
 def _resized(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Resize a picture to the size of the other."""
     rank = len(wire.shape)
-    if not 3 <= rank <= 5 or rank != len(other.shape) or wire.shape[1] != other.shape[1]:
+    if (
+        not 3 <= rank <= 5
+        or rank != len(other.shape)
+        or wire.shape[1] != other.shape[1]
+    ):
         return None
     if not (batched(wire.shape) and batched(other.shape)):
         return None
@@ -158,11 +199,19 @@ def no_cat(broken: FailedCall) -> Explanation | None:
         message = f"cat cannot join {first.type} and {wire.type}"
         if len(wire.shape) != len(first.shape):
             reason = f"{first.source.name} gives {first.type}, {wire.source.name} gives {wire.type}: "
-            return message, reason + "the number of dimensions differs.", tuple(_same_rank(broken, first, wire, dim))
+            return (
+                message,
+                reason + "the number of dimensions differs.",
+                tuple(_same_rank(broken, first, wire, dim)),
+            )
         if not wire.shape:
             reason = f"{first.source.name} and {wire.source.name} have no dimension to join along."
             return "cat cannot join scalars", reason, ()
-        unlike = [i for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True)) if a != b]
+        unlike = [
+            i
+            for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True))
+            if a != b
+        ]
         others = [i for i in unlike if i != dim % len(wire.shape)]
         if others:
             reason = f"Along dim={dim} all other dimensions must agree; dimension {others[0]} is "
@@ -176,34 +225,56 @@ def _same_rank(broken: FailedCall, a: Wire, b: Wire, dim: int) -> Iterator[Cure]
     low, high = sorted((a, b), key=lambda wire: len(wire.shape))
     if len(low.shape) + 1 == len(high.shape):
         insert = broken.before(low, "torch.unsqueeze", dim=dim % len(high.shape))
-        yield Cure(f"Insert unsqueeze({dim % len(high.shape)}) after {low.source.name}", (insert,))
+        yield Cure(
+            f"Insert unsqueeze({dim % len(high.shape)}) after {low.source.name}",
+            (insert,),
+        )
     if len(low.shape) == 2:
-        yield Cure(f"Insert Flatten after {high.source.name}", (broken.before(high, "nn.Flatten"),))
+        yield Cure(
+            f"Insert Flatten after {high.source.name}",
+            (broken.before(high, "nn.Flatten"),),
+        )
 
 
-def _cat_cures(broken: FailedCall, wires: tuple[Wire, ...], unlike: list[int]) -> Iterator[Cure]:
+def _cat_cures(
+    broken: FailedCall, wires: tuple[Wire, ...], unlike: list[int]
+) -> Iterator[Cure]:
     """Another dimension if they differ in that one alone; else all pictures as large as the first."""
     first = wires[0]
     if len(unlike) == 1:
         yield broken.set("dim", unlike[0])
     if all(i >= 2 for i in unlike) and all(batched(wire.shape) for wire in wires):
         size = first.shape[2:]
-        resized = [_to_size(broken, wire, size) for wire in wires[1:] if wire.shape[2:] != size]
+        resized = [
+            _to_size(broken, wire, size) for wire in wires[1:] if wire.shape[2:] != size
+        ]
         if 3 <= len(first.shape) <= 5 and resized:
-            label = resized[0].label if len(resized) == 1 else f"Resize all to {shape_text(size)}"
+            label = (
+                resized[0].label
+                if len(resized) == 1
+                else f"Resize all to {shape_text(size)}"
+            )
             yield Cure(label, tuple(edit for cure in resized for edit in cure.edits))
 
 
 def no_stack(broken: FailedCall) -> Explanation | None:
     first = broken.first
-    wire = next((wire for wire in broken.wires[1:] if first and wire.shape != first.shape), None)
+    wire = next(
+        (wire for wire in broken.wires[1:] if first and wire.shape != first.shape), None
+    )
     if first is None or wire is None:
         return None
     message = f"stack cannot stack {wire.type} on {first.type}"
-    reason = f"All must have one shape; {first.source.name} and {wire.source.name} differ."
+    reason = (
+        f"All must have one shape; {first.source.name} and {wire.source.name} differ."
+    )
     cures: tuple[Cure, ...] = ()
     if len(wire.shape) == len(first.shape):
-        unlike = [i for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True)) if a != b]
+        unlike = [
+            i
+            for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True))
+            if a != b
+        ]
         if len(unlike) == 1:
             cat = ReplaceOp(broken.step.id, "torch.cat", FrozenMap(dim=unlike[0]))
             cures = (Cure(f"Use cat along dim={unlike[0]}", (cat,)),)
@@ -216,10 +287,18 @@ def no_stack(broken: FailedCall) -> Explanation | None:
 def no_einsum(broken: FailedCall) -> Explanation | None:
     """Explain an einsum letter with two sizes, or a term of the wrong rank."""
     equation = broken.param("equation")
-    terms = equation.replace(" ", "").partition("->")[0].split(",") if isinstance(equation, str) else []
+    terms = (
+        equation.replace(" ", "").partition("->")[0].split(",")
+        if isinstance(equation, str)
+        else []
+    )
     if len(terms) != len(broken.wires):
         message = f"einsum({equation!r}) names {len(terms)} tensors, {len(broken.wires)} are connected"
-        return (message, "Between the commas there is a term for each tensor.", ()) if terms else None
+        return (
+            (message, "Between the commas there is a term for each tensor.", ())
+            if terms
+            else None
+        )
     met: dict[str, tuple[Size, Wire]] = {}
     for term, wire in zip(terms, broken.wires, strict=True):
         if "." in term:
@@ -263,12 +342,18 @@ def _batched_products(broken: FailedCall, left: Wire, right: Wire) -> Iterator[C
             yield Cure(f"Insert unsqueeze({dim}) after {wire.source.name}", (insert,))
 
 
-def _product_cures(broken: FailedCall, left: Wire, right: Wire, inner: Size) -> Iterator[Cure]:
+def _product_cures(
+    broken: FailedCall, left: Wire, right: Wire, inner: Size
+) -> Iterator[Cure]:
     turn = {"dim0": -2, "dim1": -1}
     if len(right.shape) > 1 and left.shape[-1] == right.shape[-1]:
-        yield Cure("Transpose the second", (broken.before(right, "torch.transpose", **turn),))
+        yield Cure(
+            "Transpose the second", (broken.before(right, "torch.transpose", **turn),)
+        )
     if len(left.shape) > 1 and left.shape[-2] == inner:
-        yield Cure("Transpose the first", (broken.before(left, "torch.transpose", **turn),))
+        yield Cure(
+            "Transpose the first", (broken.before(left, "torch.transpose", **turn),)
+        )
     if isinstance(inner, int) and isinstance(left.shape[-1], int):
         linear = broken.before(left, "nn.Linear", out_features=inner)
         yield Cure(f"Insert Linear to {inner} after {left.source.name}", (linear,))

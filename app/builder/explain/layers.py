@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.builder.catalog import ops
-from app.builder.diagnostics.problems import Cure, InsertBefore, ReplaceOp, SetParam, TakeOut
+from app.builder.diagnostics.problems import (
+    Cure,
+    InsertBefore,
+    ReplaceOp,
+    SetParam,
+    TakeOut,
+)
 from app.builder.explain.context import Explanation, FailedCall, Wire, batched, divisors
 from app.builder.literals import AUTO
 from app.builder.value_types import Dim, Size
@@ -21,14 +27,35 @@ _OF_PICTURES = re.compile(
 _RANKS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN", "nn.MultiheadAttention"), (2, 3)),
     **dict.fromkeys(("nn.LSTMCell", "nn.GRUCell", "nn.RNNCell"), (1, 2)),
-    **dict.fromkeys(("nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.Transformer"), (2, 3)),
-    **dict.fromkeys(("nn.Unfold", "nn.Softmax2d", "nn.PixelShuffle", "nn.PixelUnshuffle", "F.pixel_shuffle"), (4,)),
-    **dict.fromkeys(("F.pixel_unshuffle", "nn.CrossMapLRN2d", "nn.UpsamplingNearest2d"), (4,)),
+    **dict.fromkeys(
+        ("nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer", "nn.Transformer"),
+        (2, 3),
+    ),
+    **dict.fromkeys(
+        (
+            "nn.Unfold",
+            "nn.Softmax2d",
+            "nn.PixelShuffle",
+            "nn.PixelUnshuffle",
+            "F.pixel_shuffle",
+        ),
+        (4,),
+    ),
+    **dict.fromkeys(
+        ("F.pixel_unshuffle", "nn.CrossMapLRN2d", "nn.UpsamplingNearest2d"), (4,)
+    ),
     "nn.UpsamplingBilinear2d": (4,),
-    **dict.fromkeys(("nn.Upsample", "F.interpolate", "nn.LocalResponseNorm", "nn.ChannelShuffle"), (3, 4, 5)),
-    "F.conv1d": (3,), "F.conv2d": (4,), "F.conv3d": (5,),
-    "nn.BatchNorm1d": (2, 3), "nn.EmbeddingBag": (1, 2), "nn.Fold": (3,),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("nn.Upsample", "F.interpolate", "nn.LocalResponseNorm", "nn.ChannelShuffle"),
+        (3, 4, 5),
+    ),
+    "F.conv1d": (3,),
+    "F.conv2d": (4,),
+    "F.conv3d": (5,),
+    "nn.BatchNorm1d": (2, 3),
+    "nn.EmbeddingBag": (1, 2),
+    "nn.Fold": (3,),
+}
 _WIDTHS = ("in_channels", "num_features", "num_channels")
 
 
@@ -40,7 +67,13 @@ def wrong_rank(broken: FailedCall) -> Explanation | None:
     wanted = " or ".join(str(rank) for rank in ranks)
     message = f"{broken.label} expects {wanted} dimensions, gets {wire.type} from {wire.source.name}"
     reason = f"{wire.type} has {len(wire.shape)}, with the batch counted."
-    return message, reason, _rank_cures(broken, wire, min(ranks, key=lambda rank: abs(rank - len(wire.shape))))
+    return (
+        message,
+        reason,
+        _rank_cures(
+            broken, wire, min(ranks, key=lambda rank: abs(rank - len(wire.shape)))
+        ),
+    )
 
 
 def _ranks(key: str) -> tuple[int, ...]:
@@ -53,16 +86,27 @@ def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]
     rank, cures = len(wire.shape), list(_past_flatten(broken, wire, wanted))
     if rank > wanted >= 2:
         params: dict[str, Any] = {"start_dim": wanted - 1} if wanted > 2 else {}
-        cures.append(Cure("Insert Flatten", (broken.before(wire, "nn.Flatten", **params),)))
+        cures.append(
+            Cure("Insert Flatten", (broken.before(wire, "nn.Flatten", **params),))
+        )
     elif rank + 1 == wanted:
-        cures.append(Cure("Add a channel dimension", (_unflatten(broken, wire, (1, -1)),)))
+        cures.append(
+            Cure("Add a channel dimension", (_unflatten(broken, wire, (1, -1)),))
+        )
     flat = wire.type.per_sample()
     side = math.isqrt(flat) if flat else 0
     if wanted == 4 and rank == 2 and flat and side * side == flat:
-        cures.append(Cure(f"Insert Unflatten (1×{side}×{side})", (_unflatten(broken, wire, (1, side, side)),)))
+        cures.append(
+            Cure(
+                f"Insert Unflatten (1×{side}×{side})",
+                (_unflatten(broken, wire, (1, side, side)),),
+            )
+        )
     found = _OF_PICTURES.fullmatch(broken.spec.key)
     sides = max(rank - 2, 1) if "BatchNorm" in broken.spec.key else rank - 2
-    plain = not any(isinstance(value, tuple) for value in broken.step.node.params.values())
+    plain = not any(
+        isinstance(value, tuple) for value in broken.step.node.params.values()
+    )
     if found is not None and sides in (1, 2, 3) and plain:
         other = f"{found[1]}{sides}d"
         edit = ReplaceOp(broken.step.id, other, broken.step.node.params)
@@ -73,12 +117,21 @@ def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]
 def _past_flatten(broken: FailedCall, wire: Wire, wanted: int) -> Iterator[Cure]:
     """Propose to move a Flatten after the layer that follows it, or to remove it."""
     flatten, step = wire.source, broken.step
-    if flatten.op not in ("nn.Flatten", "torch.flatten", "Tensor.flatten") or wanted <= len(wire.shape):
+    if flatten.op not in (
+        "nn.Flatten",
+        "torch.flatten",
+        "Tensor.flatten",
+    ) or wanted <= len(wire.shape):
         return
     takers = broken.graph.out_of(step.id)
     if len(takers) == 1 and broken.graph.nodes[takers[0].target].op != "output":
-        behind = InsertBefore(takers[0].target, takers[0].port, flatten.op, flatten.params)
-        yield Cure(f"Move {flatten.name} behind {step.node.name}", (TakeOut(flatten.id), behind))
+        behind = InsertBefore(
+            takers[0].target, takers[0].port, flatten.op, flatten.params
+        )
+        yield Cure(
+            f"Move {flatten.name} behind {step.node.name}",
+            (TakeOut(flatten.id), behind),
+        )
     yield Cure(f"Remove {flatten.name}", (TakeOut(flatten.id),))
 
 
@@ -96,28 +149,42 @@ def channels_last(broken: FailedCall) -> Explanation | None:
     if wire is None or param is None or len(wire.shape) < 3 or not batched(wire.shape):
         return None
     declared = broken.param(param)
-    if wire.shape[-1] != declared or declared in wire.shape[1:-1]:  # else it might be a side as well
+    if (
+        wire.shape[-1] != declared or declared in wire.shape[1:-1]
+    ):  # else it might be a side as well
         return None
     message = f"{broken.label} expects {declared} {plural(declared, 'channel')}, gets {wire.shape[1]} in {wire.type}"
     reason = f"The channels, {declared}, are last in the output of {wire.source.name}; they come after the batch here."
-    return f"{message} from {wire.source.name}", reason, (_to_the_front(broken, wire), _follow(broken, param))
+    return (
+        f"{message} from {wire.source.name}",
+        reason,
+        (_to_the_front(broken, wire), _follow(broken, param)),
+    )
 
 
 def _to_the_front(broken: FailedCall, wire: Wire) -> Cure:
     rank = len(wire.shape)
     dims = (0, rank - 1, *range(1, rank - 1))
-    return Cure(f"Insert permute{dims}", (broken.before(wire, "torch.permute", dims=dims),))
+    return Cure(
+        f"Insert permute{dims}", (broken.before(wire, "torch.permute", dims=dims),)
+    )
 
 
 def _follow(broken: FailedCall, param: str) -> Cure:
-    return Cure(f"Infer {param} from the input", (SetParam(broken.step.id, param, AUTO),))
+    return Cure(
+        f"Infer {param} from the input", (SetParam(broken.step.id, param, AUTO),)
+    )
 
 
 def wrong_size(broken: FailedCall) -> Explanation | None:
     """Explain a constructor size that differs from the input's."""
     for (key, param), (port, index) in ops.AUTO_RULES.items():
         wire = broken.wire(port) if key == broken.spec.key else None
-        if wire is None or not isinstance(index, int) or not -len(wire.shape) <= index < len(wire.shape):
+        if (
+            wire is None
+            or not isinstance(index, int)
+            or not -len(wire.shape) <= index < len(wire.shape)
+        ):
             continue
         declared, arriving = broken.result.resolved.get(param), wire.shape[index]
         if declared != arriving:
@@ -125,8 +192,14 @@ def wrong_size(broken: FailedCall) -> Explanation | None:
     return None
 
 
-def _size_explanation(broken: FailedCall, wire: Wire, param: str, declared: Any, arriving: Size) -> Explanation:
-    sample, flat, follow = wire.shape[1:], wire.type.per_sample(), _follow(broken, param)
+def _size_explanation(
+    broken: FailedCall, wire: Wire, param: str, declared: Any, arriving: Size
+) -> Explanation:
+    sample, flat, follow = (
+        wire.shape[1:],
+        wire.type.per_sample(),
+        _follow(broken, param),
+    )
     flatten = broken.before(wire, "nn.Flatten")
     deep = broken.spec.key == "nn.Linear" and len(wire.shape) > 2
     if deep and flat == declared:
@@ -137,7 +210,10 @@ def _size_explanation(broken: FailedCall, wire: Wire, param: str, declared: Any,
     message = f"{broken.label} expects {what}, gets {arriving} in {wire.type} from {wire.source.name}"
     reason = f"{param} is {declared}; {shape_text(wire.shape)} brings {arriving}."
     if deep:
-        both = Cure("Insert Flatten and follow", (flatten, SetParam(broken.step.id, param, AUTO)))
+        both = Cure(
+            "Insert Flatten and follow",
+            (flatten, SetParam(broken.step.id, param, AUTO)),
+        )
         return message, reason, (both, follow)
     return message, reason, (follow,)
 
@@ -153,7 +229,11 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
         return None
     follow = _follow(broken, "normalized_shape")
     message = f"{broken.label} expects {shape_text(sizes)} last, gets {wire.type} from {wire.source.name}"
-    return message, f"normalized_shape is {wanted}; {wire.type} does not end with it.", (follow,)
+    return (
+        message,
+        f"normalized_shape is {wanted}; {wire.type} does not end with it.",
+        (follow,),
+    )
 
 
 # --- Windows
@@ -162,7 +242,9 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
 def too_small(broken: FailedCall) -> Explanation | None:
     """Explain a window larger than the padded picture."""
     wire = broken.first
-    if wire is None or not re.search("greater than actual input|too small", broken.torch_messages):
+    if wire is None or not re.search(
+        "greater than actual input|too small", broken.torch_messages
+    ):
         return None
     kernel, count = broken.param("kernel_size"), len(wire.shape) - 2
     if kernel is None or count < 1:
@@ -175,10 +257,16 @@ def too_small(broken: FailedCall) -> Explanation | None:
 
 def _window_cures(broken: FailedCall, wire: Wire, kernel: Any) -> list[Cure]:
     cures = []
-    if batched(wire.shape) and wire.shape[-1] in (1, 3, 4) and all(size > 4 for size in wire.shape[1:-1]):  # type: ignore[operator]
+    sizes: Any = wire.shape
+    colours_last = sizes[-1] in (1, 3, 4) and all(size > 4 for size in sizes[1:-1])
+    if batched(wire.shape) and colours_last:
         cures.append(_to_the_front(broken, wire))  # a picture with its colours last
     if broken.spec.param("padding") is not None and kernel != 1:
-        half = tuple(side // 2 for side in kernel) if isinstance(kernel, tuple) else kernel // 2
+        half = (
+            tuple(side // 2 for side in kernel)
+            if isinstance(kernel, tuple)
+            else kernel // 2
+        )
         cures.append(broken.set("padding", half))
     fitting = [_fitting(broken, axis, size) for axis, size in enumerate(wire.shape[2:])]
     smaller = tuple(fitting) if isinstance(kernel, tuple) else min(fitting)
@@ -206,23 +294,40 @@ def wrong_padding(broken: FailedCall) -> Explanation | None:
         return None
     if "at most half" in broken.torch_messages:
         kernel = broken.param("kernel_size")
-        half = tuple(side // 2 for side in kernel) if isinstance(kernel, tuple) else kernel // 2
+        half = (
+            tuple(side // 2 for side in kernel)
+            if isinstance(kernel, tuple)
+            else kernel // 2
+        )
         message = f"{broken.label} has padding={padding}, more than half of its window of {kernel}"
-        return message, f"A window inside the padding has nothing to pool in {wire.type}.", (
-            broken.set("padding", half),)  # fmt: skip
-    if not re.search("Padding size should be less|wrapping around", broken.torch_messages):
+        return (
+            message,
+            f"A window inside the padding has nothing to pool in {wire.type}.",
+            (broken.set("padding", half),),
+        )
+    if not re.search(
+        "Padding size should be less|wrapping around", broken.torch_messages
+    ):
         return None
     sides = [size for size in wire.shape[2:] if isinstance(size, int)]
     least = 0 if "wrapping" in broken.torch_messages else 1
     param = "padding" if broken.spec.param("padding") else "pad"
     if not sides or (isinstance(padding, tuple) and len(padding) > 2 * len(sides)):
         return None
-    if isinstance(padding, tuple):  # (left, right, top, bottom, ...) from the last dimension on
-        new: Any = tuple(min(pad, sides[-1 - i // 2] - least) for i, pad in enumerate(padding))
+    if isinstance(
+        padding, tuple
+    ):  # (left, right, top, bottom, ...) from the last dimension on
+        new: Any = tuple(
+            min(pad, sides[-1 - i // 2] - least) for i, pad in enumerate(padding)
+        )
     else:
         new = min(padding, min(sides) - least)
     message = f"{broken.label} adds {padding}, more than its input of {shape_text(wire.shape[2:])} allows"
-    return message, f"The padding values are taken from {wire.type} itself.", (broken.set(param, new),)
+    return (
+        message,
+        f"The padding values are taken from {wire.type} itself.",
+        (broken.set(param, new),),
+    )
 
 
 # --- Groups and heads
@@ -234,19 +339,40 @@ def wrong_groups(broken: FailedCall) -> Explanation | None:
     for param in ("in_channels", "out_channels"):
         channels = broken.result.resolved.get(param)
         if type(channels) is int and type(groups) is int and channels % groups:
-            both = math.gcd(*(broken.result.resolved.get(name) or 0 for name in ("in_channels", "out_channels")))
+            both = math.gcd(
+                *(
+                    broken.result.resolved.get(name) or 0
+                    for name in ("in_channels", "out_channels")
+                )
+            )
             fitting = next(divisors(both, groups), 1)
-            cures = tuple(broken.set("groups", number) for number in dict.fromkeys((fitting, 1)))
-            message = f"{broken.label} cannot split {channels} channels into {groups} groups"
-            return message, f"{param}={channels} must be divisible by groups={groups}.", cures
+            cures = tuple(
+                broken.set("groups", number) for number in dict.fromkeys((fitting, 1))
+            )
+            message = (
+                f"{broken.label} cannot split {channels} channels into {groups} groups"
+            )
+            return (
+                message,
+                f"{param}={channels} must be divisible by groups={groups}.",
+                cures,
+            )
     return None
 
 
 def wrong_parts(broken: FailedCall) -> Explanation | None:
     """GroupNorm and ChannelShuffle part the channels that arrive."""
-    wire, param = broken.first, "num_groups" if broken.spec.param("num_groups") else "groups"
+    wire, param = (
+        broken.first,
+        "num_groups" if broken.spec.param("num_groups") else "groups",
+    )
     groups = broken.param(param)
-    if wire is None or len(wire.shape) < 2 or type(groups) is not int or "divisible" not in broken.torch_messages:
+    if (
+        wire is None
+        or len(wire.shape) < 2
+        or type(groups) is not int
+        or "divisible" not in broken.torch_messages
+    ):
         return None
     channels = broken.param("num_channels", wire.shape[1])
     if type(channels) is not int or channels % groups == 0:
@@ -257,7 +383,11 @@ def wrong_parts(broken: FailedCall) -> Explanation | None:
 
 
 def wrong_heads(broken: FailedCall) -> Explanation | None:
-    names = ("embed_dim", "num_heads") if broken.spec.param("num_heads") else ("d_model", "nhead")
+    names = (
+        ("embed_dim", "num_heads")
+        if broken.spec.param("num_heads")
+        else ("d_model", "nhead")
+    )
     width, heads = (broken.param(name) for name in names)
     if type(width) is not int or type(heads) is not int or width % heads == 0:
         return None
@@ -278,8 +408,10 @@ def wrong_attention(broken: FailedCall) -> Explanation | None:
         wire, wanted = broken.wire(port), broken.param(param) or width
         if wire is None or not wire.shape or wire.shape[-1] == wanted:
             continue
-        told += [f"{broken.label} expects {wanted} features as {port}, gets {wire.shape[-1]} in {wire.type}",
-                 f"{param} is {wanted}, the number of features of each {port}."]  # fmt: skip
+        told += [
+            f"{broken.label} expects {wanted} features as {port}, gets {wire.shape[-1]} in {wire.type}",
+            f"{param} is {wanted}, the number of features of each {port}.",
+        ]
         cures.append(broken.set(param, wire.shape[-1]))
     if not cures:
         return None
@@ -294,7 +426,11 @@ def _batch_as_time(broken: FailedCall) -> Explanation | None:
     """Explain batch_first=False with the batch first, so that lengths that differ are read as batch sizes."""
     if broken.spec.param("batch_first") is None or broken.param("batch_first"):
         return None
-    wires = [wire for wire in broken.wires if len(wire.shape) == 3 and wire.shape[0] == Dim(1)]
+    wires = [
+        wire
+        for wire in broken.wires
+        if len(wire.shape) == 3 and wire.shape[0] == Dim(1)
+    ]
     if len(wires) < 2 or len({wire.shape[1] for wire in wires}) == 1:
         return None
     one = wires[0]

@@ -26,7 +26,9 @@ def _norm_of(v: Any, g: Any, dim: int = 0) -> Any:
     return v * (g / torch.norm(v, 2.0, over, True))
 
 
-def _sliced(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def _sliced(
+    x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
     end = None if isinstance(end, int) and end >= 2**62 else end
     whole = (slice(None),) * (dim % len(x.shape))
     return x[(*whole, slice(start, end, None if step == 1 else step))]
@@ -46,46 +48,97 @@ def _as_it_is(x: Any, *_: Any, **__: Any) -> Any:
 
 
 _FORMS: dict[str, Callable[..., Any]] = {
-    "_weight_norm": _norm_of, "slice": _sliced, "index": _indexed, "to": _to, "_to_copy": _to,
-    "view": lambda x, size: x.view(size), "_unsafe_view": lambda x, size: x.view(size),
-    "expand": lambda x, size, **_: x.expand(size), "sym_size": lambda x, dim: x.size(dim),
-    "repeat": lambda x, sizes: torch.tile(x, sizes), "t": lambda x: torch.transpose(x, 0, 1),
-    "contiguous": lambda x, **_: x.contiguous(), "clone": lambda x, **_: torch.clone(x),
+    "_weight_norm": _norm_of,
+    "slice": _sliced,
+    "index": _indexed,
+    "to": _to,
+    "_to_copy": _to,
+    "view": lambda x, size: x.view(size),
+    "_unsafe_view": lambda x, size: x.view(size),
+    "expand": lambda x, size, **_: x.expand(size),
+    "sym_size": lambda x, dim: x.size(dim),
+    "repeat": lambda x, sizes: torch.tile(x, sizes),
+    "t": lambda x: torch.transpose(x, 0, 1),
+    "contiguous": lambda x, **_: x.contiguous(),
+    "clone": lambda x, **_: torch.clone(x),
     "embedding": lambda weight, index, *_: F.embedding(index, weight),
-    "linalg_vector_norm": lambda x, order=2, dim=None, keepdim=False, **_: torch.norm(x, float(order), dim, keepdim),
-    "addmm": lambda bias, x, y, **_: bias + torch.matmul(x, y), "mm": torch.matmul,
-    "rsub": lambda x, other, **_: other - x, "_softmax": lambda x, dim, *_: F.softmax(x, dim),
-    "_log_softmax": lambda x, dim, *_: F.log_softmax(x, dim), "scalar_tensor": lambda value, **_: value,
-    "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_: F.layer_norm(x, shape, weight, bias, eps),
-    "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_: F.group_norm(x, groups, weight, bias, eps),
+    "linalg_vector_norm": lambda x, order=2, dim=None, keepdim=False, **_: torch.norm(
+        x, float(order), dim, keepdim
+    ),
+    "addmm": lambda bias, x, y, **_: bias + torch.matmul(x, y),
+    "mm": torch.matmul,
+    "rsub": lambda x, other, **_: other - x,
+    "_softmax": lambda x, dim, *_: F.softmax(x, dim),
+    "_log_softmax": lambda x, dim, *_: F.log_softmax(x, dim),
+    "scalar_tensor": lambda value, **_: value,
+    "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_: F.layer_norm(
+        x, shape, weight, bias, eps
+    ),
+    "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_: F.group_norm(
+        x, groups, weight, bias, eps
+    ),
     "clamp": lambda x, low=None, high=None: torch.clamp(x, low, high),
-    "lift_fresh_copy": _as_it_is, "lift_fresh": _as_it_is, "alias": _as_it_is, "detach_": _as_it_is,
-    "split_with_sizes": torch.split, "dropout": lambda x, p, training: F.dropout(x, p, training),
+    "lift_fresh_copy": _as_it_is,
+    "lift_fresh": _as_it_is,
+    "alias": _as_it_is,
+    "detach_": _as_it_is,
+    "split_with_sizes": torch.split,
+    "dropout": lambda x, p, training: F.dropout(x, p, training),
     "native_dropout": lambda x, p, training: (F.dropout(x, p, training), None),
-}  # fmt: skip
+}
 _FUNCTIONAL = frozenset(
     "linear relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh softplus glu softmax log_softmax pad "
     "max_pool2d avg_pool2d adaptive_avg_pool2d pixel_shuffle pixel_unshuffle scaled_dot_product_attention one_hot "
     "conv1d conv2d conv3d".split()
 )
-_NEVER = frozenset({"item", "_local_scalar_dense", "nonzero", "batch_norm", "native_batch_norm"})
+_NEVER = frozenset(
+    {"item", "_local_scalar_dense", "nonzero", "batch_norm", "native_batch_norm"}
+)
 # What stays whole where the rest is taken to pieces.
 KEPT = frozenset(
-    f"aten.{name}" for name in (
-        *(f"{name}.default" for name in (*_FUNCTIONAL, "layer_norm", "group_norm", "dropout", "stack", "reshape",
-                                         "flatten", "matmul", "_weight_norm", "square")),
-        "softmax.int", "log_softmax.int", "conv2d.padding", "split.Tensor", "chunk.default", "unbind.int",
-        "mean.dim", "std.dim", "var.dim", "flatten.using_ints", "transpose.int",
+    f"aten.{name}"
+    for name in (
+        *(
+            f"{name}.default"
+            for name in (
+                *_FUNCTIONAL,
+                "layer_norm",
+                "group_norm",
+                "dropout",
+                "stack",
+                "reshape",
+                "flatten",
+                "matmul",
+                "_weight_norm",
+                "square",
+            )
+        ),
+        "softmax.int",
+        "log_softmax.int",
+        "conv2d.padding",
+        "split.Tensor",
+        "chunk.default",
+        "unbind.int",
+        "mean.dim",
+        "std.dim",
+        "var.dim",
+        "flatten.using_ints",
+        "transpose.int",
     )
-)  # fmt: skip
+)
 
 
 def form_of(target: Any) -> Callable[..., Any]:
     """Return the public function for an ATen op, called with the same arguments. Raises UnknownAtenOpError."""
-    if isinstance(target, BuiltinFunctionType) and target.__module__ in ("_operator", "operator"):
+    if isinstance(target, BuiltinFunctionType) and target.__module__ in (
+        "_operator",
+        "operator",
+    ):
         return target
     if getattr(target, "namespace", "") != "aten":
-        raise UnknownAtenOpError(f"{getattr(target, '__name__', target)} is not a core function of torch")
+        raise UnknownAtenOpError(
+            f"{getattr(target, '__name__', target)} is not a core function of torch"
+        )
     name = str(target).split(".")[1]
     if name in _NEVER:
         raise UnknownAtenOpError(f"aten.{name} is not among the ops")

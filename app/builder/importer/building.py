@@ -24,14 +24,29 @@ from app.builder.importer.lowering.lowering import Drafter
 from app.builder.importer.lowering.merge_blocks import Merger
 from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.lowering.parameter_order import as_called, freeze, mixed, number, partly_frozen
-from app.builder.importer.lowering.shared_tensors import called_past, read_past, tie, tied
+from app.builder.importer.lowering.parameter_order import (
+    as_called,
+    freeze,
+    mixed,
+    number,
+    partly_frozen,
+)
+from app.builder.importer.lowering.shared_tensors import (
+    called_past,
+    read_past,
+    tie,
+    tied,
+)
 from app.builder.importer.lowering.single_node import draw_as_one_node
 from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.state import unseen_random
 from app.builder.importer.state.second_call import check_again
 from app.builder.importer.state.side_effects import facts
-from app.builder.importer.state.train_eval import check_chance, innermost, with_evaluation
+from app.builder.importer.state.train_eval import (
+    check_chance,
+    innermost,
+    with_evaluation,
+)
 from app.builder.importer.state.train_override import check_apart, set_mode
 from app.builder.importer.tracing.frames import COMPILED, TraceError
 from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
@@ -75,8 +90,16 @@ def import_module(
     classes of the model's file, such a submodule can become one opaque node. Those in `apart`, a reason by path, are
     not traced at all. Raises TraceError or DraftError.
     """
-    drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
-    chooser = FallbackChooser(model, own, drawing.examples, drawing.is_catalog_layer, cancelled)
+    drawing = _Drawing(
+        model,
+        args,
+        dict(kwargs or {}),
+        own.with_these(catalog) if own else catalog,
+        cancelled,
+    )
+    chooser = FallbackChooser(
+        model, own, drawing.examples, drawing.is_catalog_layer, cancelled
+    )
     scripted = {"": COMPILED} if isinstance(model, torch.jit.ScriptModule) else {}
     for path, why in {**scripted, **(apart or {})}.items():
         chooser.set_apart(path, why)
@@ -97,11 +120,18 @@ class _Drawing:
     """One import of a model, repeated with more fallbacks until it succeeds."""
 
     def __init__(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], catalog: Catalog,
+        self,
+        model: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        catalog: Catalog,
         cancelled: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.model, self.catalog, self._cancelled = model, catalog, cancelled
-        self.examples = tuple(map(_on_meta, args)), {name: _on_meta(value) for name, value in kwargs.items()}
+        self.examples = (
+            tuple(map(_on_meta, args)),
+            {name: _on_meta(value) for name, value in kwargs.items()},
+        )
         self.arrived: dict[str, tuple[Any, Any]] = {}
         self.remarks: dict[str, None] = {}
 
@@ -152,20 +182,38 @@ class _Drawing:
         """Raise TraceError for gradient hooks and partly frozen layers, which no traced call shows."""
         for path, why in (*gradient_hooks(self.model), *mixed(self.model)):
             if not chooser.covers(path):
-                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
+                raise TraceError(
+                    f"{path or type(self.model).__name__} cannot be followed: {why}",
+                    path,
+                    why,
+                )
 
     def _tie(self, root: Draft, chooser: FallbackChooser) -> None:
         """Tie tensors that have several names. Raises TraceError if a drawing cannot express it."""
-        buffers = {name for name, _ in module_tree.named_buffers(self.model, remove_duplicate=False)}
+        buffers = {
+            name
+            for name, _ in module_tree.named_buffers(self.model, remove_duplicate=False)
+        }
         for path, names in tied(self.model):
             owners = [self.model.get_submodule(parent(name)) for name in names]
-            if buffers.issuperset(names) and not any(map(self.is_catalog_layer, owners)):
+            if buffers.issuperset(names) and not any(
+                map(self.is_catalog_layer, owners)
+            ):
                 continue  # never written, so two buffers with equal values are equivalent
-            if not chooser.hides(path) and (buffers.intersection(names) or not tie(root, names, path)):
+            if not chooser.hides(path) and (
+                buffers.intersection(names) or not tie(root, names, path)
+            ):
                 why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
-                raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
+                raise TraceError(
+                    f"{path or type(self.model).__name__} cannot be followed: {why}",
+                    path,
+                    why,
+                    False,
+                )
 
-    def _either_way(self, chooser: FallbackChooser, training: bool) -> tuple[Draft, bool]:
+    def _either_way(
+        self, chooser: FallbackChooser, training: bool
+    ) -> tuple[Draft, bool]:
         """Draft the model; raise TraceError if it does something else where no gradients are recorded."""
         draft, asked, gradients = self._drafted(chooser, training)
         if not gradients.asked:
@@ -186,7 +234,9 @@ class _Drawing:
             self.remarks.setdefault(words)
             return draft, asked
         name = path or type(self.model).__name__
-        told = TraceError(f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, words)
+        told = TraceError(
+            f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, words
+        )
         told.place = place
         raise told
 
@@ -196,33 +246,53 @@ class _Drawing:
         """Return the draft, whether `training` was read, and which gradient modes were, if they are `gradients`."""
         copied = on_meta(self.model)
         flag = set_mode(copied, training)
-        beside = {path for path, apart in chooser.apart.items() if apart.spec is not None}
+        beside = {
+            path for path, apart in chooser.apart.items() if apart.spec is not None
+        }
         for path in beside:  # untraced modules read `training` themselves
             check_apart(copied, path, training)
         before, tracer = facts(copied, beside), self._tracer(chooser)
         tracer.gradients.told = gradients
         self.arrived = tracer.arrived
         frame = tracer.follow(copied, *self.examples, original=self.model)
-        check_again(tracer, frame, before, lambda: self._tracer(chooser), self.examples, training)
+        check_again(
+            tracer,
+            frame,
+            before,
+            lambda: self._tracer(chooser),
+            self.examples,
+            training,
+        )
         drafter = Drafter(tracer, self.model, self.catalog, chooser.own)
         draft, self.catalog = drafter.draft(frame), drafter.catalog
         numbers_once(draft)
         self._check_tensors(draft)
         named = zip(frame.inputs, frame.names, strict=True)
         changed = [name for place, name in named if tracer.latest(place) is not place]
-        for words in (*remarks.of_arguments(self.model, *self.examples), *tracer.report.sentences(self._shapes()),
-                      *remarks.of_results(self.model, frame.outputs, changed)):  # fmt: skip
+        for words in (
+            *remarks.of_arguments(self.model, *self.examples),
+            *tracer.report.sentences(self._shapes()),
+            *remarks.of_results(self.model, frame.outputs, changed),
+        ):
             self.remarks.setdefault(words)
         return draft, flag.asked, tracer.gradients
 
     def _tracer(self, chooser: FallbackChooser) -> Tracer:
         made = Tracer(self.is_catalog_layer, self._cancelled)
-        made.apart, made.loose, made.accepted = chooser.apart, chooser.loose, chooser.accepted
+        made.apart, made.loose, made.accepted = (
+            chooser.apart,
+            chooser.loose,
+            chooser.accepted,
+        )
         return made
 
     def _shapes(self) -> str:
         """Format the shapes of the example inputs."""
-        tensors = (one for one in tree_flatten(self.examples)[0] if isinstance(one, torch.Tensor))
+        tensors = (
+            one
+            for one in tree_flatten(self.examples)[0]
+            if isinstance(one, torch.Tensor)
+        )
         return ", ".join(shape_text(one.shape) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
@@ -235,14 +305,19 @@ class _Drawing:
                 path, layer = found
                 words = why.format(path)
                 error = ReadPastError(
-                    f"{path} cannot be followed: {words}", path if layer else parent(path), words, False
+                    f"{path} cannot be followed: {words}",
+                    path if layer else parent(path),
+                    words,
+                    False,
                 )
                 error.layer = layer
                 raise error
 
 
 def _laid(block: Block) -> Block:
-    positions, comments = with_uncalled(block.graph, arrange(used_part(block.graph), {}), {})
+    positions, comments = with_uncalled(
+        block.graph, arrange(used_part(block.graph), {}), {}
+    )
     return replace(block, positions=positions, comments=comments)
 
 

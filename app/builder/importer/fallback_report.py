@@ -23,9 +23,19 @@ class Fallback(Struct, frozen=True):
     place: SourceLine | None = None
 
     def __str__(self) -> str:
-        where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"
-        became = "was read by torch.export" if self.kind == EXPORTED else "is one node, run by its own code"
-        reason = " ".join(self.reason.split())  # one line, even for a multi-line torch error
+        where = (
+            f"{self.path} ({self.name})"
+            if self.path
+            else f"The whole model ({self.name})"
+        )
+        became = (
+            "was read by torch.export"
+            if self.kind == EXPORTED
+            else "is one node, run by its own code"
+        )
+        reason = " ".join(
+            self.reason.split()
+        )  # one line, even for a multi-line torch error
         reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]}…"
         return f"{where} {became}: {reason.rstrip('.')}{f' ({self.place})' if self.place else ''}."
 

@@ -12,13 +12,24 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from app.builder.importer.fallback_report import EXPORTED, OPAQUE, Fallback, inside, parent
+from app.builder.importer.fallback_report import (
+    EXPORTED,
+    OPAQUE,
+    Fallback,
+    inside,
+    parent,
+)
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.normed_layers import statements
 from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.torch_export import PATIENCE, NotExportedError, Replay, exported
+from app.builder.importer.torch_export import (
+    PATIENCE,
+    NotExportedError,
+    Replay,
+    exported,
+)
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import (
     Apart,
@@ -47,18 +58,28 @@ class FallbackChooser:
     of the catalog."""
 
     def __init__(
-        self, model: nn.Module, own: OwnClasses | None, examples: Called, whole: Callable[[nn.Module], bool],
+        self,
+        model: nn.Module,
+        own: OwnClasses | None,
+        examples: Called,
+        whole: Callable[[nn.Module], bool],
         cancelled: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._model, self.own, self._examples, self._whole = model, own, examples, whole
         self.cancelled = cancelled
-        tensors = (one for one in tree_flatten(examples)[0] if isinstance(one, torch.Tensor) and one.dim())
+        tensors = (
+            one
+            for one in tree_flatten(examples)[0]
+            if isinstance(one, torch.Tensor) and one.dim()
+        )
         self._batch = next((one.shape[0] for one in tensors), 0)
         self.apart: dict[str, Apart] = {}
         self.loose: set[str] = set()
         self.accepted: set[str] = set()  # doubts that no fallback resolves
         self._fallbacks: dict[str, Fallback] = {}
-        self._results: dict[str, Any] = {}  # by path: what each module returned when the model was run
+        self._results: dict[
+            str, Any
+        ] = {}  # by path: what each module returned when the model was run
         self._tried: dict[str, int] = {}
         self._spent = 0.0  # seconds for exports
         self._replays: dict[Any, Replay | None] = {}
@@ -69,7 +90,10 @@ class FallbackChooser:
 
     def hides(self, path: str) -> bool:
         """Return whether a submodule is, or lies inside, one node."""
-        return any(one.spec is not None and inside(path, outer) for outer, one in self.apart.items())
+        return any(
+            one.spec is not None and inside(path, outer)
+            for outer, one in self.apart.items()
+        )
 
     def fallbacks(self) -> tuple[Fallback, ...]:
         """List the fallbacks in the order of the model."""
@@ -77,35 +101,59 @@ class FallbackChooser:
         order = {path: number for number, (path, _) in enumerate(modules)}
         return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
 
-    def add_fallback(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
+    def add_fallback(
+        self, error: TraceError | DraftError, arrived: dict[str, Called]
+    ) -> None:
         """Add a fallback that avoids the error next time. Raises the error if none is left."""
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
         forward = type(module_tree.submodule(self._model, path))
-        place = error.place or source_lines.of_error(error) or source_lines.of_forward(forward)
-        part = isinstance(error, VaryingCallsError) or (isinstance(error, ReadPastError) and error.layer)
+        place = (
+            error.place
+            or source_lines.of_error(error)
+            or source_lines.of_forward(forward)
+        )
+        part = isinstance(error, VaryingCallsError) or (
+            isinstance(error, ReadPastError) and error.layer
+        )
         if part and path and path not in self.loose:
             self.loose.add(path)
             return
         if first is not None:
             place = first.place
-        if getattr(error, "exportable", True) and self._exported(path, error, place, arrived.get(path)):
+        if getattr(error, "exportable", True) and self._exported(
+            path, error, place, arrived.get(path)
+        ):
             return
-        words = self._node_around(path, first.reason if first is not None else error.why, place)
+        words = self._node_around(
+            path, first.reason if first is not None else error.why, place
+        )
         doubt = getattr(error, "doubt", "")
         if words is not None and doubt and doubt not in self.accepted:
             self.accepted.add(doubt)
         elif words is not None:
-            words = f"; and it cannot become one node: {words}" if words and self.own is not None else ""
+            words = (
+                f"; and it cannot become one node: {words}"
+                if words and self.own is not None
+                else ""
+            )
             error.args = (f"{error}{words}",)
             raise error
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
-        words = self._node_around(path, why, source_lines.of_forward(type(module_tree.submodule(self._model, path))))
+        words = self._node_around(
+            path,
+            why,
+            source_lines.of_forward(type(module_tree.submodule(self._model, path))),
+        )
         if words is not None:
-            words = f"it cannot become one node: {words}" if words else "it is inside a module that is one node already"
+            words = (
+                f"it cannot become one node: {words}"
+                if words
+                else "it is inside a module that is one node already"
+            )
             raise TraceError(words, path, why, False)
 
     def _node_around(self, path: str, why: str, place: SourceLine | None) -> str | None:
@@ -131,79 +179,136 @@ class FallbackChooser:
         try:
             run_alone(self._model, *self._examples, self._results)
         except Exception as wrong:
-            if error.code == DataDependentError.code:  # tracing stopped before the model's own error
+            if (
+                error.code == DataDependentError.code
+            ):  # tracing stopped before the model's own error
                 name = type(self._model).__name__
-                raise InputNotAcceptedError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
+                raise InputNotAcceptedError(
+                    f"{name} does not accept its input: {words_of(wrong)}", ""
+                ) from wrong
             raise error from None  # the trace error names the source line
 
     def _result_of(self, path: str) -> Any:
         """Return what a module returned when the model was run; None if it was not called."""
         if not self._results:
-            with contextlib.suppress(Exception):  # its own error is reported where the node is run
+            with contextlib.suppress(
+                Exception
+            ):  # its own error is reported where the node is run
                 run_alone(self._model, *self._examples, self._results)
         return self._results.get(path)
 
     # --- Fallbacks
 
     def _exported(
-        self, path: str, error: TraceError | DraftError, place: SourceLine | None, called: Called | None
+        self,
+        path: str,
+        error: TraceError | DraftError,
+        place: SourceLine | None,
+        called: Called | None,
     ) -> bool:
         """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
         module = module_tree.submodule(self._model, path)
         known = self.apart.get(path)
-        if called is None or (known is not None and known.spec is not None) or self.cancelled():
+        if (
+            called is None
+            or (known is not None and known.spec is not None)
+            or self.cancelled()
+        ):
             return False
         if self._spent > PATIENCE:
             return False  # the user's file has a time limit too, and an opaque node is immediate
-        if self.own is None and threading.current_thread() is not threading.main_thread():
+        if (
+            self.own is None
+            and threading.current_thread() is not threading.main_thread()
+        ):
             return False  # torch.export patches nn.Module globally, and a run may be in progress
         tried = self._tried.get(path, 0)
         for smaller in (False, True)[tried:]:
             self._tried[path] = tried = tried + 1
             replay = self._replay(module, called, smaller)
             if replay is not None:
-                why = self._fallbacks[path].reason if path in self._fallbacks else error.why
-                made = Fallback(path, module_tree.class_name(module), EXPORTED, why, place)
+                why = (
+                    self._fallbacks[path].reason
+                    if path in self._fallbacks
+                    else error.why
+                )
+                made = Fallback(
+                    path, module_tree.class_name(module), EXPORTED, why, place
+                )
                 self._set(path, Apart(module, replay=replay), made)
                 return True
         self.apart.pop(path, None)
         self._fallbacks.pop(path, None)
         return False
 
-    def _replay(self, module: nn.Module, called: Called, smaller: bool) -> Replay | None:
+    def _replay(
+        self, module: nn.Module, called: Called, smaller: bool
+    ) -> Replay | None:
         """Return the cached export of a module; identical modules share one."""
-        shapes = [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
-                  for leaf in tree_flatten(called)[0]]  # fmt: skip
-        key = (type(module), repr(module), repr(module.__dict__.get(CONSTRUCTOR_ARGS)), repr(shapes), smaller)
+        shapes = [
+            (tuple(leaf.shape), leaf.dtype)
+            if isinstance(leaf, torch.Tensor)
+            else repr(leaf)
+            for leaf in tree_flatten(called)[0]
+        ]
+        key = (
+            type(module),
+            repr(module),
+            repr(module.__dict__.get(CONSTRUCTOR_ARGS)),
+            repr(shapes),
+            smaller,
+        )
         if key not in self._replays:
             began = time.monotonic()
             try:
-                self._replays[key] = exported(module, *called, self._whole, smaller, self._batch)
+                self._replays[key] = exported(
+                    module, *called, self._whole, smaller, self._batch
+                )
             except NotExportedError:
                 self._replays[key] = None
             self._spent += time.monotonic() - began
         return self._replays[key]
 
-    def _one_node(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
+    def _one_node(
+        self, path: str, module: nn.Module, why: str, place: SourceLine | None
+    ) -> None:
         """Make it one node, and with it every other that is the same. Raises BindingError."""
         if self.own is None:
-            raise BindingError(f"{type(module).__name__} is not defined in a custom layer file")
-        spec, params = self.own.stand_in(module, self._result_of(path))
-        self._set(path, Apart(module, spec, params), Fallback(path, module_tree.class_name(module), OPAQUE, why, place))
-        for other, twin in module_tree.named_modules(self._model):
-            alike = type(twin) is type(module) and twin.__dict__.get(CONSTRUCTOR_ARGS) == module.__dict__.get(
-                CONSTRUCTOR_ARGS
+            raise BindingError(
+                f"{type(module).__name__} is not defined in a custom layer file"
             )
-            if alike and statements(twin) == statements(module) and not self.covers(other):
+        spec, params = self.own.stand_in(module, self._result_of(path))
+        self._set(
+            path,
+            Apart(module, spec, params),
+            Fallback(path, module_tree.class_name(module), OPAQUE, why, place),
+        )
+        for other, twin in module_tree.named_modules(self._model):
+            alike = type(twin) is type(module) and twin.__dict__.get(
+                CONSTRUCTOR_ARGS
+            ) == module.__dict__.get(CONSTRUCTOR_ARGS)
+            if (
+                alike
+                and statements(twin) == statements(module)
+                and not self.covers(other)
+            ):
                 self._one_twin(other, twin, why, place)
 
-    def _one_twin(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
+    def _one_twin(
+        self, path: str, module: nn.Module, why: str, place: SourceLine | None
+    ) -> None:
         assert self.own is not None
         try:
             spec, params = self.own.stand_in(module, self._result_of(path))
-        except BindingError:  # it was changed since; whether it can be followed is seen by following it
+        except (
+            BindingError
+        ):  # it was changed since; whether it can be followed is seen by following it
             return
-        self._set(path, Apart(module, spec, params), Fallback(path, module_tree.class_name(module), OPAQUE, why, place))
+        self._set(
+            path,
+            Apart(module, spec, params),
+            Fallback(path, module_tree.class_name(module), OPAQUE, why, place),
+        )
 
     def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
         for inner in [known for known in self.apart if inside(known, path)]:

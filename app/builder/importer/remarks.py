@@ -34,7 +34,9 @@ class Report:
             return
         if loops_at(place):
             known = self._loops.get(place, 0)
-            self._loops[place] = known + value if isinstance(value, bool) else max(known, int(value))
+            self._loops[place] = (
+                known + value if isinstance(value, bool) else max(known, int(value))
+            )
         else:
             lines = self._sizes.setdefault((place.file, place.function), [])
             if place.line not in lines:
@@ -42,31 +44,47 @@ class Report:
 
     def sentences(self, given: str) -> tuple[str, ...]:
         """List all remarks, one sentence each; `given` are the shapes of the example."""
-        loops = (f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
-                 for place, count in self._loops.items() if count > 1)  # fmt: skip
+        loops = (
+            f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
+            for place, count in self._loops.items()
+            if count > 1
+        )
         return (*loops, *self._size_sentences(given), *self._others)
 
     def _size_sentences(self, given: str) -> Iterator[str]:
         for (file, function), lines in self._sizes.items():
-            named = ", ".join(map(str, sorted(lines)[:_MOST])) + (" and more" if len(lines) > _MOST else "")
-            where = f"{function}, {plural(len(lines), 'line')} {named} of {Path(file).name}"
+            named = ", ".join(map(str, sorted(lines)[:_MOST])) + (
+                " and more" if len(lines) > _MOST else ""
+            )
+            where = (
+                f"{function}, {plural(len(lines), 'line')} {named} of {Path(file).name}"
+            )
             yield f"A decision on sizes ({where}) was fixed as for {given}: other sizes may take another branch."
 
 
-def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str]) -> Iterator[str]:
+def of_arguments(
+    model: nn.Module, args: Collection[Any], kwargs: Collection[str]
+) -> Iterator[str]:
     """Yield a remark if `forward` has optional arguments that were not passed."""
     try:
         known = list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):
         return
-    left = [one for number, one in enumerate(known) if one.default is not one.empty and one.name not in kwargs
-            and (number >= len(args) or one.kind is one.KEYWORD_ONLY)]  # fmt: skip
+    left = [
+        one
+        for number, one in enumerate(known)
+        if one.default is not one.empty
+        and one.name not in kwargs
+        and (number >= len(args) or one.kind is one.KEYWORD_ONLY)
+    ]
     if left:
         names = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
         yield f"{type(model).__name__}.forward was traced with {names}: the network has no such inputs."
 
 
-def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[str]) -> Iterator[str]:
+def of_results(
+    model: nn.Module, outputs: Collection[Any], changed: Collection[str]
+) -> Iterator[str]:
     """Yield remarks on results and in-place changes that no output of a drawing represents."""
     plain = [repr(leaf)[:30] for leaf in outputs if not isinstance(leaf, fx.Node)]
     if plain and len(plain) < len(outputs):
@@ -90,7 +108,11 @@ def _syntax_at(place: SourceLine) -> Iterator[ast.AST]:
     """Yield the syntax nodes on a line."""
     tree = _tree(place.file)
     for node in ast.walk(tree) if tree is not None else ():
-        if getattr(node, "lineno", place.line + 1) <= place.line <= (getattr(node, "end_lineno", None) or 0):
+        if (
+            getattr(node, "lineno", place.line + 1)
+            <= place.line
+            <= (getattr(node, "end_lineno", None) or 0)
+        ):
             yield node
 
 
@@ -106,9 +128,9 @@ def loops_at(place: SourceLine) -> bool:
             return True
         if isinstance(node, ast.While) and _within(node.test, place.line):
             return True
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) and any(
-            _within(one.iter, place.line) for one in node.generators
-        ):
+        if isinstance(
+            node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+        ) and any(_within(one.iter, place.line) for one in node.generators):
             return True
     return False
 
@@ -128,5 +150,15 @@ def _only_reports(node: ast.stmt) -> bool:
     """Return whether a statement only raises, warns, logs or prints."""
     if isinstance(node, ast.Raise):
         return True
-    called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-    return getattr(called, "attr", getattr(called, "id", "")) in ("warn", "warning", "print", "info", "debug")
+    called = (
+        node.value.func
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        else None
+    )
+    return getattr(called, "attr", getattr(called, "id", "")) in (
+        "warn",
+        "warning",
+        "print",
+        "info",
+        "debug",
+    )

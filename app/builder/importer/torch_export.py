@@ -52,13 +52,29 @@ class Replay:
 
     def __init__(self, program: Any, module: nn.Module, whole: Whole) -> None:
         self._program, self._nodes = program, list(program.graph.nodes)
-        self._inputs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-        self._outputs, self._paths = _user_outputs(program), {path for path, _ in module_tree.named_modules(module)}
+        self._inputs = {
+            spec.arg.name: spec for spec in program.graph_signature.input_specs
+        }
+        self._outputs, self._paths = (
+            _user_outputs(program),
+            {path for path, _ in module_tree.named_modules(module)},
+        )
         self._needed = self._found_needed()
-        self._folded = {group[0]: made for group in self._groups() if (made := self._layer(group, module, whole))}
-        self._skipped = {node for group in self._groups() if group[0] in self._folded for node in group}
+        self._folded = {
+            group[0]: made
+            for group in self._groups()
+            if (made := self._layer(group, module, whole))
+        }
+        self._skipped = {
+            node
+            for group in self._groups()
+            if group[0] in self._folded
+            for node in group
+        }
         self.follows_mode = True
-        self._forms = {node: self._form(node) for node in self._nodes if self._calls(node)}
+        self._forms = {
+            node: self._form(node) for node in self._nodes if self._calls(node)
+        }
 
     def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """Run the replay: the same calls on the module's own tensors."""
@@ -70,12 +86,20 @@ class Replay:
                 layer = self._folded[node]
                 env[layer.given] = module.get_submodule(layer.path)(env[layer.taken])
             elif node in self._forms:
-                given, named = fx.map_arg((node.args, node.kwargs), lambda one: env[one])
+                given, named = fx.map_arg(
+                    (node.args, node.kwargs), lambda one: env[one]
+                )
                 if self.follows_mode and str(node.target) in FLAGGED:
                     given = (*given[:2], module.training)
                 env[node] = as_followed(self._forms[node])(*given, **named)
         spec = self._program.call_spec.out_spec
-        return tree_unflatten([env[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in self._outputs], spec)
+        return tree_unflatten(
+            [
+                env[leaf] if isinstance(leaf, fx.Node) else leaf
+                for leaf in self._outputs
+            ],
+            spec,
+        )
 
     # --- Kinds of nodes
 
@@ -86,9 +110,16 @@ class Replay:
             if not isinstance(spec.arg, ConstantArgument):
                 return leaf
             known = leaf.known if type(leaf) in PROXIES else leaf
-            if known != spec.arg.value and repr(known) != repr(spec.arg.value):  # the other value is in the export
+            if known != spec.arg.value and repr(known) != repr(
+                spec.arg.value
+            ):  # the other value is in the export
                 why = "its export is specialised to one value of an argument, and it is called with others"
-                raise TraceError(f"{type(module).__name__} cannot be followed: {why}", None, why, False)
+                raise TraceError(
+                    f"{type(module).__name__} cannot be followed: {why}",
+                    None,
+                    why,
+                    False,
+                )
             return spec.arg.value
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return self._program.constants[spec.target]
@@ -96,7 +127,11 @@ class Replay:
         return getattr(module.get_submodule(owner), name)
 
     def _calls(self, node: fx.Node) -> bool:
-        return node.op == "call_function" and node not in self._skipped and node in self._needed
+        return (
+            node.op == "call_function"
+            and node not in self._skipped
+            and node in self._needed
+        )
 
     def _form(self, node: fx.Node) -> Callable[..., Any]:
         try:
@@ -124,51 +159,97 @@ class Replay:
             last = stack
         return groups
 
-    def _layer(self, group: list[fx.Node], module: nn.Module, whole: Whole) -> _Folded | None:
+    def _layer(
+        self, group: list[fx.Node], module: nn.Module, whole: Whole
+    ) -> _Folded | None:
         """Return the torch layer of a group of calls, if it has one tensor input and output."""
-        stack = [path for path, _ in (group[0].meta.get("nn_module_stack") or {}).values() if path in self._paths]
+        stack = [
+            path
+            for path, _ in (group[0].meta.get("nn_module_stack") or {}).values()
+            if path in self._paths
+        ]
         path = stack[-1] if stack else ""
         inside, outer = set(group), self._needed
         if not path or not whole(module.get_submodule(path)):
             return None
-        taken = {node for one in group for node in one.all_input_nodes if node not in inside and self._arrives(node)}
+        taken = {
+            node
+            for one in group
+            for node in one.all_input_nodes
+            if node not in inside and self._arrives(node)
+        }
         ends = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
-        given = {one for one in group if one in ends or any(user in outer - inside for user in one.users)}
-        return _Folded(path, taken.pop(), given.pop()) if len(taken) == 1 and len(given) == 1 else None
+        given = {
+            one
+            for one in group
+            if one in ends or any(user in outer - inside for user in one.users)
+        }
+        return (
+            _Folded(path, taken.pop(), given.pop())
+            if len(taken) == 1 and len(given) == 1
+            else None
+        )
 
     def _arrives(self, node: fx.Node) -> bool:
         """Return whether a node is an input of the call rather than state of the module."""
-        return node.op != "placeholder" or self._inputs[node.name].kind is InputKind.USER_INPUT
+        return (
+            node.op != "placeholder"
+            or self._inputs[node.name].kind is InputKind.USER_INPUT
+        )
 
     def check_state(self) -> None:
         """Raise NotExportedError if a buffer is modified, unless a torch layer does it."""
         for node in self._nodes:
             first = node.args[0] if node.args else None
-            held = isinstance(first, fx.Node) and first.op == "placeholder" and not self._arrives(first)
+            held = (
+                isinstance(first, fx.Node)
+                and first.op == "placeholder"
+                and not self._arrives(first)
+            )
             if held and _in_place(node) and node not in self._skipped:
                 raise NotExportedError(f"it changes {self._inputs[first.name].target}")  # type: ignore[union-attr]
         for spec in self._program.graph_signature.output_specs:
-            made = next((node for node in self._nodes if node.name == spec.arg.name), None)
+            made = next(
+                (node for node in self._nodes if node.name == spec.arg.name), None
+            )
             if spec.kind is OutputKind.BUFFER_MUTATION and made not in self._skipped:
                 raise NotExportedError(f"it changes its buffer {spec.target}")
 
 
 def _in_place(node: fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
-    return bool(schema is not None and schema.is_mutable and schema.name != "aten::detach_")
+    return bool(
+        schema is not None and schema.is_mutable and schema.name != "aten::detach_"
+    )
 
 
 def _user_outputs(program: Any) -> list[Any]:
     """List the returned nodes, and the values of other results."""
     nodes = {node.name: node for node in program.graph.nodes}
-    specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
-    return [spec.arg.value if isinstance(spec.arg, ConstantArgument) else nodes[spec.arg.name] for spec in specs]
+    specs = [
+        spec
+        for spec in program.graph_signature.output_specs
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    return [
+        spec.arg.value
+        if isinstance(spec.arg, ConstantArgument)
+        else nodes[spec.arg.name]
+        for spec in specs
+    ]
 
 
 # --- Exporting
 
 
-def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool, batch: int = 0) -> Replay:
+def exported(
+    module: nn.Module,
+    args: Any,
+    kwargs: Any,
+    whole: Whole,
+    smaller: bool,
+    batch: int = 0,
+) -> Replay:
     """Export a module called with tensors like these. With `smaller`, decomposed to core ATen ops.
 
     Tensors whose first size is `batch` may have other first sizes, if the module supports them. Raises
@@ -194,17 +275,27 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
             raise
         except Exception as error:  # whatever it is, the two were not found equal
             raise NotExportedError(_first_line(error)) from error
-    raise NotExportedError("its torch.export graph gives different outputs or gradients")
+    raise NotExportedError(
+        "its torch.export graph gives different outputs or gradients"
+    )
 
 
-def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
+def _program(
+    module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool
+) -> Replay:
     tried = module_tree.copied(module).train()
-    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
+    bound = (
+        inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
+    )
     _, *given = bound.items()
     shapes = {name: tree_map(_free, value) for name, value in given}
     program = torch.export.export(tried, args, kwargs, dynamic_shapes=shapes)
     if smaller:
-        known = len(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        known = len(
+            torch._C._dispatch_get_registrations_for_dispatch_key(
+                "CompositeImplicitAutograd"
+            )
+        )
         program = program.run_decompositions(dict(_decompositions(known)))
     return Replay(program, tried, whole)
 
@@ -212,12 +303,20 @@ def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
 @lru_cache(maxsize=1)
 def _decompositions(_known: int) -> dict[Any, Any]:
     """Return the decompositions of composite operators; a search through all of them, except the `known`, is slow."""
-    return {op: way for op, way in torch.export.default_decompositions().items() if str(op) not in KEPT}
+    return {
+        op: way
+        for op, way in torch.export.default_decompositions().items()
+        if str(op) not in KEPT
+    }
 
 
 def _free(value: Any) -> Any:
     """Mark the batch dimension as dynamic."""
-    return {0: torch.export.Dim.AUTO} if isinstance(value, torch.Tensor) and value.dim() else None
+    return (
+        {0: torch.export.Dim.AUTO}
+        if isinstance(value, torch.Tensor) and value.dim()
+        else None
+    )
 
 
 def _two_samples(given: Any) -> Any:
@@ -232,7 +331,9 @@ def _two_samples(given: Any) -> Any:
 
 def _other_batch(given: Any, batch: int) -> Any:
     def other(value: Any) -> Any:
-        grows = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        grows = (
+            isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        )
         return value.new_empty((batch + 2, *value.shape[1:])) if grows else value
 
     return tree_map(other, given)
@@ -254,7 +355,10 @@ def _quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
     """Raise NotExportedError after PATIENCE seconds, where this system and thread support timers."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -281,7 +385,9 @@ def _first_line(error: BaseException) -> str:
 def _equals_module(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
     """Return whether outputs, gradients and buffers are equal, in both modes."""
     for mode in (True, False):
-        theirs, mine = (_numbers(call, module, args, kwargs, mode) for call in (None, replay))
+        theirs, mine = (
+            _numbers(call, module, args, kwargs, mode) for call in (None, replay)
+        )
         if len(theirs) != len(mine) or not all(map(_close, theirs, mine)):
             return False
     return True
@@ -299,18 +405,32 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
     except Exception:  # it was made for the other batch
         same = False
     if not same:
-        raise NotExportedError("its torch.export graph is specialised to one batch size")
+        raise NotExportedError(
+            "its torch.export graph is specialised to one batch size"
+        )
 
 
-def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:
+def _numbers(
+    replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool
+) -> list[Any]:
     """Compute outputs, gradients and buffers of a copy in double precision."""
     tried = module_tree.copied(module).double().train(mode)
     given, named = tree_map(_double, (args, kwargs))
-    arriving = [leaf for leaf in tree_flatten((given, named))[0] if isinstance(leaf, torch.Tensor)]
+    arriving = [
+        leaf
+        for leaf in tree_flatten((given, named))[0]
+        if isinstance(leaf, torch.Tensor)
+    ]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.default_generator.manual_seed(SEED)
-        found = replay(tried, *given, **named) if replay is not None else tried(*given, **named)
-        leaves = [leaf for leaf in tree_flatten(found)[0] if isinstance(leaf, torch.Tensor)]
+        found = (
+            replay(tried, *given, **named)
+            if replay is not None
+            else tried(*given, **named)
+        )
+        leaves = [
+            leaf for leaf in tree_flatten(found)[0] if isinstance(leaf, torch.Tensor)
+        ]
         learnt = [leaf for leaf in leaves if leaf.requires_grad]
         if learnt:
             torch.stack([leaf.square().mean() for leaf in learnt]).sum().backward()
@@ -325,10 +445,14 @@ def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, m
 def _double(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return value.double().requires_grad_() if value.is_floating_point() else value.clone()
+    return (
+        value.double().requires_grad_() if value.is_floating_point() else value.clone()
+    )
 
 
 def _close(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
-    return one.shape == other.shape and torch.allclose(one.double(), other.double(), 1e-9, 1e-11, equal_nan=True)
+    return one.shape == other.shape and torch.allclose(
+        one.double(), other.double(), 1e-9, 1e-11, equal_nan=True
+    )

@@ -14,7 +14,9 @@ from msgspec import Struct
 from app.builder.graph import Graph
 from app.util.frozen import FrozenMap
 
-if TYPE_CHECKING:  # the engine is loaded when something is laid out, which a window does not wait for
+if (
+    TYPE_CHECKING
+):  # the engine is loaded when something is laid out, which a window does not wait for
     from app.diagram.layout.model import Link
 
 Point = tuple[float, float]
@@ -23,14 +25,25 @@ GRID = 8
 GAP = 104  # between columns: a shape label and 24
 NEXT_GAP = 128  # beside a node that one is added to: room for the label of four long sizes, and for a longer name
 LANE_GAP = 40  # between nodes of one column
-FRAME_GAP = 104  # between rows of two frames: room for a title, and for the wire between them
+FRAME_GAP = (
+    104  # between rows of two frames: room for a title, and for the wire between them
+)
 ROW_GAP = 72  # between rows: the gutter of the wire that runs back
 FOLD_GAP = 64  # between the rows of a fold, where wires run back on both sides
 PAST = 24  # between a node and a wire that goes past it, and beyond that wire
 TRACK = 36  # between two wires that run back between two rows: a shape label and what keeps it clear
 ROW_WIDTH = 1080
-WIDEST = 1.4  # a row may be that much wider, where it keeps together what belongs together
-WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two as good the first is taken
+WIDEST = (
+    1.4  # a row may be that much wider, where it keeps together what belongs together
+)
+WIDTHS = (
+    1.0,
+    1.4,
+    2.0,
+    2.8,
+    4.0,
+    5.6,
+)  # of rows, in widths of a room; of two as good the first is taken
 SAME_ROW = 32  # nodes with port lines nearer than this are in one row
 
 
@@ -61,7 +74,12 @@ def arrange(
 class Arrangement:
     """A layout of one graph at several row widths."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, Size], groups: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, Size],
+        groups: Mapping[str, str] | None = None,
+    ) -> None:
         from app.diagram.layout.layered import Layered
         from app.diagram.layout.model import Rows, Spacing, Vertex
 
@@ -69,13 +87,26 @@ class Arrangement:
         self._sizes = [sizes.get(node, DEFAULT) for node in graph.nodes]
         framed = groups or {}
         vertices = [
-            Vertex(size.width, size.height, line=size.anchor, frame=framed.get(node, ""))
+            Vertex(
+                size.width, size.height, line=size.anchor, frame=framed.get(node, "")
+            )
             for node, size in zip(graph.nodes, self._sizes, strict=True)
         ]
-        spacing = Spacing(column=GAP, box=LANE_GAP, bend=PAST, band=ROW_GAP, frame=FRAME_GAP, fold=FOLD_GAP, edge=PAST,
-                          track=TRACK, grid=GRID)  # fmt: skip
+        spacing = Spacing(
+            column=GAP,
+            box=LANE_GAP,
+            bend=PAST,
+            band=ROW_GAP,
+            frame=FRAME_GAP,
+            fold=FOLD_GAP,
+            edge=PAST,
+            track=TRACK,
+            grid=GRID,
+        )
         # The canvas leads the wires, as it does wherever the user places the nodes.
-        self._layered = Layered(vertices, _links(graph, self._sizes), spacing, routed=False)
+        self._layered = Layered(
+            vertices, _links(graph, self._sizes), spacing, routed=False
+        )
         self._rows = partial(Rows, widest=WIDEST, folds=True)
 
     def places(self, row_width: float) -> FrozenMap[str, Point]:
@@ -86,7 +117,9 @@ class Arrangement:
         """Return the smallest row width that shows the graph at the largest scale in a viewport."""
         tries = [self._rows(room.width * times) for times in WIDTHS]
         best, largest = tries[0].limit, 0.0
-        for most, rows in self._layered.by_scale_bound(tries, (room.width, room.height)):
+        for most, rows in self._layered.by_scale_bound(
+            tries, (room.width, room.height)
+        ):
             if min(most, 1.0) < largest:
                 break  # nor does any further one come up to it
             zoom = self._scale_in(rows.limit, room)
@@ -103,7 +136,9 @@ class Arrangement:
         right = max((x + size.width for (x, _), size in placed), default=0.0)
         bottom = max((y + size.height for (_, y), size in placed), default=0.0)
         top = min((y for (_, y), _ in placed), default=0.0)
-        return min(room.width / max(right, 1.0), room.height / max(bottom - top, 1.0), 1.0)
+        return min(
+            room.width / max(right, 1.0), room.height / max(bottom - top, 1.0), 1.0
+        )
 
 
 def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
@@ -113,23 +148,35 @@ def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
     for node in graph.nodes:
         for place, edge in enumerate(graph.into(node)):
             if edge.source != node:
-                above[edge.source, node] = above.get((edge.source, node), False) or not place
+                above[edge.source, node] = (
+                    above.get((edge.source, node), False) or not place
+                )
     from app.diagram.layout.model import Link
 
     line = [size.anchor for size in sizes]
-    ends = ((number[source], number[target], high) for (source, target), high in above.items())
+    ends = (
+        (number[source], number[target], high)
+        for (source, target), high in above.items()
+    )
     return [Link(a, b, line[a], line[b], below=not high) for a, b, high in ends]
 
 
 def complete(
-    graph: Graph, positions: Mapping[str, Point], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH
+    graph: Graph,
+    positions: Mapping[str, Point],
+    sizes: Mapping[str, Size],
+    row_width: float = ROW_WIDTH,
 ) -> FrozenMap[str, Point]:
     """Return `positions` with one for each node that lacks it: on its wire, next to its source, else below everything.
 
     Nodes behind one inserted on a wire move right as far as needed.
     """
     missing = [node for node in graph.nodes if node not in positions]
-    if not missing and isinstance(positions, FrozenMap) and len(positions) == len(graph.nodes):
+    if (
+        not missing
+        and isinstance(positions, FrozenMap)
+        and len(positions) == len(graph.nodes)
+    ):
         return positions
     if not missing:
         return FrozenMap({node: positions[node] for node in graph.nodes})
@@ -138,18 +185,34 @@ def complete(
     places = {node: positions[node] for node in graph.nodes if node in positions}
     for node in _in_order(graph, missing):
         source = next((e.source for e in graph.into(node) if e.source in places), None)
-        target = next((e.target for e in graph.out_of(node) if e.target in places), None)
+        target = next(
+            (e.target for e in graph.out_of(node) if e.target in places), None
+        )
         if source and target:
             _put_between(places, sizes, source, target, node)
         else:
-            places[node] = _free_place(places, sizes, node, _preferred_position(places, sizes, source, target, node))
+            places[node] = _free_place(
+                places,
+                sizes,
+                node,
+                _preferred_position(places, sizes, source, target, node),
+            )
     return FrozenMap(places)
 
 
-def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: str, target: str, node: str) -> None:
+def _put_between(
+    places: dict[str, Point],
+    sizes: Mapping[str, Size],
+    source: str,
+    target: str,
+    node: str,
+) -> None:
     """Insert a node between two of a row, or before the first of a row that another feeds, and shift the row."""
     size, line = sizes.get(node, DEFAULT), _line(places, sizes, target)
-    right, limit = places[source][0] + sizes.get(source, DEFAULT).width, places[target][0]
+    right, limit = (
+        places[source][0] + sizes.get(source, DEFAULT).width,
+        places[target][0],
+    )
     left = limit
     if abs(_line(places, sizes, source) - line) <= SAME_ROW and limit > right:
         line = _line(places, sizes, source)
@@ -159,11 +222,17 @@ def _put_between(places: dict[str, Point], sizes: Mapping[str, Size], source: st
         for other, (x, y) in places.items():
             if x >= limit and abs(_line(places, sizes, other) - line) <= SAME_ROW:
                 places[other] = (x + shift, y)
-    places[node] = _free_place(places, sizes, node, (_snapped_up(left), line - size.anchor))
+    places[node] = _free_place(
+        places, sizes, node, (_snapped_up(left), line - size.anchor)
+    )
 
 
 def _preferred_position(
-    places: Mapping[str, Point], sizes: Mapping[str, Size], source: str | None, target: str | None, node: str
+    places: Mapping[str, Point],
+    sizes: Mapping[str, Size],
+    source: str | None,
+    target: str | None,
+    node: str,
 ) -> Point:
     """Return the position after a node's source, before its target, or below everything."""
     size = sizes.get(node, DEFAULT)
@@ -171,9 +240,13 @@ def _preferred_position(
         x = places[source][0] + sizes.get(source, DEFAULT).width + NEXT_GAP
         return _snapped_up(x), _line(places, sizes, source) - size.anchor
     if target:
-        return -_snapped_up(size.width + NEXT_GAP - places[target][0]), _line(places, sizes, target) - size.anchor
+        return -_snapped_up(size.width + NEXT_GAP - places[target][0]), _line(
+            places, sizes, target
+        ) - size.anchor
     left = min((x for x, _ in places.values()), default=0.0)
-    bottom = max((y + sizes.get(n, DEFAULT).height for n, (_, y) in places.items()), default=0.0)
+    bottom = max(
+        (y + sizes.get(n, DEFAULT).height for n, (_, y) in places.items()), default=0.0
+    )
     return left, snapped(bottom + ROW_GAP + size.anchor) - size.anchor
 
 
@@ -181,7 +254,9 @@ def _line(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> 
     return places[node][1] + sizes.get(node, DEFAULT).anchor
 
 
-def _free_place(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point) -> Point:
+def _free_place(
+    places: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point
+) -> Point:
     """Return the wished position, or the first below it without overlap."""
     size = sizes.get(node, DEFAULT)
     x, y = wished

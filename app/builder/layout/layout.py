@@ -8,14 +8,27 @@ from app.builder.edits import comments as notes_edits
 from app.builder.edits import edits
 from app.builder.edits.edits import P
 from app.builder.graph import Graph
-from app.builder.layout.arrange import DEFAULT, GRID, ROW_WIDTH, Arrangement, Size, arrange, snapped
+from app.builder.layout.arrange import (
+    DEFAULT,
+    GRID,
+    ROW_WIDTH,
+    Arrangement,
+    Size,
+    arrange,
+    snapped,
+)
 from app.builder.sheet import Positions, Sheet
 from app.util.frozen import FrozenMap
 
 LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
 
 
-def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
+def laid_out(
+    sheet: P,
+    nodes: Collection[str],
+    sizes: Mapping[str, Size],
+    row_width: float = ROW_WIDTH,
+) -> P:
     """Return the sheet with nodes in rows; a selection keeps its top left corner.
 
     Bends of moved nodes' wires are dropped, frames are fitted to their nodes, and comments move with them.
@@ -28,19 +41,33 @@ def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_wi
         places = arrange(sheet.graph, sizes, row_width, _groups(sheet, sizes))
     else:
         places = _of_some(sheet.graph, sheet.positions, wanted, sizes)
-    moved = {node for node, point in places.items() if point != sheet.positions.get(node)}
-    comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
-    stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
-    return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+    moved = {
+        node for node, point in places.items() if point != sheet.positions.get(node)
+    }
+    comments = (
+        notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
+    )
+    stay = {
+        e: points
+        for e, points in sheet.bends.items()
+        if e.source not in moved and e.target not in moved
+    }
+    return edits.changed(
+        sheet, positions=places, comments=comments, bends=FrozenMap(stay)
+    )
 
 
-def current_row_width(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
+def current_row_width(
+    sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]
+) -> float | None:
     """Return the row width at which the whole sheet was laid out; None if nodes were moved since."""
     for node, (x, y) in sheet.positions.items():
         if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
             return None
     made = Arrangement(sheet.graph, sizes, _groups(sheet, sizes))
-    return next((width for width in widths if made.places(width) == sheet.positions), None)
+    return next(
+        (width for width in widths if made.places(width) == sheet.positions), None
+    )
 
 
 def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
@@ -51,15 +78,25 @@ def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
 def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
     """Return the outermost frame of each node."""
     framed = notes_edits.framed(sheet.comments, sheet.positions, sizes)
-    inward = sorted(framed, key=lambda key: sheet.comments[key].width * sheet.comments[key].height)
+    inward = sorted(
+        framed, key=lambda key: sheet.comments[key].width * sheet.comments[key].height
+    )
     return {node: key for key in inward for node in framed[key]}
 
 
-def _of_some(graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]) -> Positions:
+def _of_some(
+    graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]
+) -> Positions:
     known = [node for node in wanted if node in positions]
     left = min((positions[node][0] for node in known), default=0.0)
     top = min((positions[node][1] for node in known), default=0.0)
-    right = max((positions[node][0] + sizes.get(node, DEFAULT).width for node in known), default=0.0)
+    right = max(
+        (positions[node][0] + sizes.get(node, DEFAULT).width for node in known),
+        default=0.0,
+    )
     made = arrange(graph.part(wanted), sizes, max(right - left, LEAST_ROW))
-    dx, dy = snapped(left - min(x for x, _ in made.values())), snapped(top - min(y for _, y in made.values()))
+    dx, dy = (
+        snapped(left - min(x for x, _ in made.values())),
+        snapped(top - min(y for _, y in made.values())),
+    )
     return positions.update({node: (x + dx, y + dy) for node, (x, y) in made.items()})

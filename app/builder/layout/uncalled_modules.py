@@ -18,14 +18,24 @@ GAP, BELOW, PAD, HEAD = 24.0, 104.0, 24.0, 48.0
 
 def used_part(graph: Graph) -> Graph:
     """Return the graph without unconnected uncalled modules."""
-    alone = {node.id for node in graph.nodes.values() if node.kept and not graph.into(node.id)
-             and not graph.out_of(node.id)}  # fmt: skip
+    alone = {
+        node.id
+        for node in graph.nodes.values()
+        if node.kept and not graph.into(node.id) and not graph.out_of(node.id)
+    }
     if not alone:
         return graph
-    return replace(graph, nodes=FrozenMap({key: node for key, node in graph.nodes.items() if key not in alone}))
+    return replace(
+        graph,
+        nodes=FrozenMap(
+            {key: node for key, node in graph.nodes.items() if key not in alone}
+        ),
+    )
 
 
-def with_uncalled(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[Positions, Comments]:
+def with_uncalled(
+    graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]
+) -> tuple[Positions, Comments]:
     """Add positions of uncalled modules, in rows below the drawing, and the frame around them if there are any."""
     left = [node for node in graph.nodes if node not in places]
     if not left:
@@ -33,7 +43,11 @@ def with_uncalled(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str,
     size = {node: sizes.get(node, DEFAULT) for node in (*left, *places)}
     begin = min((x for x, _ in places.values()), default=0.0)
     end = max((x + size[node].width for node, (x, _) in places.items()), default=0.0)
-    top = max((y + size[node].height for node, (_, y) in places.items()), default=-BELOW) + BELOW + HEAD
+    top = (
+        max((y + size[node].height for node, (_, y) in places.items()), default=-BELOW)
+        + BELOW
+        + HEAD
+    )
     top = -(-top // GRID) * GRID
     width = max(end - begin, 6 * (DEFAULT.width + GAP))
     found, x, y, lowest = dict(places), begin + PAD, top, 0.0
@@ -45,5 +59,14 @@ def with_uncalled(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str,
         widest = max(widest, x + size[node].width)
         x += -(-(size[node].width + GAP) // GRID) * GRID
         lowest = max(lowest, size[node].height)
-    frame = Comment(TITLE, begin, top - HEAD, widest + PAD - begin, y + lowest + PAD - (top - HEAD), FRAME)
-    return FrozenMap({node: found[node] for node in graph.nodes}), FrozenMap({FRAME_ID: frame})
+    frame = Comment(
+        TITLE,
+        begin,
+        top - HEAD,
+        widest + PAD - begin,
+        y + lowest + PAD - (top - HEAD),
+        FRAME,
+    )
+    return FrozenMap({node: found[node] for node in graph.nodes}), FrozenMap(
+        {FRAME_ID: frame}
+    )

@@ -13,7 +13,9 @@ def without_values() -> None:
     if getattr(detect, "_takes_meta", False):
         return
 
-    def detected(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    def detected(
+        mask: Any, is_causal: bool | None = None, size: int | None = None
+    ) -> bool:
         known = getattr(mask, "known", mask)  # a traced mask holds its example
         if known is not None and known.is_meta:
             return bool(is_causal)

@@ -34,7 +34,13 @@ from app.builder.shapes.network_cost import (
 )
 from app.builder.shapes.receptive_field import Receptive, field_after
 from app.builder.shapes.shapes import infer
-from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
+from app.builder.value_types import (
+    NumberType,
+    TensorType,
+    TupleType,
+    ValueType,
+    sizes_at,
+)
 from app.util.frozen import FrozenMap
 from app.util.lru import LruCache, Same
 
@@ -43,10 +49,27 @@ _KEPT = 8192
 _MOVES = frozenset(
     "aten." + name
     for name in (
-        "_unsafe_view", "cat", "clone", "copy_", "_to_copy", "empty", "empty_like", "new_empty", "stack", "zeros",
-        "zeros_like", "unsafe_split", "full", "fill_", "zero_", "detach", "embedding", "index_select", "resize_",
+        "_unsafe_view",
+        "cat",
+        "clone",
+        "copy_",
+        "_to_copy",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "stack",
+        "zeros",
+        "zeros_like",
+        "unsafe_split",
+        "full",
+        "fill_",
+        "zero_",
+        "detach",
+        "embedding",
+        "index_select",
+        "resize_",
     )
-)  # fmt: skip
+)
 
 
 _memo: LruCache[CallCost] = LruCache(_KEPT)
@@ -57,7 +80,9 @@ def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
     walk = plan(graph, ops or catalog())
     nodes = _costs(walk, infer(walk), {})[0]
     for node in graph.nodes.values():
-        nodes.setdefault(node.id, NodeCost(state=MUTED if node.muted else UNKNOWN, live=False))
+        nodes.setdefault(
+            node.id, NodeCost(state=MUTED if node.muted else UNKNOWN, live=False)
+        )
     return NetworkCost(graph, FrozenMap(nodes))
 
 
@@ -81,7 +106,9 @@ def _costs(
         else:
             if isinstance(result.outcome, Ran):
                 given_back = result.outcome.outputs
-                fields[step.id] = field_after(step.spec, result.resolved, result.inputs, given_back, arriving)
+                fields[step.id] = field_after(
+                    step.spec, result.resolved, result.inputs, given_back, arriving
+                )
             costs[step.id] = _node_cost(step, result, fields.get(step.id))
     return costs, fields
 
@@ -96,31 +123,49 @@ def _cost_of_turns(
         if turn.inside is not None:
             ports = dict(zip(step.args, arriving, strict=False))
             block = step.spec.definition
-            inputs = {node.id: ports.get(node.name) for node in block.inputs} if block else {}
+            inputs = (
+                {node.id: ports.get(node.name) for node in block.inputs}
+                if block
+                else {}
+            )
             costs, fields = _inside(turn.inside, inputs)
             parts += [costs[inner.id] for inner in turn.inside.plan.steps if inner.live]
-            ends = [inner for inner in turn.inside.plan.steps if inner.spec.kind == "output" and inner.refs()]
+            ends = [
+                inner
+                for inner in turn.inside.plan.steps
+                if inner.spec.kind == "output" and inner.refs()
+            ]
             field_now = fields.get(ends[0].refs()[0].node) if ends else None
         elif isinstance(turn.outcome, Ran):
-            field_now = field_after(step.spec, turn.resolved, turn.inputs, turn.outcome.outputs, arriving)
+            field_now = field_after(
+                step.spec, turn.resolved, turn.inputs, turn.outcome.outputs, arriving
+            )
             one = StepResult(turn.outcome, turn.resolved, turn.inputs)
             parts.append(_node_cost(step, one, field_now))
         arriving = [field_now, *arriving[1:]]
     if not isinstance(result.outcome, Ran):
         return NodeCost(live=step.live), None
-    return _summed(step, result.outcome, parts, arriving[0] if arriving else None), arriving[0] if arriving else None
+    return _summed(
+        step, result.outcome, parts, arriving[0] if arriving else None
+    ), arriving[0] if arriving else None
 
 
 _insides: LruCache[tuple[dict[str, NodeCost], _Fields]] = LruCache(_KEPT)
 
 
-def _inside(inside: Inside, inputs: Mapping[str, Receptive | None]) -> tuple[dict[str, NodeCost], _Fields]:
+def _inside(
+    inside: Inside, inputs: Mapping[str, Receptive | None]
+) -> tuple[dict[str, NodeCost], _Fields]:
     """Return the costs inside a block; cached, as instances share them."""
     key = (Same(inside), *inputs.items())
-    return _insides.get_or_compute(key, lambda: _costs(inside.plan, inside.results, inputs))
+    return _insides.get_or_compute(
+        key, lambda: _costs(inside.plan, inside.results, inputs)
+    )
 
 
-def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None) -> NodeCost:
+def _summed(
+    step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None
+) -> NodeCost:
     counted = [part.flops for part in parts if part.flops is not None]
     calls = [part.call for part in parts if part.state in (COUNTED, NOT_COUNTED)]
     call = CallCost(
@@ -138,7 +183,9 @@ def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptiv
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
         frozen=step.node.frozen,
-        untrained=outcome.parameters if step.node.frozen else sum(part.untrained for part in parts if part.live),
+        untrained=outcome.parameters
+        if step.node.frozen
+        else sum(part.untrained for part in parts if part.live),
     )
 
 
@@ -149,7 +196,9 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
         return NodeCost(live=step.live)
     outcome, call, state = result.outcome, CallCost(), NO_CALL
     if step.spec.kind not in ("input", "number", "parameter", "buffer"):
-        call = _remembered(step.spec, result.resolved, result.inputs, outcome.fixed_batch)
+        call = _remembered(
+            step.spec, result.resolved, result.inputs, outcome.fixed_batch
+        )
         state = COUNTED if call.flops is not None else NOT_COUNTED
     return NodeCost(
         parameters=outcome.parameters,
@@ -160,7 +209,9 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
         frozen=step.node.frozen,
-        untrained=outcome.parameters if step.node.frozen or result.resolved.get("requires_grad") is False else 0,
+        untrained=outcome.parameters
+        if step.node.frozen or result.resolved.get("requires_grad") is False
+        else 0,
     )
 
 
@@ -179,13 +230,18 @@ def _bytes(value: ValueType, fixed_batch: int) -> int:
 # --- Counting
 
 
-def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int) -> CallCost:
+def _remembered(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int
+) -> CallCost:
     key = (spec.key, spec.target, params, inputs)
     return _memo.get_or_compute(key, lambda: _counted(spec, params, inputs, fixed))
 
 
 def _counted(
-    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], fixed: int
+    spec: OpSpec,
+    params: FrozenMap[str, Any],
+    inputs: FrozenMap[str, tuple[ValueType, ...]],
+    fixed: int,
 ) -> CallCost:
     """Count the call with one sample; if it needs a larger batch, return the share of one sample.
 
@@ -199,14 +255,20 @@ def _counted(
             counter = _Counter()
             try:
                 counter.watch(call, taken, batch)
-            except Exception:  # this batch size is rejected; the shapes are known, so another one runs
+            except (
+                Exception
+            ):  # this batch size is rejected; the shapes are known, so another one runs
                 continue
             counters[batch] = counter
     if not counters:
         return CallCost(tried=False)
     batch, counter = next(iter(counters.items()))
     steps = _steps(spec, params, inputs, batch)
-    in_step = 1 not in counters or 2 not in counters or counters[2].flops == 2 * counters[1].flops
+    in_step = (
+        1 not in counters
+        or 2 not in counters
+        or counters[2].flops == 2 * counters[1].flops
+    )
     return CallCost(
         flops=counter.flops * steps // batch if counter.formulas else None,
         gaps=tuple(sorted(counter.gaps)),
@@ -215,7 +277,9 @@ def _counted(
     )
 
 
-def _steps(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> int:
+def _steps(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int
+) -> int:
     """Return the sequence length of a recurrent layer, which was measured for one step."""
     value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
@@ -234,19 +298,25 @@ class _Counter(TorchDispatchMode):
         self.gaps: set[str] = set()
         self.shares = False
 
-    def watch(self, call: TorchCall, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
+    def watch(
+        self, call: TorchCall, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int
+    ) -> None:
         """Run the call and count. Raises what torch raises."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             with self:
                 given = call.target(*args, **kwargs)
             memories = _memories(given)
-            self.shares = bool(memories) and memories <= _memories([*args, *kwargs.values()])
+            self.shares = bool(memories) and memories <= _memories(
+                [*args, *kwargs.values()]
+            )
             return given
 
         replace(call, target=watched)(inputs, batch, "meta")
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         formula = flop_registry.get(func._overloadpacket)
         if formula is None and func is not torch.ops.prim.device.default:

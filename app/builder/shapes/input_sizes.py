@@ -71,4 +71,10 @@ def usual(shape: Shape) -> tuple[Shape, ...]:
         return tuple(size for size in PICTURES if size != shape)
     if not shape:
         return ()
-    return tuple(dict.fromkeys((n, *shape[1:]) for n in (shape[0] // 2, shape[0] * 2) if n and n != shape[0]))
+    return tuple(
+        dict.fromkeys(
+            (n, *shape[1:])
+            for n in (shape[0] // 2, shape[0] * 2)
+            if n and n != shape[0]
+        )
+    )

@@ -20,7 +20,16 @@ from app.builder.codegen import tensor_values
 from app.builder.literals import DType, Slice
 from app.builder.results import CallFailed, Ran
 from app.builder.shapes.meta_shortcuts import meta_result
-from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
+from app.builder.value_types import (
+    BATCHES,
+    Dim,
+    NumberType,
+    Size,
+    TensorType,
+    TupleType,
+    ValueType,
+    sizes_at,
+)
 from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
@@ -39,7 +48,11 @@ RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
 _LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
 
 
-def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Ran | CallFailed:
+def run(
+    spec: OpSpec,
+    params: FrozenMap[str, Any],
+    inputs: FrozenMap[str, tuple[ValueType, ...]],
+) -> Ran | CallFailed:
     """Run one call on meta tensors with both batch sizes."""
     if spec.kind == "input":
         shape = tuple(params["shape"])
@@ -47,12 +60,18 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
             return CallFailed(words)
         batch = params.get("batch", 0)
         if batch is not None and batch > len(shape):
-            return CallFailed(f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it")
+            return CallFailed(
+                f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it"
+            )
         sizes = shape if batch is None else (*shape[:batch], Dim(1), *shape[batch:])
         return Ran((TensorType(sizes, params.get("dtype", DType("float32")).name),))
     if spec.key in ops.SAME and len(inputs) == 1:
         (value,) = inputs["input"]
-        if isinstance(value, TensorType) and value.dtype == "float32" and value.strides is None:
+        if (
+            isinstance(value, TensorType)
+            and value.dtype == "float32"
+            and value.strides is None
+        ):
             return Ran((value,))
     if spec.kind == "number":
         return Ran((NumberType.from_batches(params["value"], params["value"]),))
@@ -66,21 +85,47 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         for batch in _own_batches(spec, params, inputs):
             try:
                 return _ran(spec, params, inputs, (batch, batch))
-            except Exception:  # try the next batch size; the error reported is that of any batch
+            except (
+                Exception
+            ):  # try the next batch size; the error reported is that of any batch
                 continue
-        return CallFailed(_message(error), _real_message(spec, params, inputs, REAL_BATCH))
-    drawn = next((value.dtype for value in outcome.outputs if isinstance(value, TensorType)), "")
-    if drawn.startswith(ops.UNDRAWN.get(spec.key, ())) and params.get("training") is not False:
-        return CallFailed(f"torch cannot draw random {drawn}; choose a floating-point dtype", dtype=True)
-    other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
+        return CallFailed(
+            _message(error), _real_message(spec, params, inputs, REAL_BATCH)
+        )
+    drawn = next(
+        (value.dtype for value in outcome.outputs if isinstance(value, TensorType)), ""
+    )
+    if (
+        drawn.startswith(ops.UNDRAWN.get(spec.key, ()))
+        and params.get("training") is not False
+    ):
+        return CallFailed(
+            f"torch cannot draw random {drawn}; choose a floating-point dtype",
+            dtype=True,
+        )
+    other = any(
+        dtype != "float32"
+        for values in inputs.values()
+        for value in values
+        for dtype in _dtypes(value)
+    )
     other = other or (spec.kind == "module" and params.get("dtype") is not None)
-    large = sum(_values(value, PROBE_BATCH) for value in outcome.outputs) > _LARGEST_REAL_OUTPUT
-    lenient = spec.key in ops.LENIENT or params.get("eps") == 0  # which BatchNorm refuses in training, but not on meta
+    large = (
+        sum(_values(value, PROBE_BATCH) for value in outcome.outputs)
+        > _LARGEST_REAL_OUTPUT
+    )
+    lenient = (
+        spec.key in ops.LENIENT or params.get("eps") == 0
+    )  # which BatchNorm refuses in training, but not on meta
     if (other or lenient) and not large:
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
         words = _real_message(spec, params, inputs, PROBE_BATCH)
         if words:
-            return CallFailed(words, _real_message(spec, params, inputs, REAL_BATCH) or words, dtype=other)
+            return CallFailed(
+                words,
+                _real_message(spec, params, inputs, REAL_BATCH) or words,
+                dtype=other,
+            )
     return outcome
 
 
@@ -94,17 +139,29 @@ def count_parameters(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | CallFai
 
 
 def _for_real(
-    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
+    spec: OpSpec,
+    params: FrozenMap[str, Any],
+    inputs: FrozenMap[str, tuple[ValueType, ...]],
+    file: LayerFile,
 ) -> Ran | CallFailed:
     """Run a custom class that fails on meta tensors on small real ones; errors refer to the line of its file."""
 
     def pair_of(recorded: bool) -> tuple[TorchCall, tuple[Any, Any]]:
-        with borrowed(0), torch.set_grad_enabled(recorded):  # initialising weights must not advance the global RNG
+        with (
+            borrowed(0),
+            torch.set_grad_enabled(recorded),
+        ):  # initialising weights must not advance the global RNG
             call = TorchCall.resolve(spec, params)
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
-            size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
-            return call, custom_calls.run_small(lambda batch: call(inputs, batch, "cpu", 1.0), size)
+            size = sum(
+                _values(value, custom_calls.BATCHES[1])
+                for group in inputs.values()
+                for value in group
+            )
+            return call, custom_calls.run_small(
+                lambda batch: call(inputs, batch, "cpu", 1.0), size
+            )
 
     try:
         try:
@@ -123,21 +180,33 @@ def _wrong_range(params: FrozenMap[str, Any]) -> str:
     whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
     if whole and any(type(bound) is float for bound in (low, high)):
         return f"low and high of an integer dtype must be ints, not {low} and {high}"
-    return f"low={low} is not below high={high}" if None not in (low, high) and not low < high else ""
+    return (
+        f"low={low} is not below high={high}"
+        if None not in (low, high) and not low < high
+        else ""
+    )
 
 
 def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | CallFailed:
     """Infer a parameter or buffer, whose shape does not depend on N."""
     try:
         tensor = tensor_values.create_tensor(spec.key, params)
-        if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
-            small = {"shape": (1,) * len(params["shape"])} if "shape" in params and spec.key != "packed" else {}
+        if (
+            str(tensor.dtype) != "torch.float32"
+        ):  # meta tensors pass where no CPU knows how
+            small = (
+                {"shape": (1,) * len(params["shape"])}
+                if "shape" in params and spec.key != "packed"
+                else {}
+            )
             tensor_values.create_tensor(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)
     except Exception as error:  # any error is the result
         return CallFailed(_message(error), _message(error))
-    return Ran((_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0)
+    return Ran(
+        (_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0
+    )
 
 
 def _dtypes(value: ValueType) -> tuple[str, ...]:
@@ -149,15 +218,25 @@ def _dtypes(value: ValueType) -> tuple[str, ...]:
 
 
 def _ran(
-    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
+    spec: OpSpec,
+    params: FrozenMap[str, Any],
+    inputs: FrozenMap[str, tuple[ValueType, ...]],
+    batches: tuple[int, int],
 ) -> Ran:
     """The output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch."""
     taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
         call = TorchCall.resolve(spec, params)
-        if isinstance(stack := call.target, torch.nn.Transformer):  # all layers have the same output shape
-            stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
-        if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
+        if isinstance(
+            stack := call.target, torch.nn.Transformer
+        ):  # all layers have the same output shape
+            stack.encoder.layers, stack.decoder.layers = (
+                stack.encoder.layers[:1],
+                stack.decoder.layers[:1],
+            )
+        if isinstance(
+            call.target, torch.nn.modules.batchnorm._BatchNorm
+        ):  # the same shapes in half the time
             call.target.eval()
         first, second = (call(taken, batch, "meta") for batch in batches)
     fixed = batches[0] if batches[0] == batches[1] else 0
@@ -165,8 +244,13 @@ def _ran(
 
 
 def one_step(
-    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]
-) -> tuple[FrozenMap[str, tuple[ValueType, ...]], Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]]]:
+    spec: OpSpec,
+    params: FrozenMap[str, Any],
+    inputs: FrozenMap[str, tuple[ValueType, ...]],
+) -> tuple[
+    FrozenMap[str, tuple[ValueType, ...]],
+    Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]],
+]:
     """Cut a recurrent layer's inputs to one time step; return them and a function that restores the length of outputs.
 
     On meta tensors torch loops over the steps in Python, which takes seconds for a long sequence.
@@ -184,7 +268,11 @@ def one_step(
         if place == 1:  # it is computed with time in front and turned round
             width, batch = first.shape[2], first.shape[0]
             assert isinstance(width, int)
-            outer = Dim(batch.scale * width, batch.offset * width) if isinstance(batch, Dim) else batch * width
+            outer = (
+                Dim(batch.scale * width, batch.offset * width)
+                if isinstance(batch, Dim)
+                else batch * width
+            )
             first = replace(first, strides=(width, outer, 1))
         return (first, *outputs[1:])
 
@@ -193,14 +281,26 @@ def one_step(
 
 def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
     assert isinstance(value, TensorType)
-    return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]), strides=None)
+    return replace(
+        value,
+        shape=(*value.shape[:place], size, *value.shape[place + 1 :]),
+        strides=None,
+    )
 
 
-def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> tuple[int, ...]:
+def _own_batches(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]
+) -> tuple[int, ...]:
     """Return the literal batch size of a call: the first size of a view."""
     name = _LEADING_SIZE.get(spec.key, "")
-    sizes = params.get(name) if name not in inputs and f"{name}[0]" not in inputs else None
-    return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
+    sizes = (
+        params.get(name) if name not in inputs and f"{name}[0]" not in inputs else None
+    )
+    return (
+        sizes[:1]
+        if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16
+        else ()
+    )
 
 
 class TorchCall(Struct, frozen=True):
@@ -215,17 +315,38 @@ class TorchCall(Struct, frozen=True):
     def resolve(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> TorchCall:
         """Resolve the target and, if it is a class, construct the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
-        literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
+        literals |= {
+            name: _bracketed(value)
+            for name, value in literals.items()
+            if _is_index(spec, name)
+        }
         target = find(spec.target)
         if spec.kind != "module":
             return cls(spec, target, literals)
         call_names = {param.name for param in spec.params if param.call}
-        module = target(**{name: value for name, value in literals.items() if name not in call_names})
-        at_call = {name: value for name, value in literals.items() if name in call_names}
-        return cls(spec, module, at_call, sum(parameter.numel() for parameter in module_tree.parameters(module)))
+        module = target(
+            **{
+                name: value
+                for name, value in literals.items()
+                if name not in call_names
+            }
+        )
+        at_call = {
+            name: value for name, value in literals.items() if name in call_names
+        }
+        return cls(
+            spec,
+            module,
+            at_call,
+            sum(parameter.numel() for parameter in module_tree.parameters(module)),
+        )
 
     def __call__(
-        self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str, fill: float = 0.0
+        self,
+        inputs: FrozenMap[str, tuple[ValueType, ...]],
+        batch: int,
+        device: str,
+        fill: float = 0.0,
     ) -> Any:
         """Call it with tensors of the input types; `fill` is the value of floating-point ones.
 
@@ -234,9 +355,13 @@ class TorchCall(Struct, frozen=True):
         literals, given = dict(self.literals), dict[str, Any]()
         for port in self.spec.inputs:
             if port.name in inputs:
-                made = [_tensor(value, batch, device, fill) for value in inputs[port.name]]
+                made = [
+                    _tensor(value, batch, device, fill) for value in inputs[port.name]
+                ]
                 if port.wired:
-                    literals[port.param] = with_part(literals.get(port.param), port, made[0])
+                    literals[port.param] = with_part(
+                        literals.get(port.param), port, made[0]
+                    )
                 else:
                     given[port.name] = made if port.variadic else made[0]
                     literals.pop(port.name, None)  # the default of an unconnected port
@@ -246,15 +371,27 @@ class TorchCall(Struct, frozen=True):
             literals.setdefault("start", 0)  # it takes no step without a start
         if self.spec.kind == "operator":
             return self.target(*self._in_order(given, literals))
-        operands = [port.name for port in self.spec.inputs if self.spec.operand(port.name)]
+        operands = [
+            port.name for port in self.spec.inputs if self.spec.operand(port.name)
+        ]
         given |= {name: literals.pop(name) for name in operands if name in literals}
         own = [port for port in self.spec.inputs if port.name in given]
-        in_order = {port.name for port in own if (port.required and not port.named) or port.name in operands}
+        in_order = {
+            port.name
+            for port in own
+            if (port.required and not port.named) or port.name in operands
+        }
         first = [given[port.name] for port in own if port.name in in_order]
-        named = {port.name: given[port.name] for port in own if port.name not in in_order}
+        named = {
+            port.name: given[port.name] for port in own if port.name not in in_order
+        }
         if self.spec.key in ops.LITERALS_FIRST:
             return self.target(*literals.values(), *first)
-        quick = meta_result(self.target, tuple(first), {**named, **literals}) if device == "meta" else None
+        quick = (
+            meta_result(self.target, tuple(first), {**named, **literals})
+            if device == "meta"
+            else None
+        )
         return self.target(*first, **named, **literals) if quick is None else quick
 
     def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
@@ -262,8 +399,14 @@ class TorchCall(Struct, frozen=True):
         ordered = []
         for port in self.spec.inputs:
             if not port.wired and (port.name in given or port.name in literals):
-                ordered.append(given[port.name] if port.name in given else literals[port.name])
-        rest = [param.name for param in self.spec.params if param.name not in self.spec.input_names]
+                ordered.append(
+                    given[port.name] if port.name in given else literals[port.name]
+                )
+        rest = [
+            param.name
+            for param in self.spec.params
+            if param.name not in self.spec.input_names
+        ]
         return [*ordered, *(literals[name] for name in rest if name in literals)]
 
 
@@ -282,7 +425,11 @@ def _is_index(spec: OpSpec, name: str) -> bool:
 
 def _bracketed(index: Any) -> Any:
     """Convert the tuples of an index to lists."""
-    return tuple(list(item) if isinstance(item, tuple) else item for item in index) if type(index) is tuple else index
+    return (
+        tuple(list(item) if isinstance(item, tuple) else item for item in index)
+        if type(index) is tuple
+        else index
+    )
 
 
 def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:
@@ -295,17 +442,26 @@ def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:
     if value.strides is None:
         return torch.full(value.with_batch(batch), fill, dtype=dtype, device=device)
     return torch.empty_strided(
-        value.with_batch(batch), sizes_at(value.strides, batch), dtype=dtype, device=device
+        value.with_batch(batch),
+        sizes_at(value.strides, batch),
+        dtype=dtype,
+        device=device,
     ).fill_(fill)
 
 
-def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any) -> tuple[ValueType, ...]:
+def _outputs(
+    spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any
+) -> tuple[ValueType, ...]:
     count = spec.outputs_given(params)
     if not isinstance(first, tuple | list) or (count == 1 and not spec.outputs_by):
         return (_type(first, second),)
     if spec.outputs_by and len(first) != count:
-        raise ValueError(f"{spec.outputs_by} sets {count} outputs, but {len(first)} are returned")
-    return tuple(_type(a, b) for a, b in zip(first, second, strict=True) if a is not None)
+        raise ValueError(
+            f"{spec.outputs_by} sets {count} outputs, but {len(first)} are returned"
+        )
+    return tuple(
+        _type(a, b) for a, b in zip(first, second, strict=True) if a is not None
+    )
 
 
 def _type(first: Any, second: Any) -> ValueType:
@@ -319,7 +475,9 @@ def _type(first: Any, second: Any) -> ValueType:
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
     strides = None
     if not (first.is_contiguous() and second.is_contiguous()):
-        strides = tuple(_size(a, b) for a, b in zip(first.stride(), second.stride(), strict=True))
+        strides = tuple(
+            _size(a, b) for a, b in zip(first.stride(), second.stride(), strict=True)
+        )
     return TensorType(sizes, str(first.dtype).removeprefix("torch."), strides)
 
 
@@ -331,7 +489,9 @@ def _size(first: int, second: int) -> int | Dim:
     # Far below zero is where the line through the two points of a square meets N = 0.
     if rest or offset < -BATCHES[0]:
         words = "a size that is not proportional to the batch size"
-        raise ValueError(f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}")
+        raise ValueError(
+            f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}"
+        )
     return Dim(scale, offset)
 
 
@@ -339,7 +499,9 @@ def _message(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
-def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
+def _real_message(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int
+) -> str:
     """Return torch's message on real tensors, which can be searched for; "" if it runs or is too large to try.
 
     Weights of torch's layers stay uninitialised and dropout is off, so no random number is drawn and a concurrent run
@@ -349,7 +511,10 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
     if spec.key in ops.RANDOM or numbers > _LARGEST_REAL:
         return ""
     padding = params.get("padding")
-    if any(type(p) is int and p > _LARGEST_REAL_PADDING for p in (padding if type(padding) is tuple else (padding,))):
+    if any(
+        type(p) is int and p > _LARGEST_REAL_PADDING
+        for p in (padding if type(padding) is tuple else (padding,))
+    ):
         return ""
     try:
         with torch.no_grad():
@@ -357,13 +522,17 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
                 call = TorchCall.resolve(spec, params)
             if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
-            if custom.is_custom(spec.key):  # its buffers may be indices, whose values matter
+            if custom.is_custom(
+                spec.key
+            ):  # its buffers may be indices, whose values matter
                 with borrowed(0):
                     call = TorchCall.resolve(spec, params)
                 if isinstance(call.target, torch.nn.Module):
                     call.target.eval()
             elif isinstance(call.target, torch.nn.Module):
-                call.target.to_empty(device="cpu").train(params.get("eps") == 0)  # no norm draws a random number
+                call.target.to_empty(device="cpu").train(
+                    params.get("eps") == 0
+                )  # no norm draws a random number
                 _without_chance(call.target, inputs, batch)
             call(inputs, batch, "cpu")
     except Exception as error:  # its message is the result
@@ -371,7 +540,9 @@ def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[s
     return ""
 
 
-def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch: int) -> None:
+def _without_chance(
+    module: torch.nn.Module, inputs: FrozenMap[str, Any], batch: int
+) -> None:
     """Fractional pooling chooses its windows at random; here they are given, so that no random number is drawn."""
     if isinstance(module, torch.nn.FractionalMaxPool2d | torch.nn.FractionalMaxPool3d):
         shape, spatial = (

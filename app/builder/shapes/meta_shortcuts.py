@@ -10,14 +10,25 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-_RANKS: dict[type[nn.Module], tuple[int, ...]] = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
+_RANKS: dict[type[nn.Module], tuple[int, ...]] = {
+    nn.BatchNorm1d: (2, 3),
+    nn.BatchNorm2d: (4,),
+    nn.BatchNorm3d: (5,),
+}
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _FUNCTIONS = (F.relu, F.gelu, torch.relu)
 
 
-def meta_result(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+def meta_result(
+    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
     """Return the result of a layer or function on one meta tensor; None if torch has to evaluate it, or would raise."""
-    if len(args) != 1 or kwargs or type(args[0]) is not torch.Tensor or args[0].device.type != "meta":
+    if (
+        len(args) != 1
+        or kwargs
+        or type(args[0]) is not torch.Tensor
+        or args[0].device.type != "meta"
+    ):
         return None
     (x,) = args
     if isinstance(target, nn.Module):
@@ -35,24 +46,47 @@ def _batch_norm(module: Any, x: torch.Tensor) -> torch.Tensor | None:
         return None
     held = module.weight if module.weight is not None else module.running_mean
     alone = x.shape[0] * math.prod(x.shape[2:]) == 1  # too few values for statistics
-    return None if alone or held is None or held.dtype != x.dtype else torch.empty_like(x)
+    return (
+        None if alone or held is None or held.dtype != x.dtype else torch.empty_like(x)
+    )
 
 
 def _layer_norm(module: Any, x: torch.Tensor) -> torch.Tensor | None:
     sizes = module.normalized_shape
-    fits = _is_plain(x) and x.shape[-len(sizes) :] == sizes and _has_dtype(module, x.dtype)
+    fits = (
+        _is_plain(x) and x.shape[-len(sizes) :] == sizes and _has_dtype(module, x.dtype)
+    )
     return torch.empty_like(x) if fits else None
 
 
 def _linear(module: Any, x: torch.Tensor) -> torch.Tensor | None:
-    fits = _is_plain(x) and x.dim() and x.shape[-1] == module.in_features and _has_dtype(module, x.dtype)
-    return x.new_empty((*x.shape[:-1], module.out_features)) if fits and not _is_autocast() else None
+    fits = (
+        _is_plain(x)
+        and x.dim()
+        and x.shape[-1] == module.in_features
+        and _has_dtype(module, x.dtype)
+    )
+    return (
+        x.new_empty((*x.shape[:-1], module.out_features))
+        if fits and not _is_autocast()
+        else None
+    )
 
 
 def _convolution(module: Any, x: torch.Tensor) -> torch.Tensor | None:
     """Formula: "Shape" in the documentation of `torch.nn.Conv2d`."""
-    plain = _is_plain(x) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
-    if not plain or min(*module.stride, *module.dilation, *module.kernel_size, module.out_channels) < 1:
+    plain = (
+        _is_plain(x)
+        and module.padding_mode == "zeros"
+        and not isinstance(module.padding, str)
+    )
+    if (
+        not plain
+        or min(
+            *module.stride, *module.dilation, *module.kernel_size, module.out_channels
+        )
+        < 1
+    ):
         return None
     if (
         min(module.padding) < 0
@@ -61,8 +95,18 @@ def _convolution(module: Any, x: torch.Tensor) -> torch.Tensor | None:
         or x.shape[1] != module.in_channels
     ):
         return None
-    fields = zip(x.shape[2:], module.kernel_size, module.stride, module.padding, module.dilation, strict=True)
-    sizes = [(size + 2 * pad - wide * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, wide in fields]
+    fields = zip(
+        x.shape[2:],
+        module.kernel_size,
+        module.stride,
+        module.padding,
+        module.dilation,
+        strict=True,
+    )
+    sizes = [
+        (size + 2 * pad - wide * (kernel - 1) - 1) // step + 1
+        for size, kernel, step, pad, wide in fields
+    ]
     fits = min(sizes) > 0 and _has_dtype(module, x.dtype) and not _is_autocast()
     return x.new_empty((x.shape[0], module.out_channels, *sizes)) if fits else None
 
@@ -72,7 +116,9 @@ def _is_autocast() -> bool:
 
 
 def _has_dtype(module: Any, dtype: torch.dtype) -> bool:
-    return all(held is None or held.dtype == dtype for held in (module.weight, module.bias))
+    return all(
+        held is None or held.dtype == dtype for held in (module.weight, module.bias)
+    )
 
 
 def _relu(module: Any, x: torch.Tensor) -> torch.Tensor | None:
@@ -80,10 +126,18 @@ def _relu(module: Any, x: torch.Tensor) -> torch.Tensor | None:
 
 
 def _gelu(module: Any, x: torch.Tensor) -> torch.Tensor | None:
-    return torch.empty_like(x) if _is_plain(x) and module.approximate in ("none", "tanh") else None
+    return (
+        torch.empty_like(x)
+        if _is_plain(x) and module.approximate in ("none", "tanh")
+        else None
+    )
 
 
 _RULES: dict[type[nn.Module], Callable[[Any, torch.Tensor], torch.Tensor | None]] = {
-    **dict.fromkeys(_RANKS, _batch_norm), nn.LayerNorm: _layer_norm, nn.Linear: _linear, nn.ReLU: _relu,
-    nn.GELU: _gelu, **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _convolution),
-}  # fmt: skip
+    **dict.fromkeys(_RANKS, _batch_norm),
+    nn.LayerNorm: _layer_norm,
+    nn.Linear: _linear,
+    nn.ReLU: _relu,
+    nn.GELU: _gelu,
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _convolution),
+}

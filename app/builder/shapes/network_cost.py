@@ -10,7 +10,13 @@ from app.builder.graph import Graph
 from app.builder.shapes.receptive_field import Receptive
 from app.util.frozen import FrozenMap
 
-COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
+COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = (
+    "counted",
+    "not counted",
+    "unknown",
+    "muted",
+    "",
+)
 
 
 class CallCost(Struct, frozen=True):
@@ -98,7 +104,10 @@ class NetworkCost(Struct, frozen=True, dict=True):
     @cached_property
     def not_counted(self) -> int:
         """How many nodes compute something, or may, that is not counted at all."""
-        return sum(cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live)
+        return sum(
+            cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried)
+            for cost in self._live
+        )
 
     @cached_property
     def unknown(self) -> int:

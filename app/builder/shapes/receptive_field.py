@@ -25,21 +25,67 @@ _WINDOWS = {
     for rank in (1, 2, 3)
 } | {f"F.{name}_pool{rank}d": rank for name in ("max", "avg") for rank in (1, 2, 3)}
 # Elementwise and per-position ops, which leave the receptive field unchanged.
-_POINTWISE = frozenset(
-    f"nn.{name}"
-    for name in (
-        "ReLU", "ReLU6", "LeakyReLU", "PReLU", "RReLU", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Hardswish",
-        "Hardsigmoid", "Hardtanh", "Softplus", "Softsign", "Sigmoid", "LogSigmoid", "Tanh", "Tanhshrink", "Threshold",
-        "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
-        "Identity", "Softmax2d",
+_POINTWISE = (
+    frozenset(
+        f"nn.{name}"
+        for name in (
+            "ReLU",
+            "ReLU6",
+            "LeakyReLU",
+            "PReLU",
+            "RReLU",
+            "ELU",
+            "SELU",
+            "CELU",
+            "GELU",
+            "SiLU",
+            "Mish",
+            "Hardswish",
+            "Hardsigmoid",
+            "Hardtanh",
+            "Softplus",
+            "Softsign",
+            "Sigmoid",
+            "LogSigmoid",
+            "Tanh",
+            "Tanhshrink",
+            "Threshold",
+            "BatchNorm1d",
+            "BatchNorm2d",
+            "BatchNorm3d",
+            "Dropout",
+            "Dropout1d",
+            "Dropout2d",
+            "Dropout3d",
+            "AlphaDropout",
+            "Identity",
+            "Softmax2d",
+        )
     )
-) | frozenset(
-    f"F.{name}"
-    for name in ("relu", "gelu", "silu", "elu", "leaky_relu", "sigmoid", "tanh", "softplus", "mish", "dropout")
-) | {"torch.relu", "torch.sigmoid", "torch.tanh"}  # fmt: skip
-_OVER_CHANNELS = frozenset({"nn.Softmax", "nn.LogSoftmax", "F.softmax", "F.log_softmax", "torch.cat"})
+    | frozenset(
+        f"F.{name}"
+        for name in (
+            "relu",
+            "gelu",
+            "silu",
+            "elu",
+            "leaky_relu",
+            "sigmoid",
+            "tanh",
+            "softplus",
+            "mish",
+            "dropout",
+        )
+    )
+    | {"torch.relu", "torch.sigmoid", "torch.tanh"}
+)
+_OVER_CHANNELS = frozenset(
+    {"nn.Softmax", "nn.LogSoftmax", "F.softmax", "F.log_softmax", "torch.cat"}
+)
 _ELEMENTWISE = frozenset(
-    f"{prefix}.{name}" for prefix in ("operator", "torch") for name in ("add", "sub", "mul", "truediv", "div")
+    f"{prefix}.{name}"
+    for prefix in ("operator", "torch")
+    for name in ("add", "sub", "mul", "truediv", "div")
 )
 
 
@@ -81,12 +127,20 @@ def field_after(
         return None
     if spec.key in _WINDOWS:
         rank = _WINDOWS[spec.key]
-        return _through(spec, params, known[0], rank) if len(known[0].size) == rank else None
-    if spec.key in _POINTWISE or (spec.key in _OVER_CHANNELS and _value(spec, params, "dim") == 1):
+        return (
+            _through(spec, params, known[0], rank)
+            if len(known[0].size) == rank
+            else None
+        )
+    if spec.key in _POINTWISE or (
+        spec.key in _OVER_CHANNELS and _value(spec, params, "dim") == 1
+    ):
         return _met(known)
     if spec.key in _ELEMENTWISE:
         arrived = [one for group in inputs.values() for one in group]
-        alike = all(isinstance(one, TensorType) and one.shape == given.shape for one in arrived)
+        alike = all(
+            isinstance(one, TensorType) and one.shape == given.shape for one in arrived
+        )
         return _met(known) if alike else None
     return None
 
@@ -99,10 +153,16 @@ def _value(spec: OpSpec, params: Mapping[str, Any], name: str) -> Any:
 
 def _each(value: Any, rank: int) -> tuple[int, ...]:
     """Expand to one number per dimension."""
-    return (value,) * rank if isinstance(value, int) else (*value,) * (rank if len(value) == 1 else 1)
+    return (
+        (value,) * rank
+        if isinstance(value, int)
+        else (*value,) * (rank if len(value) == 1 else 1)
+    )
 
 
-def _through(spec: OpSpec, params: Mapping[str, Any], field: Receptive, rank: int) -> Receptive | None:
+def _through(
+    spec: OpSpec, params: Mapping[str, Any], field: Receptive, rank: int
+) -> Receptive | None:
     """Return the receptive field after a window; None if its parameters are not numbers."""
     taps = _each(_value(spec, params, "kernel_size"), rank)
     strides = _each(_value(spec, params, "stride") or taps, rank)
@@ -113,9 +173,14 @@ def _through(spec: OpSpec, params: Mapping[str, Any], field: Receptive, rank: in
         padding = tuple(total // 2 if padding == "same" else 0 for total in reach)
     pads = _each(padding, rank)
     return Receptive(
-        tuple(r + more * j for r, more, j in zip(field.size, reach, field.jump, strict=True)),
+        tuple(
+            r + more * j
+            for r, more, j in zip(field.size, reach, field.jump, strict=True)
+        ),
         tuple(s * j for s, j in zip(strides, field.jump, strict=True)),
-        tuple(at - p * j for at, p, j in zip(field.left, pads, field.jump, strict=True)),
+        tuple(
+            at - p * j for at, p, j in zip(field.left, pads, field.jump, strict=True)
+        ),
         field.windows + 1,
     )
 
@@ -125,8 +190,15 @@ def _met(fields: Sequence[Receptive]) -> Receptive | None:
     first = fields[0]
     if any(field.jump != first.jump for field in fields):
         return None
-    left = tuple(map(min, *(field.left for field in fields))) if len(fields) > 1 else first.left
-    ends = [tuple(a + b for a, b in zip(field.left, field.size, strict=True)) for field in fields]
+    left = (
+        tuple(map(min, *(field.left for field in fields)))
+        if len(fields) > 1
+        else first.left
+    )
+    ends = [
+        tuple(a + b for a, b in zip(field.left, field.size, strict=True))
+        for field in fields
+    ]
     right = tuple(map(max, *ends)) if len(ends) > 1 else ends[0]
     size = tuple(b - a for a, b in zip(left, right, strict=True))
     return Receptive(size, first.jump, left, max(field.windows for field in fields))

@@ -48,16 +48,26 @@ def infer(
     for step in walk.steps:
         node = step.node.id
         old = known.get(node)
-        alone = not step.node.shares and step.module not in made  # a shared module depends on its first call
+        alone = (
+            not step.node.shares and step.module not in made
+        )  # a shared module depends on its first call
         untouched = old is not None and then.get(node) is step and alone
-        if old is not None and untouched and (not changed or changed.isdisjoint(step.sources)):
+        if (
+            old is not None
+            and untouched
+            and (not changed or changed.isdisjoint(step.sources))
+        ):
             results[node] = old
             if step.spec.kind in ("module", "block"):
                 made.setdefault(step.module, old)
             continue
         if step.spec.kind == "input" and given is not None:
             value = given.get(node)
-            results[node] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
+            results[node] = StepResult(
+                Ran((value,)) if value is not None else None,
+                step.node.params,
+                FrozenMap(),
+            )
         else:
             new = _infer_step(step, results, walk.catalog, made)
             results[node] = old if old is not None and old == new else new
@@ -66,22 +76,42 @@ def infer(
     return results
 
 
-def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+def _infer_step(
+    step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made
+) -> StepResult:
     """Infer a step; tied parameters are counted at their owner."""
     result = _inferred(step, results, catalog, made)
-    if not step.node.tied or not isinstance(result.outcome, Ran) or not result.outcome.parameters:
+    if (
+        not step.node.tied
+        or not isinstance(result.outcome, Ran)
+        or not result.outcome.parameters
+    ):
         return result
     shapes = (tied_shape(step, result, name) for name in step.node.tied)
     twice = sum(math.prod(shape) for shape in shapes if shape is not None)
-    return replace(result, outcome=replace(result.outcome, parameters=result.outcome.parameters - twice))
+    return replace(
+        result,
+        outcome=replace(result.outcome, parameters=result.outcome.parameters - twice),
+    )
 
 
-def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+def _inferred(
+    step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made
+) -> StepResult:
     if step.kept and step.spec.kind == "module":
         return _infer_uncalled(step)
-    inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
-    known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
-    complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
+    inputs = {
+        port: tuple(_value(ref, results) for ref in refs)
+        for port, refs in step.args.items()
+    }
+    known: Inputs = FrozenMap(
+        {port: values for port, values in inputs.items() if None not in values}  # type: ignore
+    )
+    complete = all(
+        port.name in known
+        for port in step.spec.inputs
+        if port.required or port.name in inputs
+    )
     first = made.get(step.module)
     if first is not None:
         step = replace(step, node=replace(step.node, params=_settled(step, first)))
@@ -110,7 +140,11 @@ def _infer_uncalled(step: Step) -> StepResult:
 
 def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
     """Return the parameters of a shared module, with AUTO as its first call resolved it."""
-    auto = {p.name: first.resolved[p.name] for p in step.spec.params if p.auto and p.name in first.resolved}
+    auto = {
+        p.name: first.resolved[p.name]
+        for p in step.spec.params
+        if p.auto and p.name in first.resolved
+    }
     return step.node.params.update(auto)
 
 
@@ -119,7 +153,10 @@ def _once_more(result: StepResult, first: StepResult) -> StepResult:
     if _parameter_key(result) != _parameter_key(first):
         return replace(result, outcome=None)
     outcome = result.outcome
-    return replace(result, outcome=replace(outcome, parameters=0) if isinstance(outcome, Ran) else outcome)
+    return replace(
+        result,
+        outcome=replace(outcome, parameters=0) if isinstance(outcome, Ran) else outcome,
+    )
 
 
 def _parameter_key(result: StepResult) -> tuple[Any, ...]:
@@ -127,23 +164,35 @@ def _parameter_key(result: StepResult) -> tuple[Any, ...]:
     if not result.turns:
         return (result.resolved,)
     return tuple(
-        (turn.resolved, *(_parameter_key(turn.inside.results[step.id]) for step in turn.inside.plan.steps
-                          if step.spec.kind in ("module", "block"))) if turn.inside else (turn.resolved,)
+        (
+            turn.resolved,
+            *(
+                _parameter_key(turn.inside.results[step.id])
+                for step in turn.inside.plan.steps
+                if step.spec.kind in ("module", "block")
+            ),
+        )
+        if turn.inside
+        else (turn.resolved,)
         for turn in result.turns
-    )  # fmt: skip
+    )
 
 
 def _turn(step: Step, known: Inputs, able: bool) -> Turn:
     """Infer one call of one module or function."""
     resolved = resolve(step, known)
-    arriving = [(port, value) for port in step.spec.inputs for value in known.get(port.name, ())]
+    arriving = [
+        (port, value) for port in step.spec.inputs for value in known.get(port.name, ())
+    ]
     fitting = all(kinds_fit(kind_of(value), port.kind) for port, value in arriving)
     if not (able and _settled_by(step, resolved) and fitting):
         return Turn(None, resolved, known)
     return Turn(_remembered(step.spec, resolved, known), resolved, known)
 
 
-def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> StepResult:
+def _in_turns(
+    step: Step, known: Inputs, able: bool, catalog: Catalog | None
+) -> StepResult:
     """Infer a block or a repeated node: each output is the next repetition's first input."""
     turns: list[Turn] = []
     port = step.spec.inputs[0].name if step.spec.inputs else ""
@@ -151,14 +200,22 @@ def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) ->
         if turns and turns[-1].inputs == known:
             turns.append(turns[-1])
         else:
-            turns.append(_block(step, known, able, catalog) if step.spec.definition else _turn(step, known, able))
+            turns.append(
+                _block(step, known, able, catalog)
+                if step.spec.definition
+                else _turn(step, known, able)
+            )
         last = turns[-1].outcome
-        if step.node.repeat > 1 and not (isinstance(last, Ran) and len(last.outputs) == 1 and port in known):
+        if step.node.repeat > 1 and not (
+            isinstance(last, Ran) and len(last.outputs) == 1 and port in known
+        ):
             break
         if isinstance(last, Ran) and port:
             known = known.set(port, last.outputs[:1])
     whole = len(turns) == step.node.repeat
-    outcome = turns[-1].outcome if whole or not isinstance(turns[-1].outcome, Ran) else None
+    outcome = (
+        turns[-1].outcome if whole or not isinstance(turns[-1].outcome, Ran) else None
+    )
     if isinstance(outcome, Ran):
         numbers = [turn.outcome for turn in turns if isinstance(turn.outcome, Ran)]
         fixed = next((ran.fixed_batch for ran in numbers if ran.fixed_batch), 0)
@@ -170,7 +227,9 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
     """Infer the inside of a block; cached by parameters and input types."""
     block = step.spec.definition
     assert block is not None and catalog is not None
-    resolved = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in step.spec.params})
+    resolved = FrozenMap(
+        {p.name: step.node.params.get(p.name, p.default) for p in step.spec.params}
+    )
     if not able:
         return Turn(None, resolved, known)
     key = (block, step.spec.contains, resolved, known)
@@ -178,8 +237,13 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
     if kept is not None and kept[0] is catalog:
         return kept[1]
     walk = computed_plan(plan(block.graph, catalog), resolved)
-    results = infer(walk, {node.id: known[node.name][0] for node in block.inputs if node.name in known})
-    turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results, resolved))
+    results = infer(
+        walk,
+        {node.id: known[node.name][0] for node in block.inputs if node.name in known},
+    )
+    turn = Turn(
+        _given_back(walk, results), resolved, known, Inside(walk, results, resolved)
+    )
     _insides.put(key, (catalog, turn))
     return turn
 
@@ -208,12 +272,20 @@ def _computed(step: Step, values: Mapping[str, Any]) -> Step:
             value = computed(value, values)
         params[name] = value
     same = all(params[name] is value for name, value in step.node.params.items())
-    return step if same else replace(step, node=replace(step.node, params=FrozenMap(params)))
+    return (
+        step
+        if same
+        else replace(step, node=replace(step.node, params=FrozenMap(params)))
+    )
 
 
 def _value(ref: Ref, results: Mapping[str, StepResult]) -> ValueType | None:
     result = results.get(ref.node)
-    if result is None or not isinstance(result.outcome, Ran) or ref.output >= len(result.outcome.outputs):
+    if (
+        result is None
+        or not isinstance(result.outcome, Ran)
+        or ref.output >= len(result.outcome.outputs)
+    ):
         return None
     return result.outcome.outputs[ref.output]
 
@@ -222,7 +294,8 @@ def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
     """Return whether every required parameter is typed, inferred or wired."""
     wired = {port.param for port in step.spec.inputs if port.wired}
     return all(
-        resolved.get(param.name) is not AUTO and (not param.required or param.name in resolved or param.name in wired)
+        resolved.get(param.name) is not AUTO
+        and (not param.required or param.name in resolved or param.name in wired)
         for param in step.spec.params
     )
 
@@ -230,7 +303,9 @@ def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
 def _sound(step: Step) -> bool:
     """Return whether all parameters of the node exist in its op and have valid values."""
     return all(
-        (param := step.spec.param(name)) and _allowed(param, value) and not any(expressions(value))
+        (param := step.spec.param(name))
+        and _allowed(param, value)
+        and not any(expressions(value))
         for name, value in step.node.params.items()
     )
 
@@ -250,14 +325,18 @@ def resolve(step: Step, inputs: Inputs) -> FrozenMap[str, Any]:
     """
     values = {}
     for param in step.spec.params:
-        if param.name in step.node.params and _allowed(param, step.node.params[param.name]):
+        if param.name in step.node.params and _allowed(
+            param, step.node.params[param.name]
+        ):
             values[param.name] = step.node.params[param.name]
         if param.auto and values.get(param.name, AUTO) is AUTO:
             values[param.name] = _arriving(step.spec.key, param.name, inputs)
     return FrozenMap(values)
 
 
-def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Any:
+def _arriving(
+    key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]]
+) -> Any:
     port, index = ops.AUTO_RULES[key, param]
     arriving = inputs.get(port)
     if not arriving or not isinstance(arriving[0], TensorType):
@@ -276,9 +355,16 @@ _memo: LruCache[Ran | CallFailed] = LruCache(_KEPT)
 _insides: LruCache[tuple[Catalog, Turn]] = LruCache(_KEPT)
 
 
-def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | CallFailed:
+def _remembered(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None
+) -> Ran | CallFailed:
     """Run a call, or with no inputs construct an uncalled module; cached."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
     return _memo.get_or_compute(
-        key, lambda: run(spec, params, inputs) if inputs is not None else count_parameters(spec, params)
+        key,
+        lambda: (
+            run(spec, params, inputs)
+            if inputs is not None
+            else count_parameters(spec, params)
+        ),
     )

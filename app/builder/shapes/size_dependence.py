@@ -29,8 +29,12 @@ def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
     parameter of the block. Only ints are tried."""
     found: dict[tuple[str, str], Any] = {}
     taken = [step for step in inside.plan.steps if step.live and any(_open(step))]
-    written = {expression for node in block.graph.nodes.values() for value in node.params.values()
-               for expression in expressions(value)}  # fmt: skip
+    written = {
+        expression
+        for node in block.graph.nodes.values()
+        for value in node.params.values()
+        for expression in expressions(value)
+    }
     for param in block.params if taken else ():
         now = inside.values.get(param.name)
         if param.kind != "int" or type(now) is not int or now < 1:
@@ -39,11 +43,16 @@ def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
         other = _elsewhere(block, inside, values, now)
         if other is None:
             continue
-        mine = sorted((e for e in written if e.names == {param.name}), key=lambda e: len(e.text))
+        mine = sorted(
+            (e for e in written if e.names == {param.name}), key=lambda e: len(e.text)
+        )
         candidates = (Expr(param.name), *mine)
         for step in taken:
             for name in _open(step):
-                before, after = (results[step.id].resolved.get(name) for results in (inside.results, other))
+                before, after = (
+                    results[step.id].resolved.get(name)
+                    for results in (inside.results, other)
+                )
                 text = _matching(before, after, candidates, inside.values, values)
                 if text is not None:
                     found.setdefault((step.id, name), text)
@@ -58,7 +67,9 @@ def _open(step: Step) -> Iterator[str]:
                 yield param.name
 
 
-def _elsewhere(block: Block, inside: Inside, values: FrozenMap[str, Any], now: int) -> Mapping[str, StepResult] | None:
+def _elsewhere(
+    block: Block, inside: Inside, values: FrozenMap[str, Any], now: int
+) -> Mapping[str, StepResult] | None:
     """Re-infer with another value of a parameter: with the same inputs, or if that fails, with sizes equal to the
     parameter changed along. None if both fail."""
     assert inside.plan.catalog is not None
@@ -68,7 +79,10 @@ def _elsewhere(block: Block, inside: Inside, values: FrozenMap[str, Any], now: i
         outcome = inside.results[node.id].outcome if node.id in inside.results else None
         if isinstance(outcome, Ran):
             given[node.id] = outcome.outputs[0]
-    for arriving in (given, {node: _grown(value, now) for node, value in given.items()}):
+    for arriving in (
+        given,
+        {node: _grown(value, now) for node, value in given.items()},
+    ):
         results = infer(walk, arriving)
         if _all_run(walk, results):
             return results
@@ -77,29 +91,49 @@ def _elsewhere(block: Block, inside: Inside, values: FrozenMap[str, Any], now: i
 
 def _all_run(walk: Plan, results: Mapping[str, StepResult]) -> bool:
     return all(
-        isinstance(results[step.id].outcome, Ran) for step in walk.steps if step.live and step.spec.kind != "output"
+        isinstance(results[step.id].outcome, Ran)
+        for step in walk.steps
+        if step.live and step.spec.kind != "output"
     )
 
 
 def _grown(value: ValueType, now: int) -> ValueType:
     if not isinstance(value, TensorType):
         return value
-    return replace(value, shape=tuple(_TIMES * size if size == now else size for size in value.shape), strides=None)
+    return replace(
+        value,
+        shape=tuple(_TIMES * size if size == now else size for size in value.shape),
+        strides=None,
+    )
 
 
 def _matching(
-    before: Any, after: Any, candidates: tuple[Expr, ...], values: Mapping[str, Any], others: Mapping[str, Any]
+    before: Any,
+    after: Any,
+    candidates: tuple[Expr, ...],
+    values: Mapping[str, Any],
+    others: Mapping[str, Any],
 ) -> Any:
     """Return the first candidate that evaluates to `before` with one set of values and to `after` with the other, or
     None."""
-    if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
-        items = tuple(_matching(a, b, candidates, values, others) or a for a, b in zip(before, after, strict=True))
+    if (
+        isinstance(before, tuple)
+        and isinstance(after, tuple)
+        and len(before) == len(after)
+    ):
+        items = tuple(
+            _matching(a, b, candidates, values, others) or a
+            for a, b in zip(before, after, strict=True)
+        )
         return items if items != before else None
     if type(before) is not int or type(after) is not int or before == after:
         return None
     for candidate in candidates:
         try:
-            if candidate.evaluate(values) == before and candidate.evaluate(others) == after:
+            if (
+                candidate.evaluate(values) == before
+                and candidate.evaluate(others) == after
+            ):
                 return candidate
         except ExpressionError:
             continue

@@ -22,9 +22,17 @@ def shape_of(step: Step, result: StepResult, path: str) -> Shape | None:
     if not number.isdecimal() or int(number) >= step.node.repeat:
         return None
     if kind in ("parameter", "module"):
-        turn = result.turns[min(int(number), len(result.turns) - 1)].resolved if result.turns else resolved
+        turn = (
+            result.turns[min(int(number), len(result.turns) - 1)].resolved
+            if result.turns
+            else resolved
+        )
         return parameter_shapes(step.spec, turn).get(rest) if not _open(turn) else None
-    inside = result.turns[min(int(number), len(result.turns) - 1)].inside if result.turns else None
+    inside = (
+        result.turns[min(int(number), len(result.turns) - 1)].inside
+        if result.turns
+        else None
+    )
     return _shape_inside(inside, rest) if inside is not None else None
 
 
@@ -36,12 +44,29 @@ def _shape_inside(inside: Inside, path: str) -> Shape | None:
     """Return the shape of a parameter inside a block, by node names; of a chain by module number."""
     for step in inside.plan.steps:
         name = step.node.name
-        if not step.live or step.spec.kind not in ("module", "parameter", "block") or step.node.id != step.module:
+        if (
+            not step.live
+            or step.spec.kind not in ("module", "parameter", "block")
+            or step.node.id != step.module
+        ):
             continue
-        rest = path.removeprefix(f"{name}.") if path.startswith(f"{name}.") else "" if path == name else None
+        rest = (
+            path.removeprefix(f"{name}.")
+            if path.startswith(f"{name}.")
+            else ""
+            if path == name
+            else None
+        )
         first, _, behind = path.partition(".")
-        if rest is None and step.node.repeat > 1 and name.isdecimal() and first.isdecimal():
-            number = int(first) - int(name)  # repetitions of a chain are numbered with the rest of it
+        if (
+            rest is None
+            and step.node.repeat > 1
+            and name.isdecimal()
+            and first.isdecimal()
+        ):
+            number = int(first) - int(
+                name
+            )  # repetitions of a chain are numbered with the rest of it
             rest = f"{number}.{behind}" if 0 < number < step.node.repeat else None
         elif rest is not None and step.node.repeat > 1 and name.isdecimal():
             rest = f"0.{rest}"

@@ -31,7 +31,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser("autograd", help=words, description=WORDS)
     parser.add_argument("project", type=Path, metavar="SOURCE")
     graph_output.add_output(parser)
-    parser.add_argument("--findings", action="store_true", help="diagnose the gradients: problem, location and fix")
+    parser.add_argument(
+        "--findings",
+        action="store_true",
+        help="diagnose the gradients: problem, location and fix",
+    )
     parser.add_argument(
         "--gradcheck",
         nargs="?",
@@ -47,8 +51,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="samples in the batch (default: the training batch size; fewer if random inputs would exceed 1 GiB)",
     )
     mode = batch.add_mutually_exclusive_group()
-    arguments.add(mode, "--train", help="use train mode, which is the default for a project")
-    arguments.add(mode, "--eval", help="use eval mode, which is the default for a model")
+    arguments.add(
+        mode, "--train", help="use train mode, which is the default for a project"
+    )
+    arguments.add(
+        mode, "--eval", help="use eval mode, which is the default for a model"
+    )
     arguments.add(batch, "--weights")
     batch.add_argument(
         "--start-weights",
@@ -61,10 +69,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add(model, *arguments.MODEL, "--seed")
     models.add_first_batch(parser, "--on")
     file = parser.add_argument_group("file options")
-    file.add_argument("--of", metavar="NAME", help="name of the tensor whose graph to show")
+    file.add_argument(
+        "--of", metavar="NAME", help="name of the tensor whose graph to show"
+    )
     arguments.add(file, "--timeout")
     file.add_argument(
-        "--memory", type=arguments.above_zero, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})"
+        "--memory",
+        type=arguments.above_zero,
+        default=GIGABYTES,
+        help=f"memory limit in GiB ({GIGABYTES:.0f})",
     )
     parser.set_defaults(command=run)
     return parser
@@ -94,21 +107,49 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
     project_graph.refuse_options(options)
     if options.gradcheck is not None and not function:
-        raise console.CommandError("--gradcheck needs a network or a function: pass FILE.py:FUNCTION")
+        raise console.CommandError(
+            "--gradcheck needs a network or a function: pass FILE.py:FUNCTION"
+        )
     text = _trusted(options, file)
-    inputs = tuple((one.shape, one.dtype or "float32") for one in map(import_model.parse_input, options.input))
+    inputs = tuple(
+        (one.shape, one.dtype or "float32")
+        for one in map(import_model.parse_input, options.input)
+    )
     folder, plays = str(file.resolve().parent), graph_output.plays(options)
-    snippet = Snippet(text, file.name, function, inputs, folder, plays, options.findings, options.gradcheck)
-    answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
+    snippet = Snippet(
+        text,
+        file.name,
+        function,
+        inputs,
+        folder,
+        plays,
+        options.findings,
+        options.gradcheck,
+    )
+    answer = snippet_process.run(
+        snippet, Limits(options.timeout, int(options.memory * (1 << 30)))
+    )
     sys.stderr.write(answer.output)
     graph = _selected_graph(answer, options.of)
     if graph is not None and options.out is not None:
-        graph_output.write(graph.tape, options, _playback_json(answer, graph), graph.played, graph.stopped)
+        graph_output.write(
+            graph.tape,
+            options,
+            _playback_json(answer, graph),
+            graph.played,
+            graph.stopped,
+        )
     for line in answer.report_lines:
         print(console.printable(line))
     looked = options.out is None and answer.report_lines
-    if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
-        raise console.CommandError(f"{options.project}: {_no_graph_reason(answer, options.of)}", 1)
+    if (
+        answer.error is not None
+        or answer.ended != "done"
+        or (graph is None and not looked)
+    ):
+        raise console.CommandError(
+            f"{options.project}: {_no_graph_reason(answer, options.of)}", 1
+        )
     return int(answer.found > 0)
 
 
@@ -125,8 +166,15 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise console.CommandError(f"{file}: {reason}") from error
     files = own_files.read(file, file.stem)
-    shown = TrustStore(default_file()).entry(layer_files.digest(text))  # in the window, where it runs without others
-    alone = files is not None and len(files.files) == 1 and shown is not None and shown.path == str(file.absolute())
+    shown = TrustStore(default_file()).entry(
+        layer_files.digest(text)
+    )  # in the window, where it runs without others
+    alone = (
+        files is not None
+        and len(files.files) == 1
+        and shown is not None
+        and shown.path == str(file.absolute())
+    )
     models.admit_files(files, str(file), options.trust or alone)
     return text
 
@@ -147,4 +195,8 @@ def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
 
 def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
     """Return the additional entries of a JSON file."""
-    return {"of": graph.name, "freed_at": graph.freed_at, "tensors": to_builtins(answer.tensors)}
+    return {
+        "of": graph.name,
+        "freed_at": graph.freed_at,
+        "tensors": to_builtins(answer.tensors),
+    }

@@ -31,7 +31,11 @@ def add_output(parser: Any) -> None:
         action="store_true",
         help="play the backward pass, and add its order, norms and bytes to the JSON file",
     )
-    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
+    parser.add_argument(
+        "--unfolded",
+        action="store_true",
+        help="show every node instead of one box per layer",
+    )
     parser.add_argument(
         "--group",
         choices=("layer", "block", "none"),
@@ -51,7 +55,9 @@ def check_output(options: argparse.Namespace) -> None:
     if path is not None:
         console.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
-        raise console.CommandError("--play writes the playback into a JSON or HTML file: pass --out F.json")
+        raise console.CommandError(
+            "--play writes the playback into a JSON or HTML file: pass --out F.json"
+        )
 
 
 def plays(options: argparse.Namespace) -> bool:
@@ -80,13 +86,22 @@ def write(
     if plays(options) and played is None and not stopped:
         missing = "The backward pass cannot be played."
     if path.suffix == ".json":
-        more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
+        more: dict[str, Any] = (
+            {"played": played_json(played, stopped)} if played is not None else {}
+        )
         if missing:
-            more = {**({"played": None} if played is None else more), "not_played": missing}
-        console.write_text(path, json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n")
+            more = {
+                **({"played": None} if played is None else more),
+                "not_played": missing,
+            }
+        console.write_text(
+            path,
+            json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n",
+        )
         if missing:
             raise console.CommandError(
-                f"{missing} {path} contains {'the graph only' if played is None else STOPPED}", 1
+                f"{missing} {path} contains {'the graph only' if played is None else STOPPED}",
+                1,
             )
         return
     if missing and (played is None or path.suffix != ".html"):
@@ -98,14 +113,23 @@ def write(
     groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
     everything = frozenset(group.key for group in groups)
     # Snippets have few lines, and one box per line would hide autograd's nodes.
-    unfolded = everything if options.unfolded else frozenset() if extra is None else opened(groups)
+    unfolded = (
+        everything
+        if options.unfolded
+        else frozenset()
+        if extra is None
+        else opened(groups)
+    )
     grouped = options.group != "none"
     folded = fold(tape, groups, unfolded if grouped else everything)
     drawing = draw(tape, folded, grouped=grouped)
     if path.suffix == ".html":
         assert played is not None
         title = f"{options.project.name.removesuffix('.tape')}: backward"
-        console.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
+        console.write_text(
+            path,
+            replay_html(tape, folded, drawing, played, title=title, failed=stopped),
+        )
         if missing:
             raise console.CommandError(f"{missing} {path} contains {STOPPED}", 1)
         return

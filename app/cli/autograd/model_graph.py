@@ -36,7 +36,9 @@ def of_model(options: argparse.Namespace) -> int:
     for line in found.lines:
         print(console.printable(line))
     if found.tape is not None:
-        played = PassResult(Steps(found.steps).records) if found.steps is not None else None
+        played = (
+            PassResult(Steps(found.steps).records) if found.steps is not None else None
+        )
         graph_output.write(found.tape, options, None, played, found.stopped)
     return int(found.found > 0)
 
@@ -48,13 +50,29 @@ def _request(options: argparse.Namespace) -> ModelReport:
 
     unfit = [
         f"--{name.replace('_', '-')}"
-        for name in ("random", "batch", "start_weights", "of", *(("data",) if options.on is None else ()))
+        for name in (
+            "random",
+            "batch",
+            "start_weights",
+            "of",
+            *(("data",) if options.on is None else ()),
+        )
         if getattr(options, name)
     ]
     if unfit:
-        raise console.CommandError(f"{', '.join(unfit)}: not for a model; --input describes what it is called with")
+        raise console.CommandError(
+            f"{', '.join(unfit)}: not for a model; --input describes what it is called with"
+        )
     chosen = project_graph.capture_options(options)
     model = models.request_of(options, str(options.project))
     weights = str(options.weights.absolute()) if options.weights else ""
-    batch = ModelCapture(replace(model, meta=False), options.train, chosen, options.seed, weights)
-    return ModelReport(batch, options.out is not None, graph_output.plays(options), options.findings, options.gradcheck)
+    batch = ModelCapture(
+        replace(model, meta=False), options.train, chosen, options.seed, weights
+    )
+    return ModelReport(
+        batch,
+        options.out is not None,
+        graph_output.plays(options),
+        options.findings,
+        options.gradcheck,
+    )

@@ -25,16 +25,26 @@ def add_options(batch: Any) -> None:
         help="use random inputs of the network's input shapes and dtypes, and random targets, instead of the data",
     )
     batch.add_argument(
-        "--outputs", metavar="1,2", help="start at these outputs of the network, or at all, instead of the loss"
+        "--outputs",
+        metavar="1,2",
+        help="start at these outputs of the network, or at all, instead of the loss",
     )
     batch.add_argument(
         "--vector",
         metavar=f"{'|'.join(VECTORS)}[:INDEX]",
         help="gradient vector that backward starts with there (ones)",
     )
-    batch.add_argument("--amp", choices=("bfloat16", "float16"), help="run network and loss under torch.autocast")
     batch.add_argument(
-        "--checkpoint", action="append", default=[], metavar="MODULE", help="run a module under torch.utils.checkpoint"
+        "--amp",
+        choices=("bfloat16", "float16"),
+        help="run network and loss under torch.autocast",
+    )
+    batch.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="run a module under torch.utils.checkpoint",
     )
     batch.add_argument(
         "--second-order",
@@ -51,7 +61,16 @@ def refuse_options(options: argparse.Namespace) -> None:
 
     given = [
         f"--{name.replace('_', '-')}"
-        for name in ("random", "outputs", "vector", "amp", "checkpoint", "second_order", "start_weights", "on")
+        for name in (
+            "random",
+            "outputs",
+            "vector",
+            "amp",
+            "checkpoint",
+            "second_order",
+            "start_weights",
+            "on",
+        )
         if getattr(options, name)
     ]
     if given:
@@ -66,18 +85,30 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
 
     kind, _, index = (options.vector or "ones").partition(":")
     if kind not in VECTORS or (index and (kind != "one-hot" or not index.isdecimal())):
-        raise console.CommandError(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
+        raise console.CommandError(
+            f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX"
+        )
     wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
     if not all(part.isdecimal() and int(part) for part in wanted):
-        raise console.CommandError(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
+        raise console.CommandError(
+            f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all"
+        )
     loss = options.outputs is None and options.vector is None
     if options.second_order and not loss:
-        raise console.CommandError("--second-order uses the gradient of the loss: omit --outputs and --vector")
+        raise console.CommandError(
+            "--second-order uses the gradient of the loss: omit --outputs and --vector"
+        )
     return CaptureOptions(
-        data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
-        outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
-        checkpoint=tuple(options.checkpoint), second_order=options.second_order,
-    )  # fmt: skip
+        data="random" if options.random else "batch",
+        batch=options.batch or 0,
+        loss=loss,
+        outputs=tuple(int(part) - 1 for part in wanted),
+        vector=kind,
+        index=int(index or 0),
+        amp=options.amp or "",
+        checkpoint=tuple(options.checkpoint),
+        second_order=options.second_order,
+    )
 
 
 def mode_line(source: object, train: bool) -> str:
@@ -96,7 +127,9 @@ def of_project(options: argparse.Namespace) -> int:
 
     chosen = capture_options(options)
     if options.on is not None:
-        raise console.CommandError("--on is for a model; a project has its data, and --random needs none")
+        raise console.CommandError(
+            "--on is for a model; a project has its data, and --random needs none"
+        )
     project = nets.read(options)
     analysis = nets.sound(project, alone=options.random)
     from app.autograd.errors import CaptureError
@@ -105,16 +138,24 @@ def of_project(options: argparse.Namespace) -> int:
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = node_labels(project.graph, custom_layers.ops_of(project))
-    request = CaptureRequest(job, labels, not options.eval, _weights(options, analysis.source), chosen)
+    request = CaptureRequest(
+        job, labels, not options.eval, _weights(options, analysis.source), chosen
+    )
     console.warn(mode_line(options.project, not options.eval))
     try:
-        if options.out is not None or chosen.outputs:  # a graph is requested, or the outputs have to be checked
+        if (
+            options.out is not None or chosen.outputs
+        ):  # a graph is requested, or the outputs have to be checked
             with batch_of(request).hold() as graph:
                 _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
-                played, stopped = play_through(graph) if graph_output.plays(options) else (None, "")
+                played, stopped = (
+                    play_through(graph) if graph_output.plays(options) else (None, "")
+                )
                 if options.out is not None:
                     carried = project_file.bytes_for(project, options.out)
-                    graph_output.write(graph.tape, options, None, played, stopped, carried)
+                    graph_output.write(
+                        graph.tape, options, None, played, stopped, carried
+                    )
         if not options.findings and options.gradcheck is None:
             return 0
         batch = batch_of(request.diagnosed)
@@ -135,10 +176,17 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     if options.weights is not None:
         return WeightsFile(str(options.weights), options.weights.name)
     try:
-        found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
+        found = (
+            None
+            if options.start_weights
+            else newest.newest_checkpoint(store.runs_beside(options.project), source)
+        )
     except OSError as error:
-        raise console.CommandError(f"the stored runs cannot be read: {error.strerror or error}; pass "
-                          "--start-weights to ignore them", 1) from error  # fmt: skip
+        raise console.CommandError(
+            f"the stored runs cannot be read: {error.strerror or error}; pass "
+            "--start-weights to ignore them",
+            1,
+        ) from error
     if found is None:
         return InitialWeights()
     path, words = found
@@ -151,7 +199,9 @@ def rephrased_error(words: str, chosen: CaptureOptions) -> str:
     if chosen.outputs and "list index out of range" in words:
         return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"
     if chosen.checkpoint and "has no attribute" in words:
-        return f"--checkpoint {', '.join(chosen.checkpoint)}: {words.rpartition(': ')[2]}"
+        return (
+            f"--checkpoint {', '.join(chosen.checkpoint)}: {words.rpartition(': ')[2]}"
+        )
     return words
 
 

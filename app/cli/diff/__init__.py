@@ -34,23 +34,47 @@ SECONDS = 300.0
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "diff", help="find the first layer at which two models, runs or checkpoints differ", description=WORDS
+        "diff",
+        help="find the first layer at which two models, runs or checkpoints differ",
+        description=WORDS,
     )
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B", nargs="?")
     arguments.add(parser, *arguments.MODEL)
-    parser.add_argument("--args-b", metavar="JSON", help="arguments of B's constructor, if different")
+    parser.add_argument(
+        "--args-b", metavar="JSON", help="arguments of B's constructor, if different"
+    )
     parser.add_argument("--weights-a", metavar="FILE", help="weights of A, as A@FILE")
     parser.add_argument("--weights-b", metavar="FILE", help="weights of B, as B@FILE")
-    parser.add_argument("--modes", nargs=2, metavar=("MODE", "MODE"), help="compare A with itself: float32 bfloat16, "
-                        "cpu cuda, eval train, eager compiled")  # fmt: skip
-    parser.add_argument("--python", metavar="FILE", help="compare A with itself in another Python interpreter that has "
-                        "torch, such as one of an older version: /path/to/env/bin/python")  # fmt: skip
+    parser.add_argument(
+        "--modes",
+        nargs=2,
+        metavar=("MODE", "MODE"),
+        help="compare A with itself: float32 bfloat16, "
+        "cpu cuda, eval train, eager compiled",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="FILE",
+        help="compare A with itself in another Python interpreter that has "
+        "torch, such as one of an older version: /path/to/env/bin/python",
+    )
     mode = parser.add_mutually_exclusive_group()
-    arguments.add(mode, "--train", help="run in train mode only (eval mode, then train mode)")
+    arguments.add(
+        mode, "--train", help="run in train mode only (eval mode, then train mode)"
+    )
     arguments.add(mode, "--eval", help="run in eval mode only")
-    parser.add_argument("--structure", action="store_true", help="compare modules and settings only; run nothing")
-    parser.add_argument("--batch", type=arguments.positive, default=2, help="samples of a project's random batch (2)")
+    parser.add_argument(
+        "--structure",
+        action="store_true",
+        help="compare modules and settings only; run nothing",
+    )
+    parser.add_argument(
+        "--batch",
+        type=arguments.positive,
+        default=2,
+        help="samples of a project's random batch (2)",
+    )
     arguments.add(parser, "--seed", "--data", "--trust", "--json")
     arguments.add(parser, "--timeout", default=SECONDS)
     parser.set_defaults(command=run)
@@ -79,16 +103,33 @@ def request_of(options: argparse.Namespace) -> Diff:
     from app.sources.spec import SourceError
 
     trains = (True,) if options.train else (False,) if options.eval else (False, True)
-    ways = [options.b is not None, options.modes is not None, options.python is not None]
+    ways = [
+        options.b is not None,
+        options.modes is not None,
+        options.python is not None,
+    ]
     if sum(ways) != 1:
-        raise console.CommandError("pass A and B, or A and --modes MODE MODE, or A and --python FILE")
+        raise console.CommandError(
+            "pass A and B, or A and --modes MODE MODE, or A and --python FILE"
+        )
     a = sides.side_of(options.a, options, options.args, options.weights_a)
     if options.b is not None:
         args_b = options.args if options.args_b is None else options.args_b
         b = sides.side_of(options.b, options, args_b, options.weights_b)
-        return Diff(a, b, None, trains, options.batch, options.seed, not options.structure, options.data)
+        return Diff(
+            a,
+            b,
+            None,
+            trains,
+            options.batch,
+            options.seed,
+            not options.structure,
+            options.data,
+        )
     if options.weights_b or options.args_b is not None or options.structure:
-        raise console.CommandError("--weights-b, --args-b and --structure are for a second model")
+        raise console.CommandError(
+            "--weights-b, --args-b and --structure are for a second model"
+        )
     if options.python is not None:
         try:
             python = interpreter(options.python)
@@ -96,13 +137,25 @@ def request_of(options: argparse.Namespace) -> Diff:
             raise console.CommandError(f"--python: {error}") from error
         here = replace(a, name=f"{a.name} here")
         there = replace(a, name=f"{a.name} in {python}")
-        return Diff(here, there, None, trains, options.batch, options.seed, True, options.data, python)
+        return Diff(
+            here,
+            there,
+            None,
+            trains,
+            options.batch,
+            options.seed,
+            True,
+            options.data,
+            python,
+        )
     try:
         modes = parse_modes(*options.modes)
     except ModeError as error:
         raise console.CommandError(f"--modes: {error}") from error
     one, other = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
-    return Diff(one, other, modes, trains, options.batch, options.seed, data_root=options.data)
+    return Diff(
+        one, other, modes, trains, options.batch, options.seed, data_root=options.data
+    )
 
 
 def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
@@ -112,10 +165,19 @@ def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
     from app.util import gc_pause
     from app.util.errors import CodedError
 
-    own = next((one.model for one in (request.a, request.b) if one.own_code and isinstance(one.model, Observe)), None)
+    own = next(
+        (
+            one.model
+            for one in (request.a, request.b)
+            if one.own_code and isinstance(one.model, Observe)
+        ),
+        None,
+    )
     try:
         if own is not None:
-            return observe_process.answer(request, own, options.timeout, tell=_progress(options))
+            return observe_process.answer(
+                request, own, options.timeout, tell=_progress(options)
+            )
         with gc_pause.put_off():
             from app.engine.tasks import diff as task
 
@@ -132,4 +194,6 @@ def _progress(options: argparse.Namespace) -> Callable[[str], None]:
     """Return a function that prints the progress on a terminal, in place; without a terminal it does nothing."""
     if options.json or not sys.stderr.isatty():
         return lambda _words: None
-    return lambda words: print(f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True)
+    return lambda words: print(
+        f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True
+    )

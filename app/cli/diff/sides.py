@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from app.engine.requests.diff import DiffSide
 
 
-def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str | None) -> DiffSide:
+def side_of(
+    text: str, options: argparse.Namespace, arguments: str, weights: str | None
+) -> DiffSide:
     """Parse one side. Raises CommandError."""
     from app.engine.requests.diff import DiffSide, side_of_project
     from app.engine.requests.diff.reading import WEIGHTS
@@ -32,25 +34,42 @@ def side_of(text: str, options: argparse.Namespace, arguments: str, weights: str
         raise console.CommandError(f"there is no file {weights}")
     if run is None and path.is_file() and path.suffix in WEIGHTS:
         if weights is not None:
-            raise console.CommandError(f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}")
+            raise console.CommandError(
+                f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}"
+            )
         return DiffSide(text, None, str(path.absolute()))
     file = "" if weights is None else str(Path(weights).absolute())
     if run is None and path.suffix != named.PROJECT:
-        return _model(text, text if weights is None else f"{text}@{Path(weights).name}", options, arguments, file)
+        return _model(
+            text,
+            text if weights is None else f"{text}@{Path(weights).name}",
+            options,
+            arguments,
+            file,
+        )
     if arguments != "{}" or options.input:
-        raise console.CommandError(f"--args and --input are for a model, and {path} is a project")
+        raise console.CommandError(
+            f"--args and --input are for a model, and {path} is a project"
+        )
     read_from = path if run is None else run.kept.folder / store.PROJECT
     project = nets.read(argparse.Namespace(project=read_from, trust=options.trust))
     name = text if run is None else run.kept.record.title
-    side = side_of_project(project, name, lambda: nets.sound(project, alone=True).source,
-                               file if run is None else "", run)  # fmt: skip
+    side = side_of_project(
+        project,
+        name,
+        lambda: nets.sound(project, alone=True).source,
+        file if run is None else "",
+        run,
+    )
     if project.opened is not None:
         assert isinstance(side.model, Observe)
         models.admit(side.model.source, side.model.folder, options.trust)
     return side
 
 
-def _model(text: str, name: str, options: argparse.Namespace, arguments: str, weights: str) -> DiffSide:
+def _model(
+    text: str, name: str, options: argparse.Namespace, arguments: str, weights: str
+) -> DiffSide:
     from app.engine.requests.diff import DiffSide
 
     request = models.request_of(options, text, arguments)

@@ -20,11 +20,20 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     parser: argparse.ArgumentParser = commands.add_parser(
-        "attention", help="attention maps of every head, for one sample", description=common.WORDS + DETAILS
+        "attention",
+        help="attention maps of every head, for one sample",
+        description=common.WORDS + DETAILS,
     )
     common.add_options(parser, several=False)
-    parser.add_argument("--layer", action="append", metavar="PATH", help="maps of this module only; may be repeated")
-    parser.add_argument("--out", type=Path, help="file of maps ending in .json, .npz or .png")
+    parser.add_argument(
+        "--layer",
+        action="append",
+        metavar="PATH",
+        help="maps of this module only; may be repeated",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file of maps ending in .json, .npz or .png"
+    )
     parser.set_defaults(command=run)
     return parser
 
@@ -45,16 +54,35 @@ def run(options: argparse.Namespace) -> int:
     from app.engine.requests.interpret.reading import ReadAttention
     from app.engine.tasks.interpret import reading
 
-    layers = tuple(options.layer) if options.layer else (None if options.out is not None else ())
-    found = net.answer(ReadAttention(net.net, common.samples(options), layers), reading.attention)
+    layers = (
+        tuple(options.layer)
+        if options.layer
+        else (None if options.out is not None else ())
+    )
+    found = net.answer(
+        ReadAttention(net.net, common.samples(options), layers), reading.attention
+    )
     known = {one.path for one in found.attentions}
     if unknown := [path for path in layers or () if path not in known]:
         there = ", ".join(known) or "none"
-        raise console.CommandError(f"{unknown[0]} computes no attention itself; modules that do: {there}", 1)
+        raise console.CommandError(
+            f"{unknown[0]} computes no attention itself; modules that do: {there}", 1
+        )
     if options.json:
-        summary = {"sample": found.sample.number, "label": found.sample.label, "prediction": found.sample.prediction,
-                   "attentions": [{name: value for name, value in common.plain(one).items() if name != "maps"}
-                                  for one in found.attentions], "remarks": list(found.remarks)}  # fmt: skip
+        summary = {
+            "sample": found.sample.number,
+            "label": found.sample.label,
+            "prediction": found.sample.prediction,
+            "attentions": [
+                {
+                    name: value
+                    for name, value in common.plain(one).items()
+                    if name != "maps"
+                }
+                for one in found.attentions
+            ],
+            "remarks": list(found.remarks),
+        }
         print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
         print(*map(console.printable, lines(found)), sep="\n")
@@ -66,16 +94,28 @@ def run(options: argparse.Namespace) -> int:
 def lines(found: AttentionFound) -> list[str]:
     """Format the attentions as a table."""
     if not found.attentions:
-        return ["The forward pass computes no scaled-dot-product attention.", *found.remarks]
+        return [
+            "The forward pass computes no scaled-dot-product attention.",
+            *found.remarks,
+        ]
     width = max(9, *(len(one.name) for one in found.attentions))
-    told = [f"{'attention':<{width}}  {'heads':>5}  {'queries x keys':>15}  {'computed by':<28}  difference"]
+    told = [
+        f"{'attention':<{width}}  {'heads':>5}  {'queries x keys':>15}  {'computed by':<28}  difference"
+    ]
     for one in found.attentions:
         heads = f"{one.groups}x{one.heads}" if one.groups > 1 else str(one.heads)
-        size, kind = f"{one.queries:,} x {one.keys:,}", one.kind.removeprefix("_scaled_dot_product_")
-        told.append(f"{one.name:<{width}}  {heads:>5}  {size:>15}  {kind:<28}  {one.error:.1e}"
-                    f"{f'  {one.remark}' if one.remark else ''}")  # fmt: skip
+        size, kind = (
+            f"{one.queries:,} x {one.keys:,}",
+            one.kind.removeprefix("_scaled_dot_product_"),
+        )
+        told.append(
+            f"{one.name:<{width}}  {heads:>5}  {size:>15}  {kind:<28}  {one.error:.1e}"
+            f"{f'  {one.remark}' if one.remark else ''}"
+        )
     exact = sum(one.checked for one in found.attentions)
-    told.append(f"{exact} of {len(found.attentions)} give the output of their call to rounding (relative difference)")
+    told.append(
+        f"{exact} of {len(found.attentions)} give the output of their call to rounding (relative difference)"
+    )
     return [*told, *found.remarks]
 
 
@@ -84,7 +124,12 @@ def _write(path: Path, found: AttentionFound) -> None:
 
     shown = [one for one in found.attentions if one.maps is not None]
     if path.suffix == ".png" and len(shown) > MOST:
-        console.warn(f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer")
+        console.warn(
+            f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer"
+        )
     common.write(
-        path, found, lambda: {one.name: one.maps for one in shown}, lambda: pictures.of_attention(shown[:MOST])
+        path,
+        found,
+        lambda: {one.name: one.maps for one in shown},
+        lambda: pictures.of_attention(shown[:MOST]),
     )

@@ -30,14 +30,34 @@ def add(commands: Any) -> argparse.ArgumentParser:
         description=common.WORDS + DETAILS,
     )
     common.add_options(parser, several=True)
-    parser.add_argument("--method", choices=METHODS, default=INTEGRATED_GRADIENTS, help="(integrated-gradients)")
-    parser.add_argument("--target", type=int, metavar="CLASS",
-                        help="number of the class or output to explain (the predicted one)")  # fmt: skip
     parser.add_argument(
-        "--layer", default="", metavar="PATH", help="layer for Grad-CAM (default: the last whose output is N×C×H×W)"
+        "--method",
+        choices=METHODS,
+        default=INTEGRATED_GRADIENTS,
+        help="(integrated-gradients)",
     )
-    parser.add_argument("--argument", type=int, default=0, metavar="N", help="number of the input tensor, from 0 (0)")
-    parser.add_argument("--out", type=Path, help="file of attributions ending in .json, .npz or .png")
+    parser.add_argument(
+        "--target",
+        type=int,
+        metavar="CLASS",
+        help="number of the class or output to explain (the predicted one)",
+    )
+    parser.add_argument(
+        "--layer",
+        default="",
+        metavar="PATH",
+        help="layer for Grad-CAM (default: the last whose output is N×C×H×W)",
+    )
+    parser.add_argument(
+        "--argument",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of the input tensor, from 0 (0)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file of attributions ending in .json, .npz or .png"
+    )
     parser.set_defaults(command=run)
     return parser
 
@@ -55,10 +75,24 @@ def run(options: argparse.Namespace) -> int:
     from app.engine.requests.interpret.reading import ReadAttributions
     from app.engine.tasks.interpret import reading
 
-    request = ReadAttributions(net.net, samples, options.method, options.target, options.layer, options.argument)
+    request = ReadAttributions(
+        net.net,
+        samples,
+        options.method,
+        options.target,
+        options.layer,
+        options.argument,
+    )
     found = net.answer(request, reading.attributions)
     if options.json:
-        plain = [{name: value for name, value in common.plain(one).items() if name != "values"} for one in found]
+        plain = [
+            {
+                name: value
+                for name, value in common.plain(one).items()
+                if name != "values"
+            }
+            for one in found
+        ]
         for row in plain:
             row["sample"].pop("picture")
         print(json.dumps({"attributions": plain}, ensure_ascii=False, allow_nan=False))
@@ -68,16 +102,23 @@ def run(options: argparse.Namespace) -> int:
         from app.cli.interpret import pictures
 
         common.write(
-            options.out, found, lambda: {f"sample_{one.sample.number}": one.values for one in found},
+            options.out,
+            found,
+            lambda: {f"sample_{one.sample.number}": one.values for one in found},
             lambda: pictures.of_attributions(found),
-        )  # fmt: skip
-    return int(options.method == INTEGRATED_GRADIENTS and not all(one.complete for one in found))
+        )
+    return int(
+        options.method == INTEGRATED_GRADIENTS
+        and not all(one.complete for one in found)
+    )
 
 
 def line(found: Attribution) -> str:
     """Describe an attribution and its completeness in one line."""
     sample = found.sample
-    told = f"sample {sample.number}{f', label {sample.label}' if sample.label else ''}: "
+    told = (
+        f"sample {sample.number}{f', label {sample.label}' if sample.label else ''}: "
+    )
     told += f"{found.method} of {found.target} (score {found.score:.4g})"
     if found.layer:
         told += f", at {found.layer}"

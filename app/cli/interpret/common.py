@@ -32,18 +32,42 @@ def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
 
     arguments.add_project(parser)
     if several:
-        parser.add_argument("--sample", action="append", type=int, default=[], metavar="N",
-                            help="number of a sample, from 0; may be repeated (0)")  # fmt: skip
-        parser.add_argument("--worst", type=arguments.positive, metavar="N",
-                            help="the N samples with the largest loss, instead of --sample")  # fmt: skip
+        parser.add_argument(
+            "--sample",
+            action="append",
+            type=int,
+            default=[],
+            metavar="N",
+            help="number of a sample, from 0; may be repeated (0)",
+        )
+        parser.add_argument(
+            "--worst",
+            type=arguments.positive,
+            metavar="N",
+            help="the N samples with the largest loss, instead of --sample",
+        )
     else:
-        parser.add_argument("--sample", type=int, default=0, metavar="N", help="number of a sample, from 0 (0)")
-    parser.add_argument("--part", choices=("validation", "test", "training"), default="validation",
-                        help="part of a project's data in which samples are numbered (validation)")  # fmt: skip
+        parser.add_argument(
+            "--sample",
+            type=int,
+            default=0,
+            metavar="N",
+            help="number of a sample, from 0 (0)",
+        )
+    parser.add_argument(
+        "--part",
+        choices=("validation", "test", "training"),
+        default="validation",
+        help="part of a project's data in which samples are numbered (validation)",
+    )
     weights = parser.add_mutually_exclusive_group()
     arguments.add(weights, "--weights")
-    weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
-                         help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
+    weights.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR|FILE",
+        help="checkpoint of a run, or the newest in a folder of runs",
+    )
     arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)
     models.add_first_batch(parser)
     arguments.add(parser, "--seed", "--timeout", "--json", "--trust")
@@ -70,7 +94,9 @@ class InterpretedNet(Struct, frozen=True, eq=False):
         source = self.source
         if not isinstance(source, ModelCapture):
             return task(source, request)
-        return models.answer(request, source.model, self.seconds, lambda asked: task(source, asked))
+        return models.answer(
+            request, source.model, self.seconds, lambda asked: task(source, asked)
+        )
 
 
 def read_source(options: argparse.Namespace) -> InterpretedNet:
@@ -85,12 +111,20 @@ def _model(options: argparse.Namespace) -> InterpretedNet:
 
     from app.engine.requests.observe import ModelCapture
 
-    unfit = [f"--{name}" for name in ("checkpoint", "data", "set", "device") if getattr(options, name)]
+    unfit = [
+        f"--{name}"
+        for name in ("checkpoint", "data", "set", "device")
+        if getattr(options, name)
+    ]
     if unfit:
-        raise console.CommandError(f"{', '.join(unfit)}: for a project, or a model with --on DATA")
+        raise console.CommandError(
+            f"{', '.join(unfit)}: for a project, or a model with --on DATA"
+        )
     model = replace(models.request_of(options, str(options.project)), meta=False)
     weights = str(options.weights.absolute()) if options.weights else ""
-    return InterpretedNet(ModelCapture(model, seed=options.seed, weights=weights), options.timeout)
+    return InterpretedNet(
+        ModelCapture(model, seed=options.seed, weights=weights), options.timeout
+    )
 
 
 def _evaluator(options: argparse.Namespace) -> Evaluator:
@@ -102,8 +136,13 @@ def _evaluator(options: argparse.Namespace) -> Evaluator:
 
     project = nets.read(options)
     if options.device is not None:
-        project = replace(project, training=replace(project.training, device=console.device(options.device)))
-    job = preflight.job(project, nets.sound(project), str(options.data) if options.data else None)
+        project = replace(
+            project,
+            training=replace(project.training, device=console.device(options.device)),
+        )
+    job = preflight.job(
+        project, nets.sound(project), str(options.data) if options.data else None
+    )
     weights, _ = evaluate.chosen_weights(options)
     return Evaluator(job, weights)
 
@@ -132,11 +171,18 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write(path: Path, found: Any, arrays: Callable[[], dict[str, Any]], picture: Callable[[], Any]) -> None:
+def write(
+    path: Path,
+    found: Any,
+    arrays: Callable[[], dict[str, Any]],
+    picture: Callable[[], Any],
+) -> None:
     """Write a result as .json, its arrays as .npz, or its picture as .png. Raises CommandError."""
 
     if path.suffix == ".json":
-        console.write_text(path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n")
+        console.write_text(
+            path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n"
+        )
         return
     import io
 

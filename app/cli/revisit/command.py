@@ -32,11 +32,19 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     words = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
-    parser: argparse.ArgumentParser = commands.add_parser("revisit", help=words, description=WORDS)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "revisit", help=words, description=WORDS
+    )
     parser.add_argument("project", metavar="RUN", type=Path)
-    parser.add_argument("--run", metavar="NAME", help="the run of a project, by number or name (default: the newest)")
+    parser.add_argument(
+        "--run",
+        metavar="NAME",
+        help="the run of a project, by number or name (default: the newest)",
+    )
     wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--step", type=arguments.positive, metavar="N", help="the step to recompute")
+    wanted.add_argument(
+        "--step", type=arguments.positive, metavar="N", help="the step to recompute"
+    )
     wanted.add_argument(
         "--first",
         metavar="CONDITION",
@@ -50,9 +58,22 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help=f"write the graph of the step: a file ending in {', '.join(console.PICTURES)}, or in .html for a page "
         "that plays the backward pass",
     )
-    parser.add_argument("--play", action="store_true", help="add the played backward pass to the JSON file")
-    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
-    parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes of the picture")
+    parser.add_argument(
+        "--play",
+        action="store_true",
+        help="add the played backward pass to the JSON file",
+    )
+    parser.add_argument(
+        "--unfolded",
+        action="store_true",
+        help="show every node instead of one box per layer",
+    )
+    parser.add_argument(
+        "--group",
+        choices=("layer", "block", "none"),
+        default="layer",
+        help="boxes of the picture",
+    )
     console.add_paper(parser)
     arguments.add(parser, "--data", "--trust")
     parser.set_defaults(command=run)
@@ -74,11 +95,15 @@ def run(options: argparse.Namespace) -> int:
         _clear()
     for note in found.notes:
         console.warn(note)
-    print(json.dumps(plain_step(kept, found), ensure_ascii=False)) if options.json else print_step(found)
+    print(
+        json.dumps(plain_step(kept, found), ensure_ascii=False)
+    ) if options.json else print_step(found)
     if held is not None and options.out is not None:
         _write(held, options)
     elif options.out is not None and found.parted is None:
-        raise console.CommandError(f"{options.out} was not written: there is no graph of this step")
+        raise console.CommandError(
+            f"{options.out} was not written: there is no graph of this step"
+        )
     return int(found.parted is not None or found.captured is False)
 
 
@@ -90,16 +115,35 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     found = first_step(kept, job, parse_condition(options.first), _progress(options))
     _clear()
     if options.json:
-        value = found.value if found.value is not None and math.isfinite(found.value) else None
+        value = (
+            found.value
+            if found.value is not None and math.isfinite(found.value)
+            else None
+        )
         parted = plain_parted(found.parted)
-        print(json.dumps({"run": kept.record.title, "condition": options.first, "step": found.step,
-                          "layer": found.layer or None, "value": value, "recorded": found.recorded, "parted": parted},
-                         ensure_ascii=False))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "run": kept.record.title,
+                    "condition": options.first,
+                    "step": found.step,
+                    "layer": found.layer or None,
+                    "value": value,
+                    "recorded": found.recorded,
+                    "parted": parted,
+                },
+                ensure_ascii=False,
+            )
+        )
         return int(found.parted is not None)
     how = "as recorded" if found.recorded else "found by recomputing every step"
     if found.step is not None:
         layer = f" in {found.layer}" if found.layer else ""
-        print(console.printable(f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"))
+        print(
+            console.printable(
+                f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"
+            )
+        )
     elif found.parted is None:
         print(console.printable(f"{options.first}: at no step ({how})"))
     if found.parted is not None:
@@ -113,7 +157,9 @@ def _check_out(options: argparse.Namespace) -> None:
         return
     if options.out.suffix not in (*console.PICTURES, ".html"):
         ends = options.out.suffix or "nothing"
-        raise console.CommandError(f"{options.out} ends in {ends}; it can be {', '.join(console.PICTURES)} or .html")
+        raise console.CommandError(
+            f"{options.out} ends in {ends}; it can be {', '.join(console.PICTURES)} or .html"
+        )
     if options.first is not None:
         raise console.CommandError("--out writes the graph of one step: pass --step")
     console.has_place(options.out)
@@ -127,7 +173,9 @@ def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
     from app.runs import stages, store
 
     def job_of(each: Project) -> Job:
-        return preflight.job(each, nets.sound(each), str(options.data) if options.data else None)
+        return preflight.job(
+            each, nets.sound(each), str(options.data) if options.data else None
+        )
 
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
@@ -158,15 +206,27 @@ def _named(name: str) -> Kept:
     from app.runs.record import RunError
 
     here = Path()
-    folders = [*map(store.runs_beside, sorted(here.glob("*.tape"))), here / "runs", here]
+    folders = [
+        *map(store.runs_beside, sorted(here.glob("*.tape"))),
+        here / "runs",
+        here,
+    ]
     kept = [one for folder in dict.fromkeys(folders) for one in store.listed(folder)]
-    found = [one for one in kept if name in (one.record.name, str(one.record.number), one.folder.name)]
+    found = [
+        one
+        for one in kept
+        if name in (one.record.name, str(one.record.number), one.folder.name)
+    ]
     if len(found) == 1:
         return found[0]
     if found:
         which = ", ".join(str(one.folder) for one in found)
-        raise RunError(f"{len(found)} runs here are called “{name}”: {which}. Pass the folder of one.")
-    raise RunError(f"There is no run, project or folder “{name}”. Pass a project and --run NAME, or a run's folder.")
+        raise RunError(
+            f"{len(found)} runs here are called “{name}”: {which}. Pass the folder of one."
+        )
+    raise RunError(
+        f"There is no run, project or folder “{name}”. Pass a project and --run NAME, or a run's folder."
+    )
 
 
 def _progress(options: argparse.Namespace) -> Any:
@@ -175,7 +235,9 @@ def _progress(options: argparse.Namespace) -> Any:
         return lambda _done, _of: None
 
     def tell(done: int, of: int) -> None:
-        print(f"\rrecomputing step {done} of {of} ", end="", file=sys.stderr, flush=True)
+        print(
+            f"\rrecomputing step {done} of {of} ", end="", file=sys.stderr, flush=True
+        )
 
     return tell
 

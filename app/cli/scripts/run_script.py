@@ -29,20 +29,47 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     parser: argparse.ArgumentParser = commands.add_parser(
-        "run", help="run a training script of your own, and watch it", description=WORDS,
+        "run",
+        help="run a training script of your own, and watch it",
+        description=WORDS,
         usage="tapedeck run [--window] [--quiet] [--capture STEP --out FILE [--play] [--rank R]] [--python FILE] "
         "[-m] SCRIPT [ARGUMENTS ...]",
-    )  # fmt: skip
-    parser.add_argument("--window", action="store_true", help="open the window on it at once")
-    parser.add_argument("--quiet", action="store_true", help="do not print the folder that it is watched in")
-    parser.add_argument("--python", default=sys.executable, metavar="FILE", help="the interpreter that runs it")
+    )
+    parser.add_argument(
+        "--window", action="store_true", help="open the window on it at once"
+    )
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="do not print the folder that it is watched in",
+    )
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="FILE",
+        help="the interpreter that runs it",
+    )
     graph = parser.add_argument_group("a captured step")
     graph.add_argument(
-        "--capture", type=arguments.positive, metavar="STEP", help="write the graph of this step, from 1"
+        "--capture",
+        type=arguments.positive,
+        metavar="STEP",
+        help="write the graph of this step, from 1",
     )
-    graph.add_argument("--rank", type=int, default=0, metavar="R", help="of several ranks, the one to capture (0)")
+    graph.add_argument(
+        "--rank",
+        type=int,
+        default=0,
+        metavar="R",
+        help="of several ranks, the one to capture (0)",
+    )
     graph_output.add_output(graph)
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as of `python -m`")
+    parser.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="SCRIPT is a module, as of `python -m`",
+    )
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
     parser.set_defaults(command=run)
@@ -60,18 +87,26 @@ def run(options: argparse.Namespace) -> int:
     world_size = os.environ.get("WORLD_SIZE", "")
     world = int(world_size) if world_size.isdecimal() else 1
     if not 0 <= options.rank < world:
-        ranks = f"the ranks are 0 to {world - 1}" if world > 1 else "this is the only process; torchrun starts several"
+        ranks = (
+            f"the ranks are 0 to {world - 1}"
+            if world > 1
+            else "this is the only process; torchrun starts several"
+        )
         raise console.CommandError(f"--rank {options.rank}: {ranks}")
     graph_output.check_output(options)
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
-        raise console.CommandError(f"{name} {kind}; pass a Python file, or -m and the name of a module")
+        raise console.CommandError(
+            f"{name} {kind}; pass a Python file, or -m and the name of a module"
+        )
     if options.window and (why := startup.hindrance(window=True)):
         raise console.CommandError(f"{why}; or leave out --window", 1)
     try:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:
-        raise console.CommandError(f"no folder for the frames can be made: {error.strerror or error}") from error
+        raise console.CommandError(
+            f"no folder for the frames can be made: {error.strerror or error}"
+        ) from error
     rank = os.environ.get("RANK", "0")
     first = rank == "0"
     if not options.quiet and first:
@@ -91,13 +126,17 @@ def run(options: argparse.Namespace) -> int:
     try:
         os.execvp(words[0], words)
     except OSError as error:
-        raise console.CommandError(f"{words[0]} cannot be run: {error.strerror or error}") from error
+        raise console.CommandError(
+            f"{words[0]} cannot be run: {error.strerror or error}"
+        ) from error
 
 
 def open_window(path: Path) -> None:
     """Open the window on the frames of a script, in a process that is no child of the script's."""
     words = [sys.executable, "-m", f"{PROGRAM}.main", str(path)]
-    nowhere: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    nowhere: dict[str, Any] = dict.fromkeys(
+        ("stdin", "stdout", "stderr"), subprocess.DEVNULL
+    )
     if os.name != "posix":
         subprocess.Popen(words, **nowhere)
         return

@@ -17,19 +17,33 @@ NO_STEP = "no step was captured"
 
 def begin(options: argparse.Namespace, frames: Path) -> None:
     """Start a detached process that writes the captured step; its output goes to stderr."""
-    words = [sys.executable, "-m", f"{PROGRAM}.cli.scripts.script_capture", str(frames), str(options.capture),
-             str(options.out.resolve()), options.group, *["--play"] * options.play,
-             *["--unfolded"] * options.unfolded]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        f"{PROGRAM}.cli.scripts.script_capture",
+        str(frames),
+        str(options.capture),
+        str(options.out.resolve()),
+        options.group,
+        *["--play"] * options.play,
+        *["--unfolded"] * options.unfolded,
+    ]
     environment = {**os.environ, "PYTHONPATH": python_path()}
     if os.name != "posix":
-        subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+        subprocess.Popen(
+            words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr
+        )
         return
     between = os.fork()
     if not between:
         try:
             # Detached from the terminal: its Ctrl+C is meant for the script.
             subprocess.Popen(
-                words, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+                words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                start_new_session=True,
             )
         finally:
             os._exit(0)
@@ -42,7 +56,12 @@ def main() -> int:
     from app.engine.remote_control import RemoteRunError
 
     frames, step, out, group, *flags = sys.argv[1:]
-    options = argparse.Namespace(out=Path(out), group=group, play="--play" in flags, unfolded="--unfolded" in flags)
+    options = argparse.Namespace(
+        out=Path(out),
+        group=group,
+        play="--play" in flags,
+        unfolded="--unfolded" in flags,
+    )
     try:
         _write(options, Path(frames), int(step))
     except (RemoteRunError, EngineDiedError, OSError) as error:

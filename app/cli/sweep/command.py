@@ -29,17 +29,30 @@ def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
     sweep: argparse.ArgumentParser = commands.add_parser(
-        "sweep", help="train a project over a grid or a random draw of settings", description=WORDS
+        "sweep",
+        help="train a project over a grid or a random draw of settings",
+        description=WORDS,
     )
     arguments.add_project(sweep)
-    sweep.add_argument("--set", action="append", required=True, dest="settings", metavar="NAME=A,B,...",
-                       help="values of a setting; may be repeated")  # fmt: skip
     sweep.add_argument(
-        "--random", type=arguments.positive, metavar="N", help="N runs with drawn values, not the whole grid"
+        "--set",
+        action="append",
+        required=True,
+        dest="settings",
+        metavar="NAME=A,B,...",
+        help="values of a setting; may be repeated",
+    )
+    sweep.add_argument(
+        "--random",
+        type=arguments.positive,
+        metavar="N",
+        help="N runs with drawn values, not the whole grid",
     )
     arguments.add(sweep, "--seed", help="seed of the draws of --random (0)")
     arguments.add(sweep, "--device", "--data")
-    sweep.add_argument("--own-process", action="store_true", help="each run in a separate process")
+    sweep.add_argument(
+        "--own-process", action="store_true", help="each run in a separate process"
+    )
     arguments.add(sweep, "--json", "--trust", *arguments.DATA, *arguments.MODEL)
     sweep.set_defaults(command=run)
     return sweep
@@ -83,14 +96,18 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
     project = nets.read(options)
     if options.device is not None:
         console.device(options.device)
-        project = replace(project, training=replace(project.training, device=options.device))
+        project = replace(
+            project, training=replace(project.training, device=options.device)
+        )
     console.read_data(project)
     analysis = nets.sound(project, alone=True)
     try:
         runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
     except SweepError as error:
         raise console.CommandError(f"--set {error}") from error
-    return [(run.name, replace(project, training=run.training), analysis) for run in runs]
+    return [
+        (run.name, replace(project, training=run.training), analysis) for run in runs
+    ]
 
 
 def _setting(text: str, draws: bool) -> SweepSetting:
@@ -99,17 +116,23 @@ def _setting(text: str, draws: bool) -> SweepSetting:
 
     name, is_set, given = (part.strip() for part in text.partition("="))
     if not (name and is_set and given):
-        raise console.CommandError(f"--set {text}: write a setting and its values, as lr=0.1,0.01")
+        raise console.CommandError(
+            f"--set {text}: write a setting and its values, as lr=0.1,0.01"
+        )
     try:
         found = parse_values(name, given)
     except SweepError as error:
         raise console.CommandError(f"--set {error}") from error
     if found.bounds is not None and not draws:
-        raise console.CommandError(f"--set {name} gives bounds, which only --random N draws between; list its values")
+        raise console.CommandError(
+            f"--set {name} gives bounds, which only --random N draws between; list its values"
+        )
     return found
 
 
-def _train(job: Job, project: Project, kept: Kept, options: argparse.Namespace) -> tuple[Event, bool]:
+def _train(
+    job: Job, project: Project, kept: Kept, options: argparse.Namespace
+) -> tuple[Event, bool]:
     """Train one run into its folder; return its last event, and whether the user stopped it."""
     from app.cli import train
     from app.cli.train.run_output import ProgressBar, RunOutput

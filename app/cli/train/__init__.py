@@ -31,11 +31,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
     from app.cli.train import surgeries
 
     train: argparse.ArgumentParser = commands.add_parser(
-        "train", help="train a project or a model, and write code, weights, metrics and pictures"
+        "train",
+        help="train a project or a model, and write code, weights, metrics and pictures",
     )
     arguments.add_project(train)
     train.add_argument("--out", type=Path, required=True, help="output folder")
-    train.add_argument("--epochs", type=arguments.positive, help="overrides the project's")
+    train.add_argument(
+        "--epochs", type=arguments.positive, help="overrides the project's"
+    )
     arguments.add(train, "--device")
     train.add_argument("--seed", type=arguments.seed, help="overrides the project's")
     train.add_argument(
@@ -66,7 +69,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     surgeries.add(train)
     arguments.add(train, "--data")
-    train.add_argument("--own-process", action="store_true", help="run in a separate process, whose crash is reported")
+    train.add_argument(
+        "--own-process",
+        action="store_true",
+        help="run in a separate process, whose crash is reported",
+    )
     train.add_argument(
         "--processes",
         type=arguments.positive,
@@ -103,41 +110,63 @@ def run(options: argparse.Namespace) -> int:
         print(summary(job.training.start, job.source))
     folder: Path = options.out
     if options.surgery and place is not None and place.processes > 1:
-        raise console.CommandError("--surgery is not supported with --processes; omit one of them")
+        raise console.CommandError(
+            "--surgery is not supported with --processes; omit one of them"
+        )
     recorder, checkpoint, job = _open_store(resume, project, job, options)
     if not options.json:
         _say_disk(job, analysis.total_parameters)
     job = _as_before(job, project, checkpoint)
     control = Control() if place is None else control_for(place)
     with interruptible(control):
-        out: RunOutput = JsonLines() if options.json else ProgressBar(project.training.epochs)
+        out: RunOutput = (
+            JsonLines() if options.json else ProgressBar(project.training.epochs)
+        )
         history, last, unread = watch(job, control, out, recorder, checkpoint, place)
-    if isinstance(last, Finished) and (late := [step for step in options.leave_out if step > last.steps]):
-        _warn(f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read")
+    if isinstance(last, Finished) and (
+        late := [step for step in options.leave_out if step > last.steps]
+    ):
+        _warn(
+            f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read"
+        )
     made = max((cut.stage for cut in history.cuts), default=1)
     if isinstance(last, Finished):
         surgeries.warn_of(job.stages[made - 1 :], last.steps, "ended at")
     job = replace(job, stages=job.stages[: made - 1])
     problem = ""
     begun = history.started.resumed_at if history.started is not None else 0
-    if isinstance(last, Failed) and (control.result is None or control.result.step == begun):
+    if isinstance(last, Failed) and (
+        control.result is None or control.result.step == begun
+    ):
         problem = f"No step was taken, so no weights, code or curves were written to {folder}."
-    elif control.result is not None and (weights := control.result.state_dict) is not None:
+    elif (
+        control.result is not None
+        and (weights := control.result.state_dict) is not None
+    ):
         ended = control.result.step
         best = run_results.best_of(recorder, ended)
         failed = last if isinstance(last, Failed) else None
-        results = run_results.leave(recorder.project, job, weights, history, folder, best, failed)
+        results = run_results.leave(
+            recorder.project, job, weights, history, folder, best, failed
+        )
         if results.missing:
             problem = results.problem(run_results.rescued(results, weights, recorder))
         elif not options.json:
             names = ", ".join(results.names)
-            print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
+            print(
+                f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}"
+            )
             for line in run_results.which_weights(history, results, failed is not None):
                 print(line)
             _say_kept(recorder.checkpoints)
     if isinstance(last, Failed):
-        of_files = last.kind == "data" or last.kind == "job" and not last.step  # a file, or a setting of the run
-        raise console.CommandError(failures.describe_failure(last, options.traceback, problem), 2 if of_files else 1)
+        of_files = (
+            last.kind == "data" or last.kind == "job" and not last.step
+        )  # a file, or a setting of the run
+        raise console.CommandError(
+            failures.describe_failure(last, options.traceback, problem),
+            2 if of_files else 1,
+        )
     if problem:
         raise console.CommandError(problem)
     if unread is not None:
@@ -153,8 +182,14 @@ def _execution_target(options: argparse.Namespace) -> RunPlacement | None:
 
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
 
-    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every", "revisit_seconds")}
-    training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
+    chosen = {
+        name: getattr(options, name)
+        for name in ("epochs", "device", "seed", "save_every", "revisit_seconds")
+    }
+    training = replace(
+        project.training,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
     left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
     training = replace(training, leave_out=left_out)
     if options.device is not None:
@@ -168,7 +203,9 @@ def _warn_of_scale(project: Project) -> None:
     from app.preflight.setting_checks import target_scale
 
     for problem in target_scale(project, read_spec(project.data)):
-        _warn(f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it")
+        _warn(
+            f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it"
+        )
 
 
 def _say_disk(job: Job, parameters: int) -> None:
@@ -178,7 +215,9 @@ def _say_disk(job: Job, parameters: int) -> None:
 
     if within := job.training.revisit_seconds:
         size = bytes_text(estimated_bytes(job.training, parameters))
-        print(f"checkpoints for revisiting: one every {within / 2:g} s or sooner, each about {size} (estimate)")
+        print(
+            f"checkpoints for revisiting: one every {within / 2:g} s or sooner, each about {size} (estimate)"
+        )
 
 
 def _say_kept(folder: Path) -> None:
@@ -188,7 +227,9 @@ def _say_kept(folder: Path) -> None:
 
     use = measured(folder)
     if use.to_revisit:
-        print(f"{counted(use.to_revisit, 'checkpoint')} for revisiting: {bytes_text(use.bytes)} in {folder}")
+        print(
+            f"{counted(use.to_revisit, 'checkpoint')} for revisiting: {bytes_text(use.bytes)} in {folder}"
+        )
 
 
 def _open_store(
@@ -203,7 +244,9 @@ def _open_store(
         return resumed.open_store(resume, project, job, options)
     projects, job = surgeries.planned(options, (project,), job)
     with console.writing(options.out):
-        recorder = Recorder(store.begin(options.out / "runs", project), project, job.source.text)
+        recorder = Recorder(
+            store.begin(options.out / "runs", project), project, job.source.text
+        )
     surgeries.plan(recorder, projects, job.stages, 1)
     return recorder, None, job
 
@@ -211,7 +254,10 @@ def _open_store(
 def _warn(words: str) -> None:
     """Print a line to stderr, over a progress bar if necessary."""
 
-    print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(words)}", file=sys.stderr)
+    print(
+        f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(words)}",
+        file=sys.stderr,
+    )
 
 
 def _tell_saved(saves: SaveReport, event: Event | None) -> None:
@@ -230,7 +276,11 @@ def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
 
 
 def _events(
-    job: Job, control: Control, folder: Path | None, resume: Path | None, place: RunPlacement | None
+    job: Job,
+    control: Control,
+    folder: Path | None,
+    resume: Path | None,
+    place: RunPlacement | None,
 ) -> Iterator[Event]:
     from app.engine import dispatch
     from app.training import loop
@@ -241,7 +291,12 @@ def _events(
 
 
 def watch(
-    job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
+    job: Job,
+    control: Control,
+    out: RunOutput,
+    recorder: Recorder,
+    resume: Path | None,
+    place: RunPlacement | None,
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
     from app.cli.train import surgeries
@@ -253,7 +308,11 @@ def watch(
     recorder.threads = job.training.threads
     recorder.processes = place.processes if place is not None else 1
     problem = recorder.begin()
-    history = store.history_of(recorder.kept) if resume is not None and not problem else History()
+    history = (
+        store.history_of(recorder.kept)
+        if resume is not None and not problem
+        else History()
+    )
     last: Event | None = None
     unread: OSError | None = None
     saves = SaveReport()
@@ -265,7 +324,11 @@ def watch(
                 if last.changed:
                     _warn(last.changed)
                 count = last.epochs * last.steps_per_epoch
-                surgeries.warn_of([one for one in job.stages if one.step >= count], count, "has steps up to")
+                surgeries.warn_of(
+                    [one for one in job.stages if one.step >= count],
+                    count,
+                    "has steps up to",
+                )
             if isinstance(last, Noticed):
                 _warn(last.message)
             _tell_saved(saves, recorder.take(last))
@@ -292,7 +355,9 @@ def interruptible(control: Control) -> Iterator[None]:
 
     def stop(_number: int, _frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("\ntapedeck: stopping; the trained weights will be saved", file=sys.stderr)
+        print(
+            "\ntapedeck: stopping; the trained weights will be saved", file=sys.stderr
+        )
         control.stop()
 
     before = signal.signal(signal.SIGINT, stop)

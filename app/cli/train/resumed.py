@@ -43,7 +43,9 @@ def find(options: argparse.Namespace) -> Resumed | None:
         if run is not None and run.goes_on:
             raise RunError(f"{run.folder} is in use by a running run. Stop it first.")
         if options.leave_out:
-            return Resumed(run, _before(options.resume, path, run, min(options.leave_out)))
+            return Resumed(
+                run, _before(options.resume, path, run, min(options.leave_out))
+            )
     except (RunError, CheckpointError) as error:
         raise console.CommandError(str(error)) from error
     return Resumed(run, path)
@@ -59,7 +61,9 @@ def _before(named: Path, path: Path, run: Kept | None, step: int) -> Path | None
 
     if named.is_file():
         if (at := step_of(path)[0]) >= step:
-            raise console.CommandError(f"{path} is of step {at:,}; to leave out step {step:,} pass one before it")
+            raise console.CommandError(
+                f"{path} is of step {at:,}; to leave out step {step:,} pass one before it"
+            )
         return path
     nearest = resume.nearest(run, step - 1, console.warn) if run is not None else path
     if nearest is None and run is not None and run.record.changed is not None:
@@ -70,13 +74,17 @@ def _before(named: Path, path: Path, run: Kept | None, step: int) -> Path | None
     return nearest
 
 
-def with_settings_of(resumed: Resumed, project: Project, options: argparse.Namespace) -> Project:
+def with_settings_of(
+    resumed: Resumed, project: Project, options: argparse.Namespace
+) -> Project:
     """Return the project with the settings of the run, and on top those of --on and --set. Raises CommandError."""
     from app.runs import compare, store
     from app.runs.record import RunError
 
     if resumed.run is None:
-        console.warn(f"{resumed.path} is of no stored run: the settings are those of {options.project}")
+        console.warn(
+            f"{resumed.path} is of no stored run: the settings are those of {options.project}"
+        )
         return project
     record = resumed.run.record
     try:
@@ -91,7 +99,11 @@ def with_settings_of(resumed: Resumed, project: Project, options: argparse.Names
     now = settings.with_loss(now, options) if options.loss is not None else now
     own = compare.differences(now, project)
     named = {"epochs", "device", "seed", "save_every", "revisit_seconds", "leave_out"}
-    if texts := [f"{name} {ours}, not {theirs}" for name, (ours, theirs) in own.items() if name not in named]:
+    if texts := [
+        f"{name} {ours}, not {theirs}"
+        for name, (ours, theirs) in own.items()
+        if name not in named
+    ]:
         console.warn(
             f"the settings are those of {record.title}: {'; '.join(texts)} as in {options.project}; --set takes others"
         )
@@ -114,7 +126,9 @@ def open_store(
 
     run, path, runs = resumed.run, resumed.path, options.out / "runs"
     try:
-        projects, job = surgeries.stored(run, project, job, str(options.data) if options.data else None)
+        projects, job = surgeries.stored(
+            run, project, job, str(options.data) if options.data else None
+        )
         projects, job = surgeries.planned(options, projects, job)
         if path is None:
             recorder, job = _from_the_start(resumed, projects[0], job, options)
@@ -141,12 +155,16 @@ def open_store(
             f"{path.name} is at epoch {position.epochs} of {job.training.epochs}: nothing is left to train; "
             "pass --epochs with more"
         )
-    recorder = Recorder(kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: position)
+    recorder = Recorder(
+        kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: position
+    )
     surgeries.plan(recorder, projects, job.stages, stage)
     return recorder, path, resume.with_begin(job, kept)
 
 
-def _from_the_start(resumed: Resumed, project: Project, job: Job, options: argparse.Namespace) -> tuple[Recorder, Job]:
+def _from_the_start(
+    resumed: Resumed, project: Project, job: Job, options: argparse.Namespace
+) -> tuple[Recorder, Job]:
     """Return the store of a run that repeats another one from its start, as it leaves out a batch before the first
     checkpoint.
     """
@@ -170,7 +188,11 @@ def _parent(run: Kept | None, path: Path | None) -> Parent:
     from app.training.checkpoints.checkpoint import step_of
 
     step = step_of(path)[0] if path is not None else 0
-    return Parent(run.record.title if run is not None else str(path), path.name if path is not None else "", step)
+    return Parent(
+        run.record.title if run is not None else str(path),
+        path.name if path is not None else "",
+        step,
+    )
 
 
 def _changed(resumed: Resumed, project: Project) -> Changed | None:
@@ -188,6 +210,10 @@ def _changed(resumed: Resumed, project: Project) -> Changed | None:
     if not changes:
         return None
     step = step_of(path)[0]
-    texts = "; ".join(f"{name} is {now} (before: {old})" for name, (old, now) in changes.items())
-    console.warn(f"since step {step:,}: {texts}; this is a new run, with {run.record.title} as its parent")
+    texts = "; ".join(
+        f"{name} is {now} (before: {old})" for name, (old, now) in changes.items()
+    )
+    console.warn(
+        f"since step {step:,}: {texts}; this is a new run, with {run.record.title} as its parent"
+    )
     return Changed(step, changes)

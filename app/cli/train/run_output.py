@@ -50,9 +50,13 @@ class ProgressBar:
         match event:
             case events.Started():
                 self._steps = event.steps_per_epoch
-                self._begun = event.resumed_at - event.resumed_at % max(event.steps_per_epoch, 1)
+                self._begun = event.resumed_at - event.resumed_at % max(
+                    event.steps_per_epoch, 1
+                )
                 count = parameters_text(event.parameters + event.frozen, event.frozen)
-                print(f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}")
+                print(
+                    f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}"
+                )
                 if event.loss:
                     print(console.printable(event.loss))
                 if event.stand_in:
@@ -72,7 +76,13 @@ class ProgressBar:
 
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
-        word = "stopped" if event.reason == "stopped" else "ended early" if event.epoch < self._epochs else "done"
+        word = (
+            "stopped"
+            if event.reason == "stopped"
+            else "ended early"
+            if event.epoch < self._epochs
+            else "done"
+        )
         why = f": {event.reason_text}" if event.reason_text else ""
         print(console.printable(f"{word} after {counted(event.steps, 'step')}{why}"))
 
@@ -82,7 +92,11 @@ class ProgressBar:
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         output, *layers = outcome_text(event.outcome)
-        print(console.printable(f"after step {event.step}: {event.description.rstrip('.')}. {output}"))
+        print(
+            console.printable(
+                f"after step {event.step}: {event.description.rstrip('.')}. {output}"
+            )
+        )
         for line in layers:
             print(console.printable(f"    {line}"))
         sys.stdout.flush()
@@ -100,7 +114,9 @@ class ProgressBar:
         validation = ""
         if event.val_loss is not None:
             scores = "".join(f", {name} {value:.4f}" for name, value in event.metrics)
-            validation = f", validation {event.val_loss:.4f}{_share(event.val_accuracy)}{scores}"
+            validation = (
+                f", validation {event.val_loss:.4f}{_share(event.val_accuracy)}{scores}"
+            )
         training = f"training {event.train_loss:.4f}{_share(event.train_accuracy)}"
         print(f"epoch {event.epoch}/{self._epochs}: {training}{validation}", flush=True)
 

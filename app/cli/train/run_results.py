@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 WEIGHTS = ("weights.safetensors", "weights.pt")
 FAILED = "FAILED.txt"  # beside the weights of a run that ended by an error
-BEST = ("weights-best.safetensors", "weights-best.pt")  # of the epoch with the smallest validation loss
+BEST = (
+    "weights-best.safetensors",
+    "weights-best.pt",
+)  # of the epoch with the smallest validation loss
 
 
 class Results(Struct):
@@ -40,13 +43,18 @@ class Results(Struct):
         except Exception as error:  # drawing the graph runs user code, whose errors must not prevent the other files
             self.missing.setdefault(_reason(error), []).append(name)
         else:
-            self.names += [one for one in (name, *(more or ())) if (self.folder / one).exists()]
+            self.names += [
+                one for one in (name, *(more or ())) if (self.folder / one).exists()
+            ]
 
     def problem(self, rescued: str) -> str:
         """Describe in one line what was not written and why; "" if everything was."""
         if not self.missing:
             return ""
-        lost = " ".join(f"{_listed(names)} could not be written: {reason}." for reason, names in self.missing.items())
+        lost = " ".join(
+            f"{_listed(names)} could not be written: {reason}."
+            for reason, names in self.missing.items()
+        )
         there = f"In {self.folder}: {_listed(self.names)}." if self.names else ""
         return " ".join(filter(None, (lost, there, rescued)))
 
@@ -82,28 +90,43 @@ def leave(
         (folder / FAILED).unlink(missing_ok=True)  # of an earlier run
     if failed is not None:
         part(FAILED, lambda: write_text(folder / FAILED, failure_text(failed)))
-    part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
+    part(
+        "weights.safetensors",
+        lambda: save_safetensors(weights, folder / "weights.safetensors"),
+    )
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
     if best is not None:
-        part(BEST[0], lambda: save_safetensors(checkpoint_weights(best), folder / BEST[0]))
+        part(
+            BEST[0],
+            lambda: save_safetensors(checkpoint_weights(best), folder / BEST[0]),
+        )
         part(BEST[1], lambda: save_pt(checkpoint_weights(best), folder / BEST[1]))
     part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
     part(name, lambda: [path.name for path in write_models(job, model, [script])[1:]])
     ran = job.ran_with(history.started.threads if history.started is not None else 0)
     part("train.py", lambda: write_text(script, training_script(ran)))
-    part("what train.py reads", lambda: [path.name for path in write_start(job, script)])
+    part(
+        "what train.py reads", lambda: [path.name for path in write_start(job, script)]
+    )
     try:
         from app.views.export.headless_pictures import run_pictures
     except ImportError as error:
-        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details", file=sys.stderr)
+        print(
+            f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details",
+            file=sys.stderr,
+        )
         return results
     ops, job_now = ops_of(project), job.last
     request = CaptureRequest(job_now, node_labels(project.graph, ops))
     run_pictures(
-        project, job_now, history, folder, part,
+        project,
+        job_now,
+        history,
+        folder,
+        part,
         (lambda: analyse(project.graph, ops)) if project.opened is None else None,
         lambda: batch_of(request, weights).capture(),
-    )  # fmt: skip
+    )
     return results
 
 
@@ -128,11 +151,17 @@ def best_of(recorder: Recorder, steps: int) -> Path | None:
         return None
 
 
-def which_weights(history: History, results: Results, failed: bool = False) -> list[str]:
+def which_weights(
+    history: History, results: Results, failed: bool = False
+) -> list[str]:
     """Say of which step the weights are that were written, and their validation losses."""
     steps, losses = history.epochs["step"], history.epochs["val_loss"]
     last = int(history.steps["step"][-1]) if len(history.steps) else 0
-    moment = f"of step {last:,}, after which the run failed" if failed else f"the last, of step {last:,}"
+    moment = (
+        f"of step {last:,}, after which the run failed"
+        if failed
+        else f"the last, of step {last:,}"
+    )
     found = [f"weights.*: {moment}"]
     known = [at for at in range(len(losses)) if losses[at] == losses[at]]
     if not known or not any(name in results.names for name in WEIGHTS):
@@ -142,8 +171,10 @@ def which_weights(history: History, results: Results, failed: bool = False) -> l
         found[0] += f", validation loss {losses[known[-1]]:.4f}"
     if any(name in results.names for name in BEST):
         epoch = int(history.epochs["epoch"][best])
-        found.append(f"weights-best.*: the smallest validation loss, {losses[best]:.4f}, of epoch {epoch} "
-                     f"(step {int(steps[best]):,})")  # fmt: skip
+        found.append(
+            f"weights-best.*: the smallest validation loss, {losses[best]:.4f}, of epoch {epoch} "
+            f"(step {int(steps[best]):,})"
+        )
     elif steps[best] == last:
         found[0] += ", the smallest of the run"
     return found
@@ -163,8 +194,16 @@ def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) ->
     try:
         save_safetensors(weights, path)
     except WeightsError:
-        found = checkpoint.newest(recorder.checkpoints) if recorder.checkpoints.is_dir() else None
-        return f"The newest checkpoint is {found}." if found is not None else "The trained weights are lost."
+        found = (
+            checkpoint.newest(recorder.checkpoints)
+            if recorder.checkpoints.is_dir()
+            else None
+        )
+        return (
+            f"The newest checkpoint is {found}."
+            if found is not None
+            else "The trained weights are lost."
+        )
     return f"The trained weights are in {path}."
 
 

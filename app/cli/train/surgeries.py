@@ -39,11 +39,15 @@ def add(train: argparse.ArgumentParser) -> None:
 def _parse_surgery(text: str) -> tuple[int, Path]:
     step, colon, path = text.partition(":")
     if not colon or not step.isascii() or not step.isdecimal() or not path:
-        raise argparse.ArgumentTypeError(f"{text!r} is not STEP:EDITED, such as 200:wider.tape")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not STEP:EDITED, such as 200:wider.tape"
+        )
     return int(step), Path(path)
 
 
-def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job) -> tuple[tuple[Project, ...], Job]:
+def planned(
+    options: argparse.Namespace, projects: tuple[Project, ...], job: Job
+) -> tuple[tuple[Project, ...], Job]:
     """Return the project of every stage and the whole job, with the surgeries of the command after those that a stored
     run has. Raises CommandError.
     """
@@ -56,7 +60,10 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
     for step, path in sorted(options.surgery, key=lambda one: one[0]):
         edited = _edited(path, projects[-1], options)
         analysis = nets.sound(edited)
-        if any(one.step == step and one.surgery.source.text == analysis.source.text for one in job.stages):
+        if any(
+            one.step == step and one.surgery.source.text == analysis.source.text
+            for one in job.stages
+        ):
             continue  # a resumed run has made it
         if job.stages and step < job.stages[-1].step:
             raise console.CommandError(
@@ -64,29 +71,46 @@ def planned(options: argparse.Namespace, projects: tuple[Project, ...], job: Job
                 "after it"
             )
         before, net = projects[-1], job.last
-        if analysis.source.same_net(net.source) and (edited.training.groups, edited.training.recompute) == (
-            net.training.groups, net.training.recompute
-        ):  # fmt: skip
-            raise console.CommandError(f"--surgery {step}:{path}: its net equals that of the run at this step")
+        if analysis.source.same_net(net.source) and (
+            edited.training.groups,
+            edited.training.recompute,
+        ) == (net.training.groups, net.training.recompute):
+            raise console.CommandError(
+                f"--surgery {step}:{path}: its net equals that of the run at this step"
+            )
         try:
             known = analyse(before.graph, custom_layers.ops_of(before))
             surgery = surgery_between(before, edited, known, analysis)
         except SurgeryError as error:
             raise console.CommandError(f"--surgery {step}:{path}: {error}") from error
-        projects, job = (*projects, edited), replace(job, stages=(*job.stages, Stage(step, surgery)))
+        projects, job = (
+            (*projects, edited),
+            replace(job, stages=(*job.stages, Stage(step, surgery))),
+        )
     return projects, job
 
 
 def _edited(path: Path, before: Project, options: argparse.Namespace) -> Project:
     """Read an edited copy of a project; it takes the settings of the run. Raises CommandError."""
 
-    given: dict[str, Any] = {**vars(options), "project": path, "args": "{}", "input": []}
+    given: dict[str, Any] = {
+        **vars(options),
+        "project": path,
+        "args": "{}",
+        "input": [],
+    }
     found = nets.read(argparse.Namespace(**given))
-    training = replace(before.training, groups=found.training.groups, recompute=found.training.recompute)
+    training = replace(
+        before.training,
+        groups=found.training.groups,
+        recompute=found.training.recompute,
+    )
     return replace(found, data=before.data, training=training)
 
 
-def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> tuple[tuple[Project, ...], Job]:
+def stored(
+    kept: Kept | None, project: Project, job: Job, data: str | None
+) -> tuple[tuple[Project, ...], Job]:
     """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
     `project`, whose net is one of them; without a run, those of `project` alone. Raises RunError.
     """
@@ -102,7 +126,10 @@ def stored(kept: Kept | None, project: Project, job: Job, data: str | None) -> t
 
     projects = stages.projects_of(kept, project)
     whole = stages.whole_job(kept, projects, job_of)
-    if job.source.text not in (whole.source.text, *(one.surgery.source.text for one in whole.stages)):
+    if job.source.text not in (
+        whole.source.text,
+        *(one.surgery.source.text for one in whole.stages),
+    ):
         raise RunError(
             f"The net of {project.name} is not one of those of {kept.record.title}. Pass the project that it was "
             f"started "
@@ -115,10 +142,14 @@ def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
     """Warn of surgeries after the end of a run."""
 
     for stage in stages:
-        console.warn(f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then")
+        console.warn(
+            f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then"
+        )
 
 
-def plan(recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int) -> None:
+def plan(
+    recorder: Any, projects: tuple[Project, ...], stages: tuple[Stage, ...], begun: int
+) -> None:
     """Pass a recorder the stages after the one in which the run starts."""
     for project, stage in zip(projects[begun:], stages[begun - 1 :], strict=True):
         recorder.plan(stage.surgery, project)

@@ -39,7 +39,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
             "falls most steeply"
         ),
     )
-    parser.add_argument("--batches", type=int, default=100, metavar="N", help="batches of the range test (100)")
+    parser.add_argument(
+        "--batches",
+        type=int,
+        default=100,
+        metavar="N",
+        help="batches of the range test (100)",
+    )
     parser.add_argument(
         "--memory",
         action="store_true",
@@ -52,7 +58,15 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="TRACE",
         help="profile a step by operation (torch.profiler); TRACE is a JSON file for ui.perfetto.dev to write",
     )
-    arguments.add(parser, "--device", "--data", "--json", *arguments.MODEL, *arguments.SETTINGS, "--trust")
+    arguments.add(
+        parser,
+        "--device",
+        "--data",
+        "--json",
+        *arguments.MODEL,
+        *arguments.SETTINGS,
+        "--trust",
+    )
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
 
@@ -63,7 +77,10 @@ def run(options: argparse.Namespace) -> int:
 
     project = nets.read(options)
     if options.device:
-        project = replace(project, training=replace(project.training, device=console.device(options.device)))
+        project = replace(
+            project,
+            training=replace(project.training, device=console.device(options.device)),
+        )
     analysis = nets.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if options.memory or options.profile is not None:
@@ -89,9 +106,15 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
     print(f"batch: {shape_text((tried.batch_size, *tried.input_shape))}")
     print(f"step: {1000 * second:.3g} ms, the first {1000 * first:.3g} ms")
     print(f"validation batch: {1000 * tried.validation_seconds:.3g} ms")
-    print(f"loss on synthetic data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}")
+    print(
+        f"loss on synthetic data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}"
+    )
     if tried.memory is not None:
-        of = "peak memory on the device" if tried.scope == "device" else "process memory growth, libraries included"
+        of = (
+            "peak memory on the device"
+            if tried.scope == "device"
+            else "process memory growth, libraries included"
+        )
         print(f"memory: {bytes_text(tried.memory)} {of}")
     return 0
 
@@ -105,7 +128,11 @@ def _measure(job: Job, options: argparse.Namespace) -> int:
         print(report.to_json() if options.json else "\n".join(_memory_lines(report)))
     if options.profile is not None:
         profile = _answered(job, ProfileStep(options.profile), options)
-        print(json.dumps(to_builtins(profile)) if options.json else "\n".join(_profile_lines(profile)))
+        print(
+            json.dumps(to_builtins(profile))
+            if options.json
+            else "\n".join(_profile_lines(profile))
+        )
     return 0
 
 
@@ -117,36 +144,60 @@ def _answered(job: Job, request: RunRequest[T], options: argparse.Namespace) -> 
     from app.training.loop import train
 
     control, answer = Control(), None
-    for event in train(replace(job, training=replace(job.training, epochs=2, max_steps=2)), control):
+    for event in train(
+        replace(job, training=replace(job.training, epochs=2, max_steps=2)), control
+    ):
         if isinstance(event, Failed):
-            raise console.CommandError(failures.describe_failure(event, options.traceback), 1)
+            raise console.CommandError(
+                failures.describe_failure(event, options.traceback), 1
+            )
         if isinstance(event, StepDone) and answer is None:
             answer = control.call(request)
     assert answer is not None
     try:
         return answer.result(0)
     except OSError as error:
-        raise console.CommandError(f"{options.profile}: {error.strerror or error}") from error
+        raise console.CommandError(
+            f"{options.profile}: {error.strerror or error}"
+        ) from error
 
 
 def _memory_lines(report: MemoryReport) -> list[str]:
     if report.step is None:
         return [f"The memory of a step on {report.device} cannot be measured."]
-    named = [*((row.layer or "outside layers", row) for row in report.step.layers), ("total", report.step.total)]
-    rows = [("layer", *PARTS)] + [(name, *(bytes_text(getattr(row, part)) for part in PARTS)) for name, row in named]
+    named = [
+        *((row.layer or "outside layers", row) for row in report.step.layers),
+        ("total", report.step.total),
+    ]
+    rows = [("layer", *PARTS)] + [
+        (name, *(bytes_text(getattr(row, part)) for part in PARTS))
+        for name, row in named
+    ]
     width = max(len(row[0]) for row in rows)
     return [
         f"device: {report.device}",
-        *(f"{name:<{width}}" + "".join(f"  {size:>11}" for size in sizes) for name, *sizes in rows),
+        *(
+            f"{name:<{width}}" + "".join(f"  {size:>11}" for size in sizes)
+            for name, *sizes in rows
+        ),
     ]
 
 
 def _profile_lines(profile: StepProfile) -> list[str]:
-    lines = [f"device: {profile.device}", f"step: {profile.milliseconds:.3g} ms, batch {profile.batch}"]
+    lines = [
+        f"device: {profile.device}",
+        f"step: {profile.milliseconds:.3g} ms, batch {profile.batch}",
+    ]
     width = max([len(row.name) for row in profile.rows], default=0)
     for row in profile.rows:
-        device = "" if row.on_device is None else f"  {row.on_device / 1000:>9.3f} ms on the device"
-        lines.append(f"{row.name:<{width}}  {row.calls:>5}x  {row.cpu / 1000:>9.3f} ms{device}")
+        device = (
+            ""
+            if row.on_device is None
+            else f"  {row.on_device / 1000:>9.3f} ms on the device"
+        )
+        lines.append(
+            f"{row.name:<{width}}  {row.calls:>5}x  {row.cpu / 1000:>9.3f} ms{device}"
+        )
     return lines
 
 
@@ -157,7 +208,11 @@ def _find(job: Job, batches: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps(to_builtins(found)))
     elif found.suggested is None:
-        print(f"The loss did not fall over {len(found.rates)} batches. {found.ended}".strip())
+        print(
+            f"The loss did not fall over {len(found.rates)} batches. {found.ended}".strip()
+        )
     else:
-        print(f"The loss falls most steeply at lr={found.suggested:.2g}. {found.ended}".strip())
+        print(
+            f"The loss falls most steeply at lr={found.suggested:.2g}. {found.ended}".strip()
+        )
     return 0

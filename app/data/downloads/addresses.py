@@ -18,7 +18,9 @@ def addresses(source: str) -> Addresses:
     if source not in COLLECTIONS:
         raise DataError(f"{SOURCES[source].label} needs no download.")
     collection = COLLECTIONS[source]
-    return addressed(collection, getattr(import_torchvision("datasets"), collection.cls))
+    return addressed(
+        collection, getattr(import_torchvision("datasets"), collection.cls)
+    )
 
 
 def addressed(collection: Collection, dataset: Any) -> Addresses:
@@ -27,11 +29,18 @@ def addressed(collection: Collection, dataset: Any) -> Addresses:
     if hasattr(dataset, "mirrors"):
         sums = dict(dataset.resources)
         return Addresses(
-            tuple(replace(archive, md5=sums[archive.name]) for archive in archives), tuple(dataset.mirrors)
+            tuple(replace(archive, md5=sums[archive.name]) for archive in archives),
+            tuple(dataset.mirrors),
         )
     if hasattr(dataset, "split_list"):
         parts = {name: (url, md5) for url, name, md5 in dataset.split_list.values()}
-        found = tuple(replace(archive, md5=parts[archive.name][1]) for archive in archives)
-        return Addresses(found, (parts[archives[0].name][0].removesuffix(archives[0].name),))
+        found = tuple(
+            replace(archive, md5=parts[archive.name][1]) for archive in archives
+        )
+        return Addresses(
+            found, (parts[archives[0].name][0].removesuffix(archives[0].name),)
+        )
     (only,) = archives
-    return Addresses((replace(only, md5=dataset.tgz_md5),), (dataset.url.removesuffix(only.name),))
+    return Addresses(
+        (replace(only, md5=dataset.tgz_md5),), (dataset.url.removesuffix(only.name),)
+    )

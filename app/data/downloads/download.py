@@ -54,13 +54,19 @@ def download(
 
 
 def fetch(
-    archives: Sequence[Archive], mirrors: Sequence[str], folder: Path, progress: Progress, cancelled: Cancelled
+    archives: Sequence[Archive],
+    mirrors: Sequence[str],
+    folder: Path,
+    progress: Progress,
+    cancelled: Cancelled,
 ) -> None:
     """Download, verify and unpack every archive into `folder`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DownloadError(f"{folder} cannot be created: {error.strerror}. Choose another folder.") from error
+        raise DownloadError(
+            f"{folder} cannot be created: {error.strerror}. Choose another folder."
+        ) from error
     meter = _Meter(archives, progress)
     for archive in archives:
         if not all((folder / file).is_file() for file in archive.files):
@@ -82,14 +88,24 @@ class _Meter:
 
     def update(self, archive: Archive, done: int) -> None:
         self._done[archive.name] = done
-        self._progress(sum(self._done.values()), sum(self._sizes.values()), archive.name)
+        self._progress(
+            sum(self._done.values()), sum(self._sizes.values()), archive.name
+        )
 
     def finish(self, archive: Archive) -> None:
         self.update(archive, self._sizes[archive.name])
 
 
-def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _Meter, cancelled: Cancelled) -> None:
-    from http.client import HTTPException  # the window keeps none of this in memory before it downloads something
+def _fetch_one(
+    archive: Archive,
+    mirrors: Sequence[str],
+    folder: Path,
+    meter: _Meter,
+    cancelled: Cancelled,
+) -> None:
+    from http.client import (
+        HTTPException,
+    )  # the window keeps none of this in memory before it downloads something
 
     part = folder / f"{archive.name}.part"
     refusals = []
@@ -101,16 +117,26 @@ def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _M
                 _unpack(archive, part, folder, cancelled)
                 return
             # URLError is an OSError. EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
-            except (HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatchError) as error:
+            except (
+                HTTPException,
+                OSError,
+                EOFError,
+                tarfile.TarError,
+                ChecksumMismatchError,
+            ) as error:
                 refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
     finally:
         part.unlink(missing_ok=True)
     raise DownloadError(
-        f"{archive.name} could not be downloaded. " + "; ".join(refusals) + ". Check the connection and try again."
+        f"{archive.name} could not be downloaded. "
+        + "; ".join(refusals)
+        + ". Check the connection and try again."
     )
 
 
-def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled) -> None:
+def _stream(
+    url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled
+) -> None:
     from urllib.request import Request, urlopen
 
     digest, done = hashlib.md5(usedforsecurity=False), 0
@@ -145,7 +171,11 @@ def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> 
     with tarfile.open(part) as packed:
         for member in packed:
             name = PurePosixPath(member.name).name
-            source = packed.extractfile(member) if member.isreg() and name in missing else None
+            source = (
+                packed.extractfile(member)
+                if member.isreg() and name in missing
+                else None
+            )
             if source is not None:
                 _write(source, folder / name, cancelled)
                 missing.discard(name)
@@ -153,7 +183,9 @@ def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> 
         raise tarfile.TarError(f"{', '.join(sorted(missing))} is missing in it")
 
 
-def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled) -> None:
+def _write(
+    source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled
+) -> None:
     """Write a temporary file and rename it, so that the target is complete or absent."""
     unpacked = target.with_name(f"{target.name}.part")
     try:

@@ -22,7 +22,13 @@ _facts: LruCache[SourceSpec | DataError] = LruCache(32)
 def key_of(config: DataConfig) -> Hashable:
     """Return the cache key: options and modification state of the files."""
     more = str(config.options.get("labels_file", ""))
-    return config.source, config.path, config.options, _stamp(config.path), more and _stamp(more)
+    return (
+        config.source,
+        config.path,
+        config.options,
+        _stamp(config.path),
+        more and _stamp(more),
+    )
 
 
 def recall(config: DataConfig) -> SourceSpec | DataError | None:
@@ -61,7 +67,9 @@ def _stamp(path: str) -> Hashable:
             stat = Path(path).stat()
             return stat.st_mtime_ns, stat.st_size
         with os.scandir(path) as entries:
-            inside = sorted((one.name, one.stat().st_mtime_ns) for one in entries if one.is_dir())
+            inside = sorted(
+                (one.name, one.stat().st_mtime_ns) for one in entries if one.is_dir()
+            )
         return os.stat(path).st_mtime_ns, tuple(inside)
     except (OSError, ValueError):  # ValueError: a NUL in the path
         return None

@@ -18,7 +18,10 @@ from app.util.frozen import FrozenMap
 
 KEY = "file.dataset"
 LONGEST = 2_000_000
-_PACKAGES = ("torch.utils.data", "torchvision.datasets")  # where a class that is derived from is a Dataset
+_PACKAGES = (
+    "torch.utils.data",
+    "torchvision.datasets",
+)  # where a class that is derived from is a Dataset
 _NO_DATASETS = {"Sampler", "DataLoader"}
 
 
@@ -26,21 +29,29 @@ class NotTrustedError(DataError):
     """Raised for a Dataset file that was not reviewed and trusted yet."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path.name} is not trusted yet, so none of its code was run. Review it, then trust it.")
+        super().__init__(
+            f"{path.name} is not trusted yet, so none of its code was run. Review it, then trust it."
+        )
 
 
 def file_of(path: Path) -> LayerFile:
     """Return the current file. Raises DataError."""
     if not (path.stem.isascii() and path.stem.isidentifier()) or path.suffix != ".py":
-        raise DataError(f"{path.name} cannot be imported: its name must be a Python identifier, such as my_data.py.")
+        raise DataError(
+            f"{path.name} cannot be imported: its name must be a Python identifier, such as my_data.py."
+        )
     try:
         regular_files.check(path)
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{str(path).replace(chr(0), '␀')} cannot be read: {error}") from error
+        raise DataError(
+            f"{str(path).replace(chr(0), '␀')} cannot be read: {error}"
+        ) from error
     if len(text) > LONGEST:
-        raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which is too long.")
+        raise DataError(
+            f"{path.name} is longer than {LONGEST:,} characters, which is too long."
+        )
     return LayerFile.from_text(path.stem, text, str(path))
 
 
@@ -54,7 +65,10 @@ class DatasetCall(Struct, frozen=True):
     @property
     def code(self) -> str:
         """The call as Python text; its arguments are literals."""
-        given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        given = [
+            *map(repr, self.args),
+            *(f"{name}={value!r}" for name, value in self.kwargs.items()),
+        ]
         return f"{self.name}({', '.join(given)})"
 
     def __str__(self) -> str:
@@ -75,7 +89,11 @@ def parse_call(text: str) -> DatasetCall:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise ValueError(text)
         args = tuple(map(ast.literal_eval, node.args))
-        kwargs = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords if one.arg}
+        kwargs = {
+            str(one.arg): ast.literal_eval(one.value)
+            for one in node.keywords
+            if one.arg
+        }
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise DataError(
             f'{text}: write a class, or a class with arguments that are literals, such as Series("root", train=True).'
@@ -110,9 +128,16 @@ def classes_in(text: str) -> tuple[str, ...]:
     names, found = dict[str, str](), list[str]()
     for node in _statements(tree.body):
         if isinstance(node, ast.Import):
-            names.update({alias.asname: alias.name for alias in node.names if alias.asname})
+            names.update(
+                {alias.asname: alias.name for alias in node.names if alias.asname}
+            )
         elif isinstance(node, ast.ImportFrom):
-            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+            names.update(
+                {
+                    alias.asname or alias.name: f"{node.module}.{alias.name}"
+                    for alias in node.names
+                }
+            )
         elif isinstance(node, ast.ClassDef):
             bases = [_dotted(base, names) for base in node.bases]
             if any(base in found or _is_dataset(base) for base in bases):
@@ -124,9 +149,15 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a module, with those in conditions and in `try`."""
     for node in body:
         yield node
-        for part in ("body", "orelse", "handlers", "finalbody") if isinstance(node, ast.If | ast.Try) else ():
+        for part in (
+            ("body", "orelse", "handlers", "finalbody")
+            if isinstance(node, ast.If | ast.Try)
+            else ()
+        ):
             for each in getattr(node, part, ()):
-                yield from _statements(each.body if isinstance(each, ast.ExceptHandler) else [each])
+                yield from _statements(
+                    each.body if isinstance(each, ast.ExceptHandler) else [each]
+                )
 
 
 def _dotted(base: ast.expr, names: dict[str, str]) -> str:
@@ -139,4 +170,6 @@ def _dotted(base: ast.expr, names: dict[str, str]) -> str:
 def _is_dataset(name: str) -> bool:
     package, _, last = name.rpartition(".")
     known = any(package == each or package.startswith(f"{each}.") for each in _PACKAGES)
-    return last.endswith("Dataset") or (known and last not in _NO_DATASETS and not last.endswith("Sampler"))
+    return last.endswith("Dataset") or (
+        known and last not in _NO_DATASETS and not last.endswith("Sampler")
+    )

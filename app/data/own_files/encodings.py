@@ -45,7 +45,10 @@ _MARKS = (
 # How other kinds of files begin, and what to do with them.
 _OTHER_KINDS = (
     (b"PK\x03\x04", "is a zip archive or an Excel workbook. Export its sheet as CSV"),
-    (b"\xd0\xcf\x11\xe0", "is an Excel workbook of the old format. Export its sheet as CSV"),
+    (
+        b"\xd0\xcf\x11\xe0",
+        "is an Excel workbook of the old format. Export its sheet as CSV",
+    ),
     (b"\x1f\x8b", "is compressed with gzip. Unpack it"),
     (b"PAR1", "is a Parquet file. Export it as CSV"),
     (b"SQLite format 3", "is a SQLite database. Export a table as CSV"),
@@ -65,22 +68,39 @@ def encoding_of(path: Path, chosen: str = AUTO) -> tuple[str, str]:
             raise DataError(f"{path.name} {what}.")
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), "")
     if chosen != AUTO:
-        named = marked if marked.startswith(chosen.replace("-le", "").replace("-be", "")) else chosen
+        named = (
+            marked
+            if marked.startswith(chosen.replace("-le", "").replace("-be", ""))
+            else chosen
+        )
         if problem := _problem(path, named):
-            raise DataError(f"{path.name} is not {ENCODINGS[chosen]}: {problem}. Choose another encoding.")
+            raise DataError(
+                f"{path.name} is not {ENCODINGS[chosen]}: {problem}. Choose another encoding."
+            )
         return named, ""
     wide = "" if marked or b"\0" not in head else _wide(head)
     for name in filter(None, (marked, wide, "utf-8")):
         problem = _problem(path, name)
         if not problem:
             kind = name.upper() if name.startswith(("utf-16", "utf-32")) else ""
-            return name, kind and f"Read as {kind}, by {'its mark' if marked else 'its zero bytes'}."
+            return (
+                name,
+                kind
+                and f"Read as {kind}, by {'its mark' if marked else 'its zero bytes'}.",
+            )
         if name == marked:
-            raise DataError(f"{path.name} is marked as {name.removesuffix('-sig').upper()}, but {problem}.")
+            raise DataError(
+                f"{path.name} is marked as {name.removesuffix('-sig').upper()}, but {problem}."
+            )
     guess = _guess(path)
     if not guess:
-        raise DataError(f"{path.name} is not a text in any known encoding: {problem} in UTF-8.")
-    return guess, f"Read as {ENCODINGS[guess]}, which is a guess: if letters are wrong, choose the encoding."
+        raise DataError(
+            f"{path.name} is not a text in any known encoding: {problem} in UTF-8."
+        )
+    return (
+        guess,
+        f"Read as {ENCODINGS[guess]}, which is a guess: if letters are wrong, choose the encoding.",
+    )
 
 
 def _problem(path: Path, encoding: str) -> str:
@@ -110,13 +130,25 @@ def _guess(path: Path) -> str:
     from charset_normalizer import from_bytes
 
     words = _foreign_words(path)
-    paired = 2 * sum(2 * len(re.findall(rb"[\x80-\xff]", word)) >= len(word) > 1 for word in words) > len(words)
-    names = [name for name in ENCODINGS if not name.startswith("utf") and (paired or name not in _OF_PAIRS)]
-    matches = from_bytes(b"\n".join(words), cp_isolation=[_lookup(name) for name in names])
+    paired = 2 * sum(
+        2 * len(re.findall(rb"[\x80-\xff]", word)) >= len(word) > 1 for word in words
+    ) > len(words)
+    names = [
+        name
+        for name in ENCODINGS
+        if not name.startswith("utf") and (paired or name not in _OF_PAIRS)
+    ]
+    matches = from_bytes(
+        b"\n".join(words), cp_isolation=[_lookup(name) for name in names]
+    )
     likeliest = list[str]()
     if matches:
         best = matches[0]
-        equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
+        equal = [
+            one
+            for one in matches
+            if (one.chaos, one.coherence) == (best.chaos, best.coherence)
+        ]
         known = {name for one in equal for name in one.could_be_from_charset}
         likeliest = [name for name in names if _lookup(name) in known]
     return next((name for name in (*likeliest, *names) if not _problem(path, name)), "")
@@ -132,7 +164,11 @@ def _foreign_words(path: Path) -> list[bytes]:
     words, size = dict[bytes, None](), 0
     with path.open("rb") as file:
         for line in file:
-            fresh = [word for word in re.split(rb"[\s,;\"'.\d]+", line) if not word.isascii() and word not in words]
+            fresh = [
+                word
+                for word in re.split(rb"[\s,;\"'.\d]+", line)
+                if not word.isascii() and word not in words
+            ]
             words |= dict.fromkeys(fresh)
             size += sum(map(len, fresh))
             if size > SAMPLE:

@@ -28,12 +28,20 @@ def class_name(path: Path, wanted: str) -> str:
         raise NotTrustedError(path) from error
     except LayerFileError as error:
         raise DataError(str(error)) from error
-    own = (kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__)
+    own = (
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    )
     names = [kind.__name__ for kind in own if issubclass(kind, Dataset)]
     if call.name and call.name not in names:
-        raise DataError(f"{path.name} has no Dataset “{call.name}”. It has: {', '.join(names) or 'none'}.")
+        raise DataError(
+            f"{path.name} has no Dataset “{call.name}”. It has: {', '.join(names) or 'none'}."
+        )
     if not call.name and len(names) != 1:
-        raise DataError(f"{path.name} has {len(names)} Dataset classes: choose one ({', '.join(names) or 'none'}).")
+        raise DataError(
+            f"{path.name} has {len(names)} Dataset classes: choose one ({', '.join(names) or 'none'})."
+        )
     return str(call) or names[0]
 
 
@@ -41,7 +49,9 @@ def is_iterable(path: Path, name: str) -> bool:
     """Return whether a trusted class is an iterable dataset. Raises DataError."""
     from torch.utils.data import IterableDataset
 
-    return issubclass(layer_modules.attribute(file_of(path), parse_call(name).name), IterableDataset)
+    return issubclass(
+        layer_modules.attribute(file_of(path), parse_call(name).name), IterableDataset
+    )
 
 
 def make(path: Path, name: str) -> Dataset[Any]:
@@ -54,9 +64,13 @@ def _instantiate(file: LayerFile, name: str) -> Dataset[Any]:
 
     call = parse_call(name)
     try:
-        dataset: Dataset[Any] = layer_modules.attribute(file, call.name)(*call.args, **call.kwargs)
+        dataset: Dataset[Any] = layer_modules.attribute(file, call.name)(
+            *call.args, **call.kwargs
+        )
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise DataError(f"{call.code} of {file.name} fails: {layer_files.error_text(error, file)}") from error
+        raise DataError(
+            f"{call.code} of {file.name} fails: {layer_files.error_text(error, file)}"
+        ) from error
     assert isinstance(dataset, Dataset)
     return dataset
 
@@ -75,7 +89,12 @@ class Sent:
         return self._dataset[number]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._file.module, self._file.text, self._file.path, self._name)
+        return _arrived, (
+            self._file.module,
+            self._file.text,
+            self._file.path,
+            self._name,
+        )
 
 
 def _arrived(module: str, text: str, path: str, name: str) -> Sent:

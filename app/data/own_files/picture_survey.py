@@ -11,7 +11,14 @@ import numpy as np
 from msgspec import Struct, field
 
 from app.data.own_files.file_survey import FileSurvey, fits
-from app.data.own_files.pictures import is_deep, name_of, open_picture, picture_files, span_of, white_of
+from app.data.own_files.pictures import (
+    is_deep,
+    name_of,
+    open_picture,
+    picture_files,
+    span_of,
+    white_of,
+)
 from app.data.sources import Watch
 from app.data.spec import CLASSES, DataError
 from app.util.formatting import counted
@@ -24,7 +31,9 @@ _ON_DISK = "They stay on disk, and each is read when its batch needs it."
 def survey_pictures(path: Path, options: Mapping[str, Any], watch: Watch) -> FileSurvey:
     """Inspect an image folder: its subfolders are the classes. Raises DataError, OSError."""
     if len(options["size"]) != 2:
-        raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
+        raise DataError(
+            f"size is {options['size']!r}; it must be a height and a width."
+        )
     classes, notes = class_folders(path)
     if not classes:
         raise DataError(
@@ -39,12 +48,20 @@ def survey_pictures(path: Path, options: Mapping[str, Any], watch: Watch) -> Fil
     files = {name: picture_files(path / name) for name in classes}
     traits = traits_of([file for some in files.values() for file in some], watch)
     size = sum(map(len, files.values())) * one * (4 if traits.deep else 1)
-    arguments: dict[str, Any] = {"classes": classes, "size": options["size"], "colour": options["colour"]}
+    arguments: dict[str, Any] = {
+        "classes": classes,
+        "size": options["size"],
+        "colour": options["colour"],
+    }
     if traits.deep:
         arguments |= {"span": traits.span, "deep": True}
     notes += [*traits.notes(), *_few(files), *_hidden(path, classes)]
     if options["keep"] == "disk" or (options["keep"] == "auto" and not fits(size)):
-        arguments |= {"workers": options["workers"], "timeout": options["timeout"], "pin": options["pin_memory"]}
+        arguments |= {
+            "workers": options["workers"],
+            "timeout": options["timeout"],
+            "pin": options["pin_memory"],
+        }
         notes.insert(0, _ON_DISK)
     elif not fits(size):
         raise DataError(
@@ -57,17 +74,29 @@ def survey_pictures(path: Path, options: Mapping[str, Any], watch: Watch) -> Fil
 def class_folders(path: Path) -> tuple[tuple[str, ...], list[str]]:
     """Return the folders that are classes, and a sentence for each that is not: links back to these data."""
     root, notes = path.resolve(), list[str]()
-    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    folders = sorted(
+        entry
+        for entry in path.iterdir()
+        if entry.is_dir() and not entry.name.startswith(".")
+    )
     taken: dict[Path, str] = {}
-    for folder in sorted(folders, key=lambda one: one.resolve() != root / one.name):  # links come last
+    for folder in sorted(
+        folders, key=lambda one: one.resolve() != root / one.name
+    ):  # links come last
         target = folder.resolve()
-        same = next((name for other, name in taken.items() if _overlap(target, other)), "")
+        same = next(
+            (name for other, name in taken.items() if _overlap(target, other)), ""
+        )
         if folder.name == ARCHIVE_REST:
             notes.append(f"{ARCHIVE_REST}, which macOS adds to archives, is not read.")
         elif root.is_relative_to(target):
-            notes.append(f"{folder.name} is a link that leads back to {target}, so it is not read as a class.")
+            notes.append(
+                f"{folder.name} is a link that leads back to {target}, so it is not read as a class."
+            )
         elif same:
-            notes.append(f"{folder.name} is a link to pictures of {same}, so it is not read as another class.")
+            notes.append(
+                f"{folder.name} is a link to pictures of {same}, so it is not read as another class."
+            )
         else:
             taken[target] = folder.name
     return tuple(sorted(taken.values())), notes
@@ -114,7 +143,9 @@ class Traits(Struct):
         ]
 
 
-def traits_of(files: list[Path], watch: Watch = lambda done, total, name: None) -> Traits:
+def traits_of(
+    files: list[Path], watch: Watch = lambda done, total, name: None
+) -> Traits:
     """Read the headers of pictures, and the numbers of those without a depth; unreadable ones are left out."""
     traits = Traits()
     for done, file in enumerate(files):
@@ -130,7 +161,9 @@ def traits_of(files: list[Path], watch: Watch = lambda done, total, name: None) 
 def _note(traits: Traits, file: Path, opened: Any) -> None:
     if opened.info.get("exif") and opened.getexif().get(ORIENTATION, 1) != 1:
         traits.files["turned"].append(file)
-    if getattr(opened, "is_animated", False) and opened.format != "MPO":  # of a camera: the others are previews
+    if (
+        getattr(opened, "is_animated", False) and opened.format != "MPO"
+    ):  # of a camera: the others are previews
         traits.files["frames"].append(file)
     if opened.mode in ("LA", "RGBA", "PA") or "transparency" in opened.info:
         traits.files["transparent"].append(file)
@@ -142,14 +175,23 @@ def _note(traits: Traits, file: Path, opened: Any) -> None:
     else:
         pixels = np.asarray(opened)
         if np.isfinite(pixels).all():
-            traits.low, traits.high = min(traits.low, float(pixels.min())), max(traits.high, float(pixels.max()))
+            traits.low, traits.high = (
+                min(traits.low, float(pixels.min())),
+                max(traits.high, float(pixels.max())),
+            )
             traits.files["no depth"].append(file)
 
 
 def _has_deep_colour(opened: Any) -> bool:
     """Return whether the file has 16 bits of each colour, by what PIL decodes it from."""
-    wide = [args for tile in opened.tile if isinstance(args := tile[3], tuple) and opened.format == "PPM"]
-    return any(";16" in str(tile[3]) for tile in opened.tile) or any(max(args[1:]) > 255 for args in wide)
+    wide = [
+        args
+        for tile in opened.tile
+        if isinstance(args := tile[3], tuple) and opened.format == "PPM"
+    ]
+    return any(";16" in str(tile[3]) for tile in opened.tile) or any(
+        max(args[1:]) > 255 for args in wide
+    )
 
 
 def _few(files: Mapping[str, list[Path]]) -> list[str]:
@@ -163,8 +205,14 @@ def _few(files: Mapping[str, list[Path]]) -> list[str]:
 def _hidden(path: Path, classes: tuple[str, ...]) -> list[str]:
     """Name the hidden files and folders beside the pictures."""
     hidden = [file for name in classes for file in (path / name).rglob(".*")]
-    hidden += [entry for entry in path.iterdir() if entry.name.startswith(".") and entry.is_dir()]
+    hidden += [
+        entry
+        for entry in path.iterdir()
+        if entry.name.startswith(".") and entry.is_dir()
+    ]
     if not hidden:
         return []
     first = f"{name_of(hidden[0])}{', …' if len(hidden) > 1 else ''}"
-    return [f"{counted(len(hidden), 'hidden file or folder', 'hidden files or folders')} not read: {first}."]
+    return [
+        f"{counted(len(hidden), 'hidden file or folder', 'hidden files or folders')} not read: {first}."
+    ]

@@ -13,9 +13,24 @@ from torch import Tensor
 
 def picture_files(folder: Path) -> list[Path]:
     """List the image files below a folder, sorted by name, without hidden ones."""
-    kinds = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+    kinds = {
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".bmp",
+        ".gif",
+        ".ppm",
+        ".pgm",
+        ".tif",
+        ".tiff",
+        ".webp",
+    }
     files = (file for file in folder.rglob("*") if file.suffix.lower() in kinds)
-    return sorted(f for f in files if not any(part.startswith(".") for part in f.relative_to(folder).parts))
+    return sorted(
+        f
+        for f in files
+        if not any(part.startswith(".") for part in f.relative_to(folder).parts)
+    )
 
 
 def open_picture(file: Path) -> Any:
@@ -28,10 +43,16 @@ def open_picture(file: Path) -> Any:
         return Image.open(file)
     except Image.DecompressionBombError:
         most = 2 * int(Image.MAX_IMAGE_PIXELS or 0)
-        raise ValueError(f"it has more than {most:,} pixels; replace it by a smaller copy") from None
+        raise ValueError(
+            f"it has more than {most:,} pixels; replace it by a smaller copy"
+        ) from None
     except UnidentifiedImageError:
         empty = not file.stat().st_size
-        raise ValueError("the file is empty" if empty else "its content is no image of a known format") from None
+        raise ValueError(
+            "the file is empty"
+            if empty
+            else "its content is no image of a known format"
+        ) from None
 
 
 def is_deep(picture: Any) -> bool:
@@ -72,7 +93,11 @@ def brightness(picture: Any, span: Sequence[float] | None = None) -> Any:
 
 
 def read_picture(
-    file: Path, size: Sequence[int] | None, colour: bool, span: Sequence[float] | None = None, deep: bool = False
+    file: Path,
+    size: Sequence[int] | None,
+    colour: bool,
+    span: Sequence[float] | None = None,
+    deep: bool = False,
 ) -> Tensor:
     """Read one image, or the first frame of several, resized to (height, width) if a size is given.
 
@@ -91,9 +116,17 @@ def read_picture(
     if size is not None:
         picture = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     values = torch.from_numpy(np.array(picture))
-    values = values.permute(2, 0, 1) if values.ndim == 3 else values.unsqueeze(0).repeat(3 if colour else 1, 1, 1)
+    values = (
+        values.permute(2, 0, 1)
+        if values.ndim == 3
+        else values.unsqueeze(0).repeat(3 if colour else 1, 1, 1)
+    )
     if grey:
-        return values.clamp(0, 1) if deep else values.clamp(0, 1).mul(255).round().to(torch.uint8)
+        return (
+            values.clamp(0, 1)
+            if deep
+            else values.clamp(0, 1).mul(255).round().to(torch.uint8)
+        )
     return values.to(torch.float32).div(255) if deep else values
 
 
@@ -113,7 +146,11 @@ def read_pictures(
     watch: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Tensor, Tensor, list[str]]:
     """Read a folder of images per class, see `read_picture`: (N, 3 or 1, height, width) and class ids (N,)."""
-    files = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
+    files = [
+        (file, number)
+        for number, name in enumerate(classes)
+        for file in picture_files(path / name)
+    ]
     pictures, ids, bad = [], [], []
     for done, (file, number) in enumerate(files):
         if watch is not None:
@@ -121,7 +158,13 @@ def read_pictures(
         try:
             pictures.append(read_picture(file, size, colour, span, deep))
             ids.append(number)
-        except Exception as error:  # decoders raise any error for damaged or too large files
+        except (
+            Exception
+        ) as error:  # decoders raise any error for damaged or too large files
             bad.append(f"{name_of(file)}: {error}")
     shape = (3 if colour else 1, *size)
-    return torch.stack(pictures) if pictures else torch.empty(0, *shape), torch.tensor(ids, dtype=torch.int64), bad
+    return (
+        torch.stack(pictures) if pictures else torch.empty(0, *shape),
+        torch.tensor(ids, dtype=torch.int64),
+        bad,
+    )

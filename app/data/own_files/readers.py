@@ -36,11 +36,18 @@ def read_tensors(
     wanted = [inputs] if isinstance(inputs, str) else list(inputs)
     if path.suffix == ".pt":
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
-        held = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
+        held = (
+            held
+            if isinstance(held, dict)
+            else {str(number): value for number, value in enumerate(held)}
+        )
         found = {name: held[name] for name in (*wanted, *labels)}
     else:
         if path.suffix == ".npy":
-            found = {name: np.load(Path(name or path), allow_pickle=False) for name in (*wanted, *labels)}
+            found = {
+                name: np.load(Path(name or path), allow_pickle=False)
+                for name in (*wanted, *labels)
+            }
         else:
             with np.load(path, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in (*wanted, *labels)}
@@ -52,15 +59,23 @@ def read_tensors(
         elif kind == "values":
             given[name] = tensor_of(found[name], name).to(torch.float32)
         else:
-            given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
+            given[name] = (
+                tensor_of(found[name], name)
+                if values is None
+                else class_ids(found[name], values)
+            )
     good = torch.ones((), dtype=torch.bool)
     for name, held in samples.items():
         for known in given.values():
             if held.ndim == 0 or known.ndim == 0 or len(held) != len(known):
-                raise ValueError(f"{tuple(held.shape)} inputs do not match {tuple(known.shape)} labels")
+                raise ValueError(
+                    f"{tuple(held.shape)} inputs do not match {tuple(known.shape)} labels"
+                )
         if not held.numel():
             raise ValueError(f"inputs of shape {tuple(held.shape)} contain no sample")
-        good = good & (held.flatten(1).isfinite().all(1) if held.ndim > 1 else held.isfinite())
+        good = good & (
+            held.flatten(1).isfinite().all(1) if held.ndim > 1 else held.isfinite()
+        )
         if len(wanted) > 1:
             samples[name] = field_of(held)
         elif held.dtype != torch.uint8:
@@ -72,21 +87,32 @@ def read_tensors(
             known = known.unsqueeze(1) if known.ndim == 1 else known
         elif known.ndim == 2 and known.shape[1] == 1:
             known = known.flatten()
-        good &= known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
+        good &= (
+            known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
+        )
         if not known.is_floating_point():
             raw = np.asarray(found[name])
             if known.ndim > 1:
                 known = torch.where(known == -1, -100, known)
             elif raw.dtype.kind == "i" and raw.size == len(known):
                 labelled = labelled & torch.from_numpy(raw.reshape(len(known)) != -100)
-            good &= ((known >= 0) | ((known == -100) & (known.ndim > 1))).reshape(len(known), -1).all(1)
+            good &= (
+                ((known >= 0) | ((known == -100) & (known.ndim > 1)))
+                .reshape(len(known), -1)
+                .all(1)
+            )
         given[name] = known
     good = good | ~labelled  # those are no faults
     words = "a value that is not finite, or a class below 0"
-    bad = [f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()]
+    bad = [
+        f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()
+    ]
     good = good & labelled
     if not good.all():
-        samples, given = ({name: one[good] for name, one in parts.items()} for parts in (samples, given))
+        samples, given = (
+            {name: one[good] for name, one in parts.items()}
+            for parts in (samples, given)
+        )
     return alone(samples), alone(given), bad
 
 
@@ -97,13 +123,19 @@ def tensor_of(values: Any, name: str) -> Tensor:
         raise ValueError(f"{what} is not an array")
     kind = "" if isinstance(values, Tensor) else values.dtype.kind
     if kind == "c" or (isinstance(values, Tensor) and values.is_complex()):
-        raise ValueError(f"{what} holds complex numbers; save real and imaginary parts as two channels of real ones")
+        raise ValueError(
+            f"{what} holds complex numbers; save real and imaginary parts as two channels of real ones"
+        )
     if isinstance(values, Tensor):
         return values
     if kind not in "biuf":
-        raise ValueError(f"{what} holds values of type {values.dtype}; a tensor needs integers, floats or booleans")
+        raise ValueError(
+            f"{what} holds values of type {values.dtype}; a tensor needs integers, floats or booleans"
+        )
     if kind == "u" and values.size and values.max() > 2**63 - 1:
-        raise ValueError(f"{what} holds integers above 2^63 - 1, which int64 cannot hold")
+        raise ValueError(
+            f"{what} holds integers above 2^63 - 1, which int64 cannot hold"
+        )
     return torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=False))
 
 
@@ -112,19 +144,29 @@ def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
     import numpy as np
 
     values, among = np.asarray(values), np.asarray(known)
-    values = (values.astype(str) if values.dtype.kind == "S" else values).reshape(len(values))
+    values = (values.astype(str) if values.dtype.kind == "S" else values).reshape(
+        len(values)
+    )
     places = np.searchsorted(among, values).clip(max=len(among) - 1)
     return torch.from_numpy(np.where(among[places] == values, places, -1))
 
 
 def kind_of(values: Tensor) -> torch.dtype:
     """Return float32 for floating point dtypes, int64 for integers."""
-    return torch.float32 if values.is_floating_point() or values.dtype == torch.bool else torch.int64
+    return (
+        torch.float32
+        if values.is_floating_point() or values.dtype == torch.bool
+        else torch.int64
+    )
 
 
 def label_kind(label: Tensor) -> torch.dtype:
     """Return the dtype of a sample's label as a target: one boolean is a class, several are values."""
-    return torch.int64 if label.dtype == torch.bool and label.numel() == 1 else kind_of(label)
+    return (
+        torch.int64
+        if label.dtype == torch.bool and label.numel() == 1
+        else kind_of(label)
+    )
 
 
 def field_of(values: Tensor) -> Tensor:
@@ -134,9 +176,15 @@ def field_of(values: Tensor) -> Tensor:
     return values if values.dtype == torch.bool else values.to(kind_of(values))
 
 
-def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor, list[str]]:
+def read_text(
+    path: Path, characters: str, context: int
+) -> tuple[Tensor, Tensor, list[str]]:
     """Split a text into sequences of `context` characters: token ids (N, context), and those of the next characters."""
-    numbers, ids, bad = {letter: number for number, letter in enumerate(characters)}, [], []
+    numbers, ids, bad = (
+        {letter: number for number, letter in enumerate(characters)},
+        [],
+        [],
+    )
     for line, raw in enumerate(path.read_bytes().splitlines(keepends=True), 1):
         try:
             ids += [numbers[letter] for letter in raw.decode("utf-8")]
@@ -182,10 +230,14 @@ def read_dataset(
     iterable = isinstance(dataset, IterableDataset)
     workers = 0 if iterable else workers  # each worker would yield the whole iterable
     loader = DataLoader(
-        dataset if iterable else Careful(dataset), batch_size=64, collate_fn=list, num_workers=workers,
-        timeout=timeout if workers else 0, multiprocessing_context="spawn" if workers else None,
+        dataset if iterable else Careful(dataset),
+        batch_size=64,
+        collate_fn=list,
+        num_workers=workers,
+        timeout=timeout if workers else 0,
+        multiprocessing_context="spawn" if workers else None,
         generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
+    )
     inputs: dict[str, list[Tensor]] = {}
     labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
@@ -204,22 +256,38 @@ def read_dataset(
                     raise ValueError(sample)
                 values, label = parts_of(sample)
                 ragged = len(label) > 1
-                parts = {**values, **{f"{name} of the targets": one for name, one in label.items()}}
+                parts = {
+                    **values,
+                    **{f"{name} of the targets": one for name, one in label.items()},
+                }
                 shapes = tuple(
-                    (name, one.shape if name in values or not ragged or not one.ndim else one.shape[1:])
+                    (
+                        name,
+                        one.shape
+                        if name in values or not ragged or not one.ndim
+                        else one.shape[1:],
+                    )
                     for name, one in parts.items()
                 )
                 if not inputs:
                     each = next(iter(values.values())).shape
-                    inputs, labels, known_shapes = {n: [] for n in values}, {n: [] for n in label}, shapes
+                    inputs, labels, known_shapes = (
+                        {n: [] for n in values},
+                        {n: [] for n in label},
+                        shapes,
+                    )
                 if shapes != known_shapes:
                     told = ", ".join(str(tuple(one.shape)) for one in parts.values())
-                    raise ValueError(f"its shape is {told}, not that of the first sample")
+                    raise ValueError(
+                        f"its shape is {told}, not that of the first sample"
+                    )
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
                 continue
             if not keep and len(values) > 1:
-                raise ValueError("samples with several inputs are held in memory: set keep to memory")
+                raise ValueError(
+                    "samples with several inputs are held in memory: set keep to memory"
+                )
             for name, one in values.items():
                 inputs[name].append(one if keep else torch.tensor(number))
             for name, one in label.items():
@@ -233,15 +301,24 @@ def read_dataset(
     if len(read) > 1:
         read = {name: field_of(held) for name, held in read.items()}
     else:
-        read = {name: one if one.dtype == torch.uint8 else one.to(kind_of(one)) for name, one in read.items()}
-    given = {name: filled([one.to(label_kind(one)) for one in known]) for name, known in labels.items()}
+        read = {
+            name: one if one.dtype == torch.uint8 else one.to(kind_of(one))
+            for name, one in read.items()
+        }
+    given = {
+        name: filled([one.to(label_kind(one)) for one in known])
+        for name, known in labels.items()
+    }
     given = {name: target_values(known, each) for name, known in given.items()}
     labelled = torch.ones(len(next(iter(given.values()))), dtype=torch.bool)
     for known in given.values():
         if known.ndim == 1:
             labelled &= known != -100
     if not labelled.all():
-        read, given = ({name: one[labelled] for name, one in parts.items()} for parts in (read, given))
+        read, given = (
+            {name: one[labelled] for name, one in parts.items()}
+            for parts in (read, given)
+        )
     return alone(read), alone(given), bad
 
 
@@ -252,7 +329,11 @@ def target_values(labels: Tensor, each: Sequence[int]) -> Tensor:
         return labels.unsqueeze(1) if labels.ndim == 1 else labels
     if labels.ndim == 2 and labels.shape[1] == 1:
         return labels.flatten()
-    if labels.ndim == 2 and tuple(labels.shape[1:]) != tuple(each[-1:]) and bool(((labels == 0) | (labels == 1)).all()):
+    if (
+        labels.ndim == 2
+        and tuple(labels.shape[1:]) != tuple(each[-1:])
+        and bool(((labels == 0) | (labels == 1)).all())
+    ):
         return labels.to(torch.float32)
     return torch.where(labels == -1, -100, labels) if labels.ndim > 1 else labels
 
@@ -263,7 +344,12 @@ def filled(parts: Sequence[Tensor]) -> Tensor:
     if all(not one.ndim or len(one) == most for one in parts):
         return torch.stack(list(parts))
     value = math.nan if parts[0].is_floating_point() else -100
-    return torch.stack([torch.cat([one, one.new_full((most - len(one), *one.shape[1:]), value)]) for one in parts])
+    return torch.stack(
+        [
+            torch.cat([one, one.new_full((most - len(one), *one.shape[1:]), value)])
+            for one in parts
+        ]
+    )
 
 
 def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -274,22 +360,37 @@ def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     Raises ValueError if a dictionary has no target, or nothing else, and for a tensor of integers alone.
     """
     if isinstance(sample, Mapping):
-        names = [name for name in sample if str(name).lower() in ("labels", "label", "targets", "target", "y")]
+        names = [
+            name
+            for name in sample
+            if str(name).lower() in ("labels", "label", "targets", "target", "y")
+        ]
         if not names or len(names) == len(sample):
-            raise ValueError(f"its dictionary has {', '.join(map(str, sample))}: call the target labels")
+            raise ValueError(
+                f"its dictionary has {', '.join(map(str, sample))}: call the target labels"
+            )
         chosen = {name: sample[name] for name in names}
-        sample = {name: one for name, one in sample.items() if name not in chosen}, chosen
+        sample = (
+            {name: one for name, one in sample.items() if name not in chosen},
+            chosen,
+        )
     sample = (sample,) if hasattr(sample, "ndim") else sample
     given = sample[0]
     if len(sample) == 1:
         given = torch.as_tensor(given)
         if not given.is_floating_point():
-            raise ValueError(f"it is {given.dtype} alone: return a pair of input and target")
+            raise ValueError(
+                f"it is {given.dtype} alone: return a pair of input and target"
+            )
         return {"input": given}, {"target": given}
-    if isinstance(given, tuple) and any(getattr(one, "ndim", 0) for one in given):  # else a row of numbers
+    if isinstance(given, tuple) and any(
+        getattr(one, "ndim", 0) for one in given
+    ):  # else a row of numbers
         given = {f"input {number}": one for number, one in enumerate(given, 1)}
     inputs = given if isinstance(given, Mapping) else {"input": given}
-    return {str(name): torch.as_tensor(one) for name, one in inputs.items()}, targets_of(sample[1])
+    return {
+        str(name): torch.as_tensor(one) for name, one in inputs.items()
+    }, targets_of(sample[1])
 
 
 def targets_of(target: Any) -> dict[str, Tensor]:
@@ -297,5 +398,8 @@ def targets_of(target: Any) -> dict[str, Tensor]:
     if isinstance(target, Mapping):
         return {str(name): torch.as_tensor(one) for name, one in target.items()}
     if isinstance(target, tuple):
-        return {f"target {number}": torch.as_tensor(one) for number, one in enumerate(target, 1)}
+        return {
+            f"target {number}": torch.as_tensor(one)
+            for number, one in enumerate(target, 1)
+        }
     return {"target": torch.as_tensor(target)}

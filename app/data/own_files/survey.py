@@ -26,10 +26,14 @@ def check_class_ids(what: str, labels: Tensor) -> None:
         raise DataError(f"{what} have no labels.")
     low, most = int(labels.min()), int(labels.max()) + 1
     if low < 0:
-        raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
+        raise DataError(
+            f"The labels of {what} go down to {low}; class ids count from 0."
+        )
     if by_place:
         if most > VOCABULARY_LIMIT:
-            raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported.")
+            raise DataError(
+                f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported."
+            )
         return
     different = len(labels.unique())
     if most > CLASSES_LIMIT or most > max(1000, 10 * different):
@@ -48,7 +52,11 @@ def task_of(inputs: Tensor, labels: Tensor) -> str:
 
 def form_of(labels: Tensor) -> str:
     """Return what the numbers of a target (N, ...) are: PROBABILITIES, one-hot rows too, BINARY, or "" for others."""
-    if not labels.is_floating_point() or not labels.numel() or bool(labels.isnan().any()):
+    if (
+        not labels.is_floating_point()
+        or not labels.numel()
+        or bool(labels.isnan().any())
+    ):
         return ""
     binary = bool(((labels == 0) | (labels == 1)).all())
     rows = labels.ndim == 2 and labels.shape[1] > 1 and bool((labels >= 0).all())
@@ -61,13 +69,21 @@ def survey_text(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Return the character vocabulary of a text. Raises OSError."""
     text = path.read_bytes().decode("utf-8", errors="ignore")
     characters = "".join(sorted(set(text)))
-    return FileSurvey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
+    return FileSurvey(
+        {"characters": characters, "context": options["context"]},
+        TOKENS,
+        tuple(characters),
+    )
 
 
 def survey_dataset(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Select the Dataset class of a trusted file. Raises DataError."""
     name = own_dataset.class_name(path, options["dataset"])
-    arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
+    arguments = {
+        "name": name,
+        "workers": options["workers"],
+        "timeout": options["timeout"],
+    }
     in_order = own_dataset.is_iterable(path, name)
     notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
     if options["keep"] == "memory":
@@ -77,10 +93,15 @@ def survey_dataset(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         note += " They keep their own order: the first are for training, the last for validation, without shuffling."
     elif options["workers"]:
         note += _WORKERS_ONCE
-    return FileSurvey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
+    return FileSurvey(
+        {**arguments, "pin": options["pin_memory"], "in_order": in_order},
+        notes=(note, *notes),
+    )
 
 
-_WITHOUT_WORKERS = "workers is ignored: each of them would return all samples of an iterable dataset."
+_WITHOUT_WORKERS = (
+    "workers is ignored: each of them would return all samples of an iterable dataset."
+)
 _WORKERS_ONCE = (
     " workers read them once before the run. During the run they are loaded one after another in its own thread: "
     "random draws follow the order of the batches, so that a run can be repeated and resumed bit for bit."

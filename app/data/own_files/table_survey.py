@@ -29,7 +29,23 @@ WIDEST = 100_000
 NUMERIC = 0.9  # least share of numbers in a column that is numeric
 SEEN = 50  # lines that the separator is found with
 # What stands for no value among numbers, in lower case; among texts it is a text.
-MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "—", ".", "missing"))
+MISSING = frozenset(
+    (
+        "na",
+        "n/a",
+        "#n/a",
+        "nan",
+        "null",
+        "none",
+        "nil",
+        "?",
+        "-",
+        "--",
+        "—",
+        ".",
+        "missing",
+    )
+)
 _GROUPS = ",.' \u00a0\u202f\u2019"  # signs that group thousands
 
 
@@ -65,46 +81,82 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     encoding, guess = encoding_of(path, options["encoding"])
     separator = _separator(path, encoding, options["separator"])
     names, cells = _columns(path, encoding, separator, options["header"])
-    form, form_note = number_format((cell for column in cells for cell in column), separator, options["decimal"])
+    form, form_note = number_format(
+        (cell for column in cells for cell in column), separator, options["decimal"]
+    )
     columns = [
-        Column(name, tuple(own), _texts(name, own, form, options)) for name, own in zip(names, cells, strict=True)
+        Column(name, tuple(own), _texts(name, own, form, options))
+        for name, own in zip(names, cells, strict=True)
     ]
     blank = [place for place, column in enumerate(columns) if not any(column.cells)]
     places, fields, notes = _roles(path, columns, blank, options)
     targets = places["targets"]
     classes = {
-        place: _classes(columns[place], form, options["task"] if place == targets[0] else _task(names[place], options))
+        place: _classes(
+            columns[place],
+            form,
+            options["task"] if place == targets[0] else _task(names[place], options),
+        )
         for place in targets
     }
-    notes = [*filter(None, (guess, form_note)), *notes, *_remarks(columns, places["inputs"], form, options)]
-    notes += [note for place in targets if (note := _class_note(columns[place], classes[place], form))]
+    notes = [
+        *filter(None, (guess, form_note)),
+        *notes,
+        *_remarks(columns, places["inputs"], form, options),
+    ]
+    notes += [
+        note
+        for place in targets
+        if (note := _class_note(columns[place], classes[place], form))
+    ]
     inputs = {place: columns[place].texts for place in places["inputs"]}
     arguments = {
         "separator": separator,
         "header": options["header"],
         "columns": FrozenMap(inputs),
-        "targets": FrozenMap({names[place]: (place, texts) for place, texts in classes.items()}),
+        "targets": FrozenMap(
+            {names[place]: (place, texts) for place, texts in classes.items()}
+        ),
         "encoding": encoding,
         "decimal": form.decimal,
         "thousands": form.thousands,
     }
     if fields:
-        arguments["fields"] = FrozenMap({name: _value_places(inputs, held) for name, held in fields.items()})
+        arguments["fields"] = FrozenMap(
+            {name: _value_places(inputs, held) for name, held in fields.items()}
+        )
     values = tuple(_value_names(names, inputs))
     if len(values) > WIDEST:
-        raise DataError(f"{path.name} makes {len(values):,} values per row. Remove columns with many different texts.")
+        raise DataError(
+            f"{path.name} makes {len(values):,} values per row. Remove columns with many different texts."
+        )
     if len(cells[0]) == 1:
         raise DataError(f"{path.name} has one row; training needs several.")
     infos = tuple(
-        TargetInfo(names[place], VALUES if texts is None else CLASSES, texts or (), (1,) if texts is None else ())
+        TargetInfo(
+            names[place],
+            VALUES if texts is None else CLASSES,
+            texts or (),
+            (1,) if texts is None else (),
+        )
         for place, texts in classes.items()
     )
     task = VALUES if classes[targets[0]] is None else CLASSES
     several = infos if len(infos) > 1 else ()
-    return FileSurvey(arguments, task, classes[targets[0]] or (), values, tuple(names), tuple(notes), several)
+    return FileSurvey(
+        arguments,
+        task,
+        classes[targets[0]] or (),
+        values,
+        tuple(names),
+        tuple(notes),
+        several,
+    )
 
 
-def _columns(path: Path, encoding: str, separator: str, header: bool) -> tuple[list[str], list[list[str]]]:
+def _columns(
+    path: Path, encoding: str, separator: str, header: bool
+) -> tuple[list[str], list[list[str]]]:
     """Return names and cells of each column; rows of another length are skipped here, and reported on reading."""
     try:
         rows = [row for _, row in table_rows(path, encoding, separator)]
@@ -112,15 +164,25 @@ def _columns(path: Path, encoding: str, separator: str, header: bool) -> tuple[l
         raise DataError(f"{path.name}: {error}.") from error
     _check_quotes(path, encoding, separator, rows)
     if len(rows) < 1 + header:
-        raise DataError(f"{path.name} has no rows{' below its column names' if rows else ''}.")
+        raise DataError(
+            f"{path.name} has no rows{' below its column names' if rows else ''}."
+        )
     names = column_names(rows[0], header)
     if len(names) < 2:
-        raise DataError(f"{path.name} has one column; a table needs an input and a target. Check the separator.")
-    whole = [row for row in (cut_blank_end(row, len(names)) for row in rows[header:]) if len(row) == len(names)]
+        raise DataError(
+            f"{path.name} has one column; a table needs an input and a target. Check the separator."
+        )
+    whole = [
+        row
+        for row in (cut_blank_end(row, len(names)) for row in rows[header:])
+        if len(row) == len(names)
+    ]
     return names, [[row[place] for row in whole] for place in range(len(names))]
 
 
-def _check_quotes(path: Path, encoding: str, separator: str, rows: list[list[str]]) -> None:
+def _check_quotes(
+    path: Path, encoding: str, separator: str, rows: list[list[str]]
+) -> None:
     """Reject a table that ends inside a quotation, which would swallow rows. Raises DataError."""
     if not rows or "\n" not in rows[-1][-1]:
         return
@@ -132,7 +194,9 @@ def _check_quotes(path: Path, encoding: str, separator: str, rows: list[list[str
                 first = table.line_num + 1
         except csv.Error as error:
             if "unexpected end" in str(error):
-                raise DataError(f"{path.name}, line {first}: a quotation mark is opened and never closed.") from error
+                raise DataError(
+                    f"{path.name}, line {first}: a quotation mark is opened and never closed."
+                ) from error
 
 
 def _separator(path: Path, encoding: str, chosen: str) -> str:
@@ -154,7 +218,9 @@ def _separator(path: Path, encoding: str, chosen: str) -> str:
     return max(SEPARATORS, key=fitness)
 
 
-def number_format(cells: Iterable[str], separator: str, chosen: str = "auto") -> tuple[NumberFormat, str]:
+def number_format(
+    cells: Iterable[str], separator: str, chosen: str = "auto"
+) -> tuple[NumberFormat, str]:
     """Return how the numbers among some cells are written, and a sentence if that is not the usual way.
 
     A comma or a point that cannot stand between thousands is a decimal sign. Where all could, a comma is one if the
@@ -165,10 +231,20 @@ def number_format(cells: Iterable[str], separator: str, chosen: str = "auto") ->
         if cell.isdecimal():
             continue
         if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell):
-            seen["comma or group" if re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) else "comma"] += 1
+            seen[
+                "comma or group"
+                if re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell)
+                else "comma"
+            ] += 1
         elif re.fullmatch(r"[+-]?\d*\.\d*([eE][+-]?\d+)?", cell):
-            seen["point or group" if re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", cell) else "point"] += 1
-        elif grouped := re.fullmatch(rf"[+-]?\d{{1,3}}([{_GROUPS}])\d{{3}}(\1\d{{3}})*(?:([.,])\d*)?", cell):
+            seen[
+                "point or group"
+                if re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", cell)
+                else "point"
+            ] += 1
+        elif grouped := re.fullmatch(
+            rf"[+-]?\d{{1,3}}([{_GROUPS}])\d{{3}}(\1\d{{3}})*(?:([.,])\d*)?", cell
+        ):
             if grouped[1] != grouped[3]:
                 groups.add(grouped[1])
                 seen.update({",": ["comma"], ".": ["point"]}.get(grouped[3] or "", ()))
@@ -177,14 +253,20 @@ def number_format(cells: Iterable[str], separator: str, chosen: str = "auto") ->
     if chosen == "auto":
         undecided = seen["comma"] == seen["point"] == 0
         commas = separator != "," and seen["comma or group"] > seen["point or group"]
-        decimal = "," if (commas if undecided else seen["comma"] > seen["point"]) else "."
+        decimal = (
+            "," if (commas if undecided else seen["comma"] > seen["point"]) else "."
+        )
     if decimal == "." and seen["comma or group"]:
         groups.add(",")
     if decimal == "," and seen["point or group"]:
         groups.add(".")
     thousands = "".join(sorted(groups - {decimal}))
-    signs = ["a decimal comma"] * (decimal == ",") + [f"thousands grouped by “{sign}”" for sign in thousands]
-    return NumberFormat(decimal, thousands), f"Numbers are read with {' and '.join(signs)}." if signs else ""
+    signs = ["a decimal comma"] * (decimal == ",") + [
+        f"thousands grouped by “{sign}”" for sign in thousands
+    ]
+    return NumberFormat(
+        decimal, thousands
+    ), f"Numbers are read with {' and '.join(signs)}." if signs else ""
 
 
 def _roles(
@@ -196,24 +278,54 @@ def _roles(
     if not full:
         raise DataError(f"{path.name} has no values below its column names.")
     target = _column_index(options["target"], names) if options["target"] else full[-1]
-    targets = [target, *(_column_index(name, names) for name in options["more_targets"])]
+    targets = [
+        target,
+        *(_column_index(name, names) for name in options["more_targets"]),
+    ]
     if len(set(targets)) < len(targets):
-        raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Remove one.")
+        raise DataError(
+            f"A column of {path.name} is named twice as a target: {names[target]}. Remove one."
+        )
     fields = _csv_fields(path, options["fields"], names)
     chosen = [_column_index(name, names) for name in options["inputs"]]
-    chosen += [place for places in fields.values() for place in places if place not in chosen]
-    notes = [f"{names[place]} is ignored: it is empty." for place in blank if place not in (*chosen, *targets)]
+    chosen += [
+        place for places in fields.values() for place in places if place not in chosen
+    ]
+    notes = [
+        f"{names[place]} is ignored: it is empty."
+        for place in blank
+        if place not in (*chosen, *targets)
+    ]
     if not chosen:
         free = [place for place in full if place not in targets]
-        long = [place for place in free if columns[place].texts is not None and columns[place].width > MOST_TEXTS]
+        long = [
+            place
+            for place in free
+            if columns[place].texts is not None and columns[place].width > MOST_TEXTS
+        ]
         chosen = [place for place in free if place not in long]
-        notes += [f"{names[place]} is ignored: it has {columns[place].width:,} different texts." for place in long]
+        notes += [
+            f"{names[place]} is ignored: it has {columns[place].width:,} different texts."
+            for place in long
+        ]
     if both := [names[place] for place in targets if place in chosen]:
-        raise DataError(f"{both[0]} is the target and an input of {path.name}. Remove one of the two.")
+        raise DataError(
+            f"{both[0]} is the target and an input of {path.name}. Remove one of the two."
+        )
     if not chosen:
-        raise DataError(f"{path.name} has no input column besides {names[target]}. {' '.join(notes)}".strip())
-    if fields and (loose := [names[place] for place in chosen if not any(place in own for own in fields.values())]):
-        raise DataError(f"inputs of {path.name} lists {', '.join(loose)}, which no field contains. Add it to a field.")
+        raise DataError(
+            f"{path.name} has no input column besides {names[target]}. {' '.join(notes)}".strip()
+        )
+    if fields and (
+        loose := [
+            names[place]
+            for place in chosen
+            if not any(place in own for own in fields.values())
+        ]
+    ):
+        raise DataError(
+            f"inputs of {path.name} lists {', '.join(loose)}, which no field contains. Add it to a field."
+        )
     return {"inputs": chosen, "targets": targets}, fields, notes
 
 
@@ -227,13 +339,19 @@ def _csv_fields(path: Path, text: str, names: list[str]) -> dict[str, list[int]]
                 f"fields: “{part}” is not an input of {path.name}. Write a unique name and its columns, as “size: "
                 "width, height”, and separate several by semicolons."
             )
-        fields[name] = [_column_index(column.strip(), names) for column in columns.split(",")]
+        fields[name] = [
+            _column_index(column.strip(), names) for column in columns.split(",")
+        ]
     if len(fields) == 1:
-        raise DataError(f"fields names one input of {path.name}. Name several, or none.")
+        raise DataError(
+            f"fields names one input of {path.name}. Name several, or none."
+        )
     return fields
 
 
-def _value_places(inputs: Mapping[int, tuple[str, ...] | None], wanted: list[int]) -> tuple[int, ...]:
+def _value_places(
+    inputs: Mapping[int, tuple[str, ...] | None], wanted: list[int]
+) -> tuple[int, ...]:
     """Return the places of some columns' values among those of all input columns.
 
     >>> _value_places({0: None, 1: ("a", "b"), 2: None}, [2, 1])
@@ -243,30 +361,50 @@ def _value_places(inputs: Mapping[int, tuple[str, ...] | None], wanted: list[int
     for place, texts in inputs.items():
         starts[place] = at
         at += len(texts or "1")
-    return tuple(starts[place] + number for place in wanted for number in range(len(inputs[place] or "1")))
+    return tuple(
+        starts[place] + number
+        for place in wanted
+        for number in range(len(inputs[place] or "1"))
+    )
 
 
-def _value_names(names: list[str], inputs: Mapping[int, tuple[str, ...] | None]) -> Iterable[str]:
+def _value_names(
+    names: list[str], inputs: Mapping[int, tuple[str, ...] | None]
+) -> Iterable[str]:
     """Name each input value of a row: a column, or a column and one of its categories."""
     for place, texts in inputs.items():
-        yield from [names[place]] if texts is None else [f"{names[place]}={text}" for text in texts]
+        yield from (
+            [names[place]]
+            if texts is None
+            else [f"{names[place]}={text}" for text in texts]
+        )
 
 
 def _task(name: str, options: Mapping[str, Any]) -> str:
     """Return the task of an additional target."""
-    return VALUES if name in options["numbers"] else CLASSES if name in options["categories"] else "auto"
+    return (
+        VALUES
+        if name in options["numbers"]
+        else CLASSES
+        if name in options["categories"]
+        else "auto"
+    )
 
 
 def _column_index(name: str, names: list[str]) -> int:
     if name not in names:
-        raise DataError(f"There is no column “{name}”. There are: {', '.join(names[:20])}.")
+        raise DataError(
+            f"There is no column “{name}”. There are: {', '.join(names[:20])}."
+        )
     return names.index(name)
 
 
 def _is_numeric(cells: Iterable[str], form: NumberFormat) -> bool:
     """Return whether nine in ten cells that have a value are numbers."""
     present = [cell for cell in cells if cell and cell.lower() not in MISSING]
-    return bool(present) and sum(form.value(cell) is not None for cell in present) >= NUMERIC * len(present)
+    return bool(present) and sum(
+        form.value(cell) is not None for cell in present
+    ) >= NUMERIC * len(present)
 
 
 def _is_code(cell: str) -> bool:
@@ -274,10 +412,14 @@ def _is_code(cell: str) -> bool:
     return len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
-def _texts(name: str, cells: list[str], form: NumberFormat, options: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _texts(
+    name: str, cells: list[str], form: NumberFormat, options: Mapping[str, Any]
+) -> tuple[str, ...] | None:
     """Return the texts of a column, None for a numeric one."""
     code = any(map(_is_code, cells))
-    if name in options["numbers"] or (name not in options["categories"] and not code and _is_numeric(cells, form)):
+    if name in options["numbers"] or (
+        name not in options["categories"] and not code and _is_numeric(cells, form)
+    ):
         return None
     return _ordered(set(filter(None, cells)), form)
 
@@ -287,7 +429,11 @@ def _ordered(texts: Iterable[str], form: NumberFormat) -> tuple[str, ...]:
 
     def order(text: str) -> tuple[bool, float, str]:
         number = form.value(text)
-        return (True, 0.0, text) if number is None or math.isnan(number) else (False, number, text)
+        return (
+            (True, 0.0, text)
+            if number is None or math.isnan(number)
+            else (False, number, text)
+        )
 
     return tuple(sorted(texts, key=order))
 
@@ -296,8 +442,14 @@ def _classes(column: Column, form: NumberFormat, task: str) -> tuple[str, ...] |
     """Return the classes of a target, None for regression. Raises DataError for too many."""
     kinds = set(filter(None, column.cells))
     if task == "auto" and _is_numeric(column.cells, form):
-        numbers = {cell: form.value(cell) for cell in kinds if cell.lower() not in MISSING}
-        finite = {cell: value for cell, value in numbers.items() if value is not None and math.isfinite(value)}
+        numbers = {
+            cell: form.value(cell) for cell in kinds if cell.lower() not in MISSING
+        }
+        finite = {
+            cell: value
+            for cell, value in numbers.items()
+            if value is not None and math.isfinite(value)
+        }
         whole = all(value.is_integer() for value in finite.values())
         codes = any(map(_is_code, finite))
         task = CLASSES if codes or (whole and len(finite) <= MOST_CLASSES) else VALUES
@@ -308,18 +460,34 @@ def _classes(column: Column, form: NumberFormat, task: str) -> tuple[str, ...] |
     return _ordered(kinds, form)
 
 
-def _class_note(column: Column, classes: tuple[str, ...] | None, form: NumberFormat) -> str:
+def _class_note(
+    column: Column, classes: tuple[str, ...] | None, form: NumberFormat
+) -> str:
     """Say that numbers are read as classes, and which of those are one number in two notations."""
     values = [form.value(text) for text in classes or ()]
     if not classes or None in values:
         return ""
     note = f"The whole numbers of {column.name} are read as {counted(len(classes), 'class', 'classes')}"
-    double = next(((a, b) for a, b in zip(classes, classes[1:], strict=False) if form.value(a) == form.value(b)), None)
-    return f"{note}: “{double[0]}” and “{double[1]}” are two of them." if double else f"{note}; task sets another use."
+    double = next(
+        (
+            (a, b)
+            for a, b in zip(classes, classes[1:], strict=False)
+            if form.value(a) == form.value(b)
+        ),
+        None,
+    )
+    return (
+        f"{note}: “{double[0]}” and “{double[1]}” are two of them."
+        if double
+        else f"{note}; task sets another use."
+    )
 
 
 def _remarks(
-    columns: list[Column], inputs: Iterable[int], form: NumberFormat, options: Mapping[str, Any]
+    columns: list[Column],
+    inputs: Iterable[int],
+    form: NumberFormat,
+    options: Mapping[str, Any],
 ) -> Iterable[str]:
     """Yield what is odd about the input columns, and about a header that has numbers."""
     names = [column.name for column in columns]
@@ -330,13 +498,21 @@ def _remarks(
         present = [cell for cell in column.cells if cell]
         if len(set(present)) == 1 and len(present) > 1:
             yield f"{column.name} is {' '.join(present[0].split())} in every row."
-        elif column.texts is not None and any(map(_is_code, present)) and column.name not in options["categories"]:
+        elif (
+            column.texts is not None
+            and any(map(_is_code, present))
+            and column.name not in options["categories"]
+        ):
             yield f"{column.name} has leading zeros, so it is read as categories; to read it as numbers, set numbers."
-        elif column.texts is None and _counts_rows([form.value(cell) for cell in present]):
+        elif column.texts is None and _counts_rows(
+            [form.value(cell) for cell in present]
+        ):
             yield f"{column.name} counts the rows; leave it out if it has no other meaning."
 
 
 def _counts_rows(values: list[float | None]) -> bool:
     """Return whether values are consecutive integers in the order of the rows."""
     first = values[0] if len(values) > 2 else None
-    return first is not None and values == [first + number for number in range(len(values))]
+    return first is not None and values == [
+        first + number for number in range(len(values))
+    ]

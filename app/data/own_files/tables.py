@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 
-def table_rows(path: Path, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def table_rows(
+    path: Path, encoding: str, separator: str
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the last line and the cells of each row that is not blank. Cells are stripped.
 
     The line `sep=;` that Excel writes first is left out. Raises csv.Error, UnicodeDecodeError.
@@ -22,7 +24,9 @@ def table_rows(path: Path, encoding: str, separator: str) -> Iterator[tuple[int,
         table = csv.reader(file, delimiter=separator)
         for row in table:
             cells = [cell.strip() for cell in row]
-            if any(cells) and not (table.line_num == 1 and separator.join(row) == f"sep={separator}"):
+            if any(cells) and not (
+                table.line_num == 1 and separator.join(row) == f"sep={separator}"
+            ):
                 yield table.line_num, cells
 
 
@@ -59,7 +63,9 @@ def number_of(text: str, decimal: str = ".", thousands: str = "") -> float:
     text = text.replace("\u2212", "-")
     if thousands:
         sign = re.escape(thousands)
-        if re.fullmatch(rf"[+-]?\d{{1,3}}([{sign}]\d{{3}})+({re.escape(decimal)}\d*)?", text):
+        if re.fullmatch(
+            rf"[+-]?\d{{1,3}}([{sign}]\d{{3}})+({re.escape(decimal)}\d*)?", text
+        ):
             text = re.sub(f"[{sign}]", "", text)
     if decimal != ".":
         text = text.replace(".", "_").replace(decimal, ".")
@@ -87,7 +93,10 @@ def read_csv(
     """
     inputs: list[list[float]] = []
     labels: dict[str, list[float]] = {name: [] for name in targets}
-    ids = {name: {text: i for i, text in enumerate(texts or ())} for name, (_, texts) in targets.items()}
+    ids = {
+        name: {text: i for i, text in enumerate(texts or ())}
+        for name, (_, texts) in targets.items()
+    }
     bad: list[str] = []
     names: list[str] = []
     for line, cells in table_rows(path, encoding, separator):
@@ -109,11 +118,17 @@ def read_csv(
             for name, (place, texts) in targets.items():
                 text = row[place]
                 if texts is None:
-                    known[name] = cell_values(text, None, names[place], decimal, thousands)[0]
+                    known[name] = cell_values(
+                        text, None, names[place], decimal, thousands
+                    )[0]
                 elif text in ids[name]:
                     known[name] = ids[name][text]
                 else:
-                    raise ValueError(f"{names[place]}: {text!r} is not a class" if text else f"{names[place]} is empty")
+                    raise ValueError(
+                        f"{names[place]}: {text!r} is not a class"
+                        if text
+                        else f"{names[place]} is empty"
+                    )
         except ValueError as error:
             bad.append(f"row {line}, {error}")
             continue
@@ -123,9 +138,15 @@ def read_csv(
     known_all = {name: torch.tensor(values) for name, values in labels.items()}
     for name, (_, texts) in targets.items():
         if texts is None:
-            known_all[name] = torch.tensor(labels[name], dtype=torch.float32).unsqueeze(1)
+            known_all[name] = torch.tensor(labels[name], dtype=torch.float32).unsqueeze(
+                1
+            )
     read = torch.tensor(inputs, dtype=torch.float32)
-    given = {name: read[:, list(places)] for name, places in (fields or {}).items()} if len(read) else {}
+    given = (
+        {name: read[:, list(places)] for name, places in (fields or {}).items()}
+        if len(read)
+        else {}
+    )
     return given or read, alone(known_all), bad
 
 
@@ -135,17 +156,27 @@ def alone(parts: dict[str, Any]) -> Any:
 
 
 def cell_values(
-    text: str, texts: Sequence[str] | None, column: str, decimal: str = ".", thousands: str = ""
+    text: str,
+    texts: Sequence[str] | None,
+    column: str,
+    decimal: str = ".",
+    thousands: str = "",
 ) -> list[float]:
     """Parse a cell of a column as a number, or one-hot encode it. Raises ValueError that names the column."""
     if texts is not None:
         if text not in texts:
-            raise ValueError(f"{column}: {text!r} is not one of its texts" if text else f"{column} is empty")
+            raise ValueError(
+                f"{column}: {text!r} is not one of its texts"
+                if text
+                else f"{column} is empty"
+            )
         return [float(text == other) for other in texts]
     try:
         value = number_of(text, decimal, thousands)
     except ValueError:
-        raise ValueError(f"{column}: {text!r} is not a number" if text else f"{column} is empty") from None
+        raise ValueError(
+            f"{column}: {text!r} is not a number" if text else f"{column} is empty"
+        ) from None
     if not math.isfinite(value):
         raise ValueError(f"{column}: {text} is not finite")
     return [value]

@@ -20,7 +20,9 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Detect which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
     if path.suffix == ".npy":
         if not options["labels_file"]:
-            raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
+            raise DataError(
+                f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file)."
+            )
         return _labelled(path, ("",), (options["labels_file"],), options["task"])
     names = _tensor_names(path)
     found = {}
@@ -29,14 +31,26 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         ("labels", ("y", "labels", "targets", "target", "y_train")),
     ):
         wanted = options[role]
-        several = [wanted] if wanted in names else [name.strip() for name in wanted.split(",") if name.strip()]
+        several = (
+            [wanted]
+            if wanted in names
+            else [name.strip() for name in wanted.split(",") if name.strip()]
+        )
         for name in several:
             if name not in names:
-                raise DataError(f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}.")
+                raise DataError(
+                    f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}."
+                )
         place = int(role == "labels")
-        guess = next((name for word in usual for name in names if name.lower() == word), "")
-        found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
-    if not all(found["inputs"] + found["labels"]) or set(found["inputs"]) & set(found["labels"]):
+        guess = next(
+            (name for word in usual for name in names if name.lower() == word), ""
+        )
+        found[role] = tuple(dict.fromkeys(several)) or (
+            guess or (names[place] if len(names) == 2 else ""),
+        )
+    if not all(found["inputs"] + found["labels"]) or set(found["inputs"]) & set(
+        found["labels"]
+    ):
         raise DataError(
             f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels: its options "
             "inputs and labels, each a name, or several with commas."
@@ -44,17 +58,27 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     return _labelled(path, found["inputs"], found["labels"], options["task"])
 
 
-def _labelled(path: Path, inputs: tuple[str, ...], labels: tuple[str, ...], task: str = "auto") -> FileSurvey:
+def _labelled(
+    path: Path, inputs: tuple[str, ...], labels: tuple[str, ...], task: str = "auto"
+) -> FileSurvey:
     """Return how labels are read: texts, and class ids with gaps, are numbered in ascending order."""
     _check_size(path, (*inputs, *labels))
     tokens = _label_values(path, inputs[0]).shape if len(inputs) == 1 else ()
-    forms = {name: _form(name or path.name, _label_values(path, name), task, tokens) for name in labels}
-    arguments: dict[str, Any] = {"inputs": inputs if len(inputs) > 1 else inputs[0], "labels": labels}
+    forms = {
+        name: _form(name or path.name, _label_values(path, name), task, tokens)
+        for name in labels
+    }
+    arguments: dict[str, Any] = {
+        "inputs": inputs if len(inputs) > 1 else inputs[0],
+        "labels": labels,
+    }
     if classes := {name: form.classes for name, form in forms.items() if form.classes}:
         arguments["classes"] = FrozenMap(classes)
     if kinds := {name: form.kind for name, form in forms.items() if form.kind}:
         arguments["kinds"] = FrozenMap(kinds)
-    return FileSurvey(arguments, notes=tuple(form.note for form in forms.values() if form.note))
+    return FileSurvey(
+        arguments, notes=tuple(form.note for form in forms.values() if form.note)
+    )
 
 
 class LabelForm(Struct, frozen=True):
@@ -75,20 +99,40 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
     if kind not in "SU" and task == VALUES:
         return LabelForm("values")
     single = values.size == len(values)
-    if single and (kind in "SUbiu" or (task == CLASSES and bool((values == np.floor(values)).all()))):
+    if single and (
+        kind in "SUbiu"
+        or (task == CLASSES and bool((values == np.floor(values)).all()))
+    ):
         return _numbered(name, values)
     if kind in "SU" or values.ndim != 2 or values.shape == tokens:
         below = kind == "i" and not single and bool((values == -1).any())
-        return LabelForm(note=f"{what}: -1 is read as -100, which torch's losses ignore.") if below else LabelForm()
+        return (
+            LabelForm(note=f"{what}: -1 is read as -100, which torch's losses ignore.")
+            if below
+            else LabelForm()
+        )
     binary = bool(((values == 0) | (values == 1)).all())
     sums = values.sum(1, dtype=np.float64)
     count = values.shape[1]
     if binary and bool((sums == 1).all()):
-        return LabelForm("one_hot", tuple(range(count)), f"{what} is one-hot, and is read as {count:,} classes.")
+        return LabelForm(
+            "one_hot",
+            tuple(range(count)),
+            f"{what} is one-hot, and is read as {count:,} classes.",
+        )
     if binary and kind != "f" and values.shape[1:] != tokens[-1:]:
-        return LabelForm("values", note=f"{what} has several labels of 0 and 1 a sample, which are read as values.")
-    if kind == "f" and bool((values >= 0).all()) and bool(np.isclose(sums, 1, atol=1e-3).all()):
-        return LabelForm(note=f"{what}: each row adds up to 1; it is read as probabilities of {count:,} classes.")
+        return LabelForm(
+            "values",
+            note=f"{what} has several labels of 0 and 1 a sample, which are read as values.",
+        )
+    if (
+        kind == "f"
+        and bool((values >= 0).all())
+        and bool(np.isclose(sums, 1, atol=1e-3).all())
+    ):
+        return LabelForm(
+            note=f"{what}: each row adds up to 1; it is read as probabilities of {count:,} classes."
+        )
     return LabelForm()
 
 
@@ -107,15 +151,30 @@ def _numbered(name: str, values: Any) -> LabelForm:
     check_class_count(f"“{name}”", len(known), len(values))
     notes = []
     if left_out:
-        notes.append(f"{what}: {left_out:,} of label {IGNORED}, which torch's losses ignore, are left out.")
-    if not len(known) or not (text or values.dtype.kind in "bf" or known[0] != 0 or known[-1] != len(known) - 1):
+        notes.append(
+            f"{what}: {left_out:,} of label {IGNORED}, which torch's losses ignore, are left out."
+        )
+    if not len(known) or not (
+        text
+        or values.dtype.kind in "bf"
+        or known[0] != 0
+        or known[-1] != len(known) - 1
+    ):
         return LabelForm(note=" ".join(notes))
     first = ", ".join(map(str, known[:4].tolist())) + ", …" * (len(known) > 4)
-    kind = "texts" if text else "booleans" if values.dtype.kind == "b" else "class ids with gaps"
+    kind = (
+        "texts"
+        if text
+        else "booleans"
+        if values.dtype.kind == "b"
+        else "class ids with gaps"
+    )
     if not text and known[0] < 0:
         kind = "class ids below 0"
     last = len(known) - 1
-    notes.insert(0, f"{what}: {kind} ({first}) are numbered 0 to {last:,} in ascending order.")
+    notes.insert(
+        0, f"{what}: {kind} ({first}) are numbered 0 to {last:,} in ascending order."
+    )
     return LabelForm("", tuple(known.tolist()), " ".join(notes))
 
 
@@ -126,9 +185,15 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
     if path.suffix != ".npz":
         return
     with zipfile.ZipFile(path) as archive:
-        size = sum(one.file_size for one in archive.infolist() if one.filename.removesuffix(".npy") in names)
+        size = sum(
+            one.file_size
+            for one in archive.infolist()
+            if one.filename.removesuffix(".npy") in names
+        )
     if not fits(size):
-        raise DataError(f"{path.name} holds {size / 1e9:,.1f} GB, more than half of the memory of this machine.")
+        raise DataError(
+            f"{path.name} holds {size / 1e9:,.1f} GB, more than half of the memory of this machine."
+        )
 
 
 def _label_values(path: Path, name: str) -> Any:
@@ -148,7 +213,11 @@ def _label_values(path: Path, name: str) -> Any:
     if path.suffix == ".npy":
         return np.load(Path(name or path), allow_pickle=False)
     with np.load(path, allow_pickle=False) as arrays:
-        return np.atleast_1d(arrays[name]) if isinstance(arrays[name], np.ndarray) else np.empty(0, object)
+        return (
+            np.atleast_1d(arrays[name])
+            if isinstance(arrays[name], np.ndarray)
+            else np.empty(0, object)
+        )
 
 
 def _tensor_names(path: Path) -> list[str]:
@@ -159,7 +228,13 @@ def _tensor_names(path: Path) -> list[str]:
             held = tensor_files.load(path)
         except tensor_files.UnreadableTensorsError as error:
             raise DataError(f"Not a tensor file: {error}") from error
-        items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
+        items = (
+            held.items()
+            if isinstance(held, dict)
+            else enumerate(held)
+            if isinstance(held, list | tuple)
+            else ()
+        )
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
     import zipfile
 
@@ -169,4 +244,6 @@ def _tensor_names(path: Path) -> list[str]:
         with np.load(path, allow_pickle=False) as arrays:
             return list(arrays.files)
     except (zipfile.BadZipFile, EOFError, AttributeError, ValueError) as error:
-        raise DataError(f"{path.name} is not an .npz file of arrays: {error}.") from error
+        raise DataError(
+            f"{path.name} is not an .npz file of arrays: {error}."
+        ) from error

@@ -84,25 +84,41 @@ def arrange(
         return Layout({}, {}, (), (), 0.0, 0.0)
     given = sizes or estimated_sizes(drawing)
     known = {} if known is None else known
-    return _Arranger(drawing, given, width, spacing or Spacing(), page, known, progress).run()
+    return _Arranger(
+        drawing, given, width, spacing or Spacing(), page, known, progress
+    ).run()
 
 
 def estimated_sizes(drawing: Drawing) -> Sizes:
     """Estimate sizes from the number of characters, for callers without font metrics."""
 
     def box_size(box: Box) -> tuple[float, float]:
-        texts = [box.title, box.subtitle, *box.lines, "  ".join(chip.text for chip in box.chips)]
+        texts = [
+            box.title,
+            box.subtitle,
+            *box.lines,
+            "  ".join(chip.text for chip in box.chips),
+        ]
         rows = 1 + bool(box.subtitle) + len(box.lines) + bool(box.chips)
         return max(map(len, texts)) * _CHARACTER + 18, rows * _LINE + 10
 
     return Sizes(
         {box.id: box_size(box) for box in drawing.boxes},
-        {group.id: (len(group.title) + len(group.caption) + 8) * _CHARACTER for group in drawing.groups},
-        {arrow.label: len(arrow.label) * _CHARACTER + 10 for arrow in drawing.arrows if arrow.label},
+        {
+            group.id: (len(group.title) + len(group.caption) + 8) * _CHARACTER
+            for group in drawing.groups
+        },
+        {
+            arrow.label: len(arrow.label) * _CHARACTER + 10
+            for arrow in drawing.arrows
+            if arrow.label
+        },
     )
 
 
-def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tuple[float, float]) -> float:
+def row_width(
+    sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tuple[float, float]
+) -> float:
     """Estimate the row width at which boxes of these sizes match a page's aspect ratio; at least the page's width.
 
     Counts each box with the gaps around it, and some waste in rows of unequal boxes.
@@ -115,9 +131,15 @@ class _Arranger:
     """The state of one call of `arrange`."""
 
     def __init__(
-        self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing, page: Point, known: KnownPlaces,
+        self,
+        drawing: Drawing,
+        sizes: Sizes,
+        width: float | None,
+        spacing: Spacing,
+        page: Point,
+        known: KnownPlaces,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.drawing, self.sizes, self.spacing = drawing, sizes, spacing
         self.known, self.progress = known, progress
         self.placed, self.all_parts = 0, len(drawing.boxes) + len(drawing.groups)
@@ -126,12 +148,16 @@ class _Arranger:
         self.parents = {group.id: group.parent for group in drawing.groups}
         self.pieces: list[Piece] = []
         self.piece_of: dict[str, Piece] = {}
-        self.group_pieces = {group.id: Piece(0.0, 0.0, {}, group.id) for group in drawing.groups}
+        self.group_pieces = {
+            group.id: Piece(0.0, 0.0, {}, group.id) for group in drawing.groups
+        }
         # y of the ports at which an arrow crosses a group's border, from the group's top.
         self.ports: dict[tuple[str | None, int, str], float] = {}
         # Group of the segment -> arrow -> its points from left to right, relative to the corner of the group's content.
         self.segments: dict[str | None, dict[int, list[Point]]] = {}
-        self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
+        self.label_at: list[tuple[str | None, Point] | None] = [None] * len(
+            drawing.arrows
+        )
         self._chains: dict[str | None, list[str | None]] = {}
         self._leftwards = drawing.direction == "RL"
 
@@ -141,7 +167,9 @@ class _Arranger:
         for group in sorted(self.parents, key=lambda g: -len(self._enclosing(g))):
             if group in members:
                 self._arrange_group(group, members[group], links.get(group, []))
-                members.setdefault(self.parents[group], []).append(self.group_pieces[group])
+                members.setdefault(self.parents[group], []).append(
+                    self.group_pieces[group]
+                )
         width, height = self._arrange_inside(None, members[None], links.get(None, []))
         return self._layout(width, height)
 
@@ -176,7 +204,11 @@ class _Arranger:
             while box not in tops:
                 trail.append(box)
                 above = self.boxes[box].under
-                if above is None or self.boxes[above].group != self.boxes[box].group or above in trail:
+                if (
+                    above is None
+                    or self.boxes[above].group != self.boxes[box].group
+                    or above in trail
+                ):
                     tops[box] = box
                     break
                 box = above
@@ -186,7 +218,11 @@ class _Arranger:
 
     def _ends(self, arrow: Arrow) -> tuple[str, str]:
         """Return (left end, right end); gradients run leftwards."""
-        return (arrow.target, arrow.source) if self._leftwards else (arrow.source, arrow.target)
+        return (
+            (arrow.target, arrow.source)
+            if self._leftwards
+            else (arrow.source, arrow.target)
+        )
 
     def _enclosing(self, group: str | None) -> list[str | None]:
         """Return a group and its ancestors, innermost first; None, the whole drawing, is last."""
@@ -197,11 +233,15 @@ class _Arranger:
                 known.append(self.parents[known[-1]])
         return known
 
-    def _apart(self, left: str | None, right: str | None) -> tuple[list[str | None], list[str | None], str | None]:
+    def _apart(
+        self, left: str | None, right: str | None
+    ) -> tuple[list[str | None], list[str | None], str | None]:
         """Return the groups around the one but not the other, innermost first, and the innermost around both."""
         around_left, around_right = self._enclosing(left), self._enclosing(right)
         common = 0
-        for one, other in zip(reversed(around_left), reversed(around_right), strict=False):
+        for one, other in zip(
+            reversed(around_left), reversed(around_right), strict=False
+        ):
             if one != other:
                 break
             common += 1
@@ -217,7 +257,9 @@ class _Arranger:
                 continue
             left_group, right_group = left_piece.group, right_piece.group
             if left_group == right_group:
-                found.setdefault(left_group, []).append((number, left_piece, right_piece))
+                found.setdefault(left_group, []).append(
+                    (number, left_piece, right_piece)
+                )
                 continue
             left_apart, right_apart, shared = self._apart(left_group, right_group)
             for group in left_apart:
@@ -231,12 +273,16 @@ class _Arranger:
             found.setdefault(shared, []).append((number, left_piece, right_piece))
         return found
 
-    def _arrange_group(self, group: str, members: list[Piece], links: list[_Segment]) -> None:
+    def _arrange_group(
+        self, group: str, members: list[Piece], links: list[_Segment]
+    ) -> None:
         width, height = self._arrange_inside(group, members, links)
         piece = self.group_pieces[group]
         piece.width, piece.height = width + 2 * PAD, height + HEADER + 2 * PAD
 
-    def _arrange_inside(self, group: str | None, members: list[Piece], links: list[_Segment]) -> tuple[float, float]:
+    def _arrange_inside(
+        self, group: str | None, members: list[Piece], links: list[_Segment]
+    ) -> tuple[float, float]:
         """Place the members of a group relative to its content's corner; return the content's size."""
         members.sort(key=_first)
         index = {piece: number for number, piece in enumerate(members)}
@@ -244,7 +290,9 @@ class _Arranger:
         made: list[Link] = []
         ports: dict[tuple[str, Piece | None, float], int] = {}
 
-        def port_vertex(pin: Literal["first", "last"], piece: Piece | None, height: float) -> int:
+        def port_vertex(
+            pin: Literal["first", "last"], piece: Piece | None, height: float
+        ) -> int:
             """Return the vertex of a port; arrows to the same point inside share one."""
             key = (pin, piece, height)
             if key not in ports:
@@ -256,13 +304,23 @@ class _Arranger:
         for number, left, right in links:
             arrow = arrows[number]
             left_end, right_end = self._ends(arrow)
-            tail_dy = 0.0 if left is None else self._port_y(left, number, left_end, "right")
-            head_dy = 0.0 if right is None else self._port_y(right, number, right_end, "left")
+            tail_dy = (
+                0.0 if left is None else self._port_y(left, number, left_end, "right")
+            )
+            head_dy = (
+                0.0 if right is None else self._port_y(right, number, right_end, "left")
+            )
             tail = port_vertex("first", right, head_dy) if left is None else index[left]
             head = port_vertex("last", left, tail_dy) if right is None else index[right]
-            label = labels.get(arrow.label, 0.0) if arrow.label and left is not None and right is not None else 0.0
+            label = (
+                labels.get(arrow.label, 0.0)
+                if arrow.label and left is not None and right is not None
+                else 0.0
+            )
             made.append(Link(tail, head, tail_dy, head_dy, label))
-        limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
+        limit = row_width(
+            [(v.width, v.height) for v in vertices], self.spacing, self.page
+        )
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
         placed = self._placed(vertices, made, limit, group)
@@ -273,11 +331,17 @@ class _Arranger:
             width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
         # Content narrower than the group's header is centred.
         shift = (width - placed.width) / 2
-        for piece, (x, y) in zip(members, placed.corners, strict=False):  # ports have corners too
+        for piece, (x, y) in zip(
+            members, placed.corners, strict=False
+        ):  # ports have corners too
             piece.x, piece.y = x + shift, y
         segments = self.segments[group] = {}
-        for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
-            segments[number] = points = [(px + shift, py) for px, py in route] if shift else list(route)
+        for (number, left, right), link, route, at in zip(
+            links, made, placed.routes, placed.labels, strict=True
+        ):
+            segments[number] = points = (
+                [(px + shift, py) for px, py in route] if shift else list(route)
+            )
             if group is not None and left is None:
                 points[0] = (-PAD, points[0][1])
                 self.ports[(group, number, "left")] = points[0][1] + HEADER + PAD
@@ -288,7 +352,9 @@ class _Arranger:
                 self.label_at[number] = (group, (at[0] + shift, at[1]))
         return width, placed.height
 
-    def _placed(self, vertices: list[Vertex], links: list[Link], limit: float, group: str | None) -> Placed:
+    def _placed(
+        self, vertices: list[Vertex], links: list[Link], limit: float, group: str | None
+    ) -> Placed:
         """Place the vertices, or take the places of equal ones that were placed before."""
         content = (tuple(vertices), tuple(links), self.spacing)
         key = (*content, limit, self.limit, self.page if group is None else None)
@@ -298,7 +364,9 @@ class _Arranger:
         placed = self.known.get(key)
         if placed is None:
             done = PLACING * self.placed / self.all_parts
-            layered = Layered(vertices, links, self.spacing, tick=lambda: self.progress(done))
+            layered = Layered(
+                vertices, links, self.spacing, tick=lambda: self.progress(done)
+            )
             placed = self._place_rows(layered, limit, group)
             if group is not None and layered.is_one_row(Rows(limit)):
                 self.known[content] = placed  # at every limit that it fits
@@ -312,13 +380,19 @@ class _Arranger:
             return layered.arrange(Rows(limit))
         tries = [Rows(max(limit * times, self.page[0])) for times in TRIES]
         promised = layered.by_scale_bound(tries, self.page)
-        good = {rows for most, rows in promised if most > ACCEPTED_SCALE * promised[0][0]}
+        good = {
+            rows for most, rows in promised if most > ACCEPTED_SCALE * promised[0][0]
+        }
         return layered.arrange(next(rows for rows in tries if rows in good))
 
     def _port_y(self, piece: Piece, number: int, end: str, side: str) -> float:
         """Return the y at which an arrow to or from the box `end` meets this side of a piece, from the piece's top."""
         rect = piece.rects.get(end)
-        return self.ports[(piece.group, number, side)] if rect is None else rect.y + rect.height / 2
+        return (
+            self.ports[(piece.group, number, side)]
+            if rect is None
+            else rect.y + rect.height / 2
+        )
 
     def _layout(self, width: float, height: float) -> Layout:
         """Translate everything to the drawing's coordinates."""
@@ -339,13 +413,21 @@ class _Arranger:
         routes = []
         for number, arrow in enumerate(self.drawing.arrows):
             if not number % OFTEN:
-                self.progress(PLACING + (1 - PLACING) * number / len(self.drawing.arrows))
+                self.progress(
+                    PLACING + (1 - PLACING) * number / len(self.drawing.arrows)
+                )
             routes.append(self._route(number, arrow, corner, boxes))
-        labels = tuple(None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at)
+        labels = tuple(
+            None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at
+        )
         return Layout(boxes, groups, tuple(routes), labels, width, height)
 
     def _route(
-        self, number: int, arrow: Arrow, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]
+        self,
+        number: int,
+        arrow: Arrow,
+        corner: Mapping[str | None, Point],
+        boxes: Mapping[str, Rect],
     ) -> tuple[Point, ...]:
         left, right = self._ends(arrow)
         left_piece, right_piece = self.piece_of[left], self.piece_of[right]
@@ -369,16 +451,24 @@ class _Arranger:
         for group in way:
             dx, dy = corner[group]
             all_points += [(x + dx, y + dy) for x, y in self.segments[group][number]]
-        all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
+        all_points[0], all_points[-1] = (
+            (start, all_points[0][1]),
+            (end, all_points[-1][1]),
+        )
         points = _straightened(all_points)
         return tuple(points if arrow.source == left else points[::-1])
 
-    def _route_within(self, arrow: Arrow, piece: Piece, boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
+    def _route_within(
+        self, arrow: Arrow, piece: Piece, boxes: Mapping[str, Rect]
+    ) -> tuple[Point, ...]:
         """Lead an arrow from a box to itself, or to another of the same piece."""
         source, target = boxes[arrow.source], boxes[arrow.target]
         if arrow.source == arrow.target:
             return _loop(source)
-        if self.boxes[arrow.target].under == arrow.source and next(iter(piece.rects)) != arrow.target:
+        if (
+            self.boxes[arrow.target].under == arrow.source
+            and next(iter(piece.rects)) != arrow.target
+        ):
             return _down(source, target)
         return source.center, target.center
 
@@ -418,4 +508,11 @@ def _down(above: Rect, below: Rect) -> tuple[Point, ...]:
 def _loop(box: Rect) -> tuple[Point, ...]:
     """Out on the right, over the box, and in again on the left."""
     level, left, right, above = box.center[1], box.x - 12, box.right + 12, box.y - 10
-    return (box.right, level), (right, level), (right, above), (left, above), (left, level), (box.x, level)
+    return (
+        (box.right, level),
+        (right, level),
+        (right, above),
+        (left, above),
+        (left, level),
+        (box.x, level),
+    )

@@ -12,7 +12,9 @@ _STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 def assign_y(state: State) -> None:
     """Assign the tops of all items, relative to the top of their band."""
     state.y = [0.0] * len(state.heights)
-    before, after = (_heaviest(state, neighbours) for neighbours in (state.before, state.after))
+    before, after = (
+        _heaviest(state, neighbours) for neighbours in (state.before, state.after)
+    )
     for a, b in state.bands:
         state.tick()
         rows = state.rows[a:b]
@@ -43,7 +45,9 @@ def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
     for item, near in neighbours.items():
         if len(near) > 1:
             most = max(state.weights[other] for other, _ in near)
-            near = [(other, rise) for other, rise in near if state.weights[other] == most]
+            near = [
+                (other, rise) for other, rise in near if state.weights[other] == most
+            ]
         found[item] = near
     return found
 
@@ -79,7 +83,11 @@ def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
 
 def _straighten(state: State) -> None:
     """Move all bends of a link to one y where their neighbours leave room."""
-    spot = {item: (layer, place_) for layer, row in enumerate(state.rows) for place_, item in enumerate(row)}
+    spot = {
+        item: (layer, place_)
+        for layer, row in enumerate(state.rows)
+        for place_, item in enumerate(row)
+    }
     count = len(state.vertices)
     for chain in state.chains:
         bends = [item for item in chain.items if item >= count]
@@ -90,9 +98,13 @@ def _straighten(state: State) -> None:
             layer, at = spot[item]
             row = state.rows[layer]
             if at:
-                lowest = max(lowest, state.y[row[at - 1]] + _apart(state, row[at - 1], item))
+                lowest = max(
+                    lowest, state.y[row[at - 1]] + _apart(state, row[at - 1], item)
+                )
             if at + 1 < len(row):
-                highest = min(highest, state.y[row[at + 1]] - _apart(state, item, row[at + 1]))
+                highest = min(
+                    highest, state.y[row[at + 1]] - _apart(state, item, row[at + 1])
+                )
         if lowest <= highest:
             middle = sorted(state.y[item] for item in bends)[len(bends) // 2]
             level = min(max(middle, lowest), highest)

@@ -21,12 +21,18 @@ def make_rows(state: State) -> None:
         from_band, to_band = state.band_of_layer[tail], state.band_of_layer[head]
         if from_band == to_band:
             inner = range(tail + 1, head) if head - tail <= longest else range(0)
-            items = [link.tail, *_bends(state, keyed, inner, link.tail, link.below), link.head]
+            items = [
+                link.tail,
+                *_bends(state, keyed, inner, link.tail, link.below),
+                link.head,
+            ]
             add_chain(state, Chain(number, items, from_band))
             continue
         if not state.routed:
             continue
-        rest = _bends(state, keyed, range(tail + 1, state.bands[from_band][1]), link.tail)
+        rest = _bends(
+            state, keyed, range(tail + 1, state.bands[from_band][1]), link.tail
+        )
         first = _bends(state, keyed, range(state.bands[to_band][0], head), link.head)
         add_chain(state, Chain(number, [link.tail, *rest], from_band, leaves=True))
         add_chain(state, Chain(number, [*first, link.head], to_band, enters=True))
@@ -36,7 +42,9 @@ def make_rows(state: State) -> None:
 def _longest_with_bends(state: State) -> int:
     """Return the longest link that is routed with bends; limits bends to a small multiple of the boxes."""
     budget = max(20_000, 6 * len(state.vertices))
-    lengths = sorted(state.layer[link.head] - state.layer[link.tail] for link in state.links)
+    lengths = sorted(
+        state.layer[link.head] - state.layer[link.tail] for link in state.links
+    )
     for length in lengths:
         budget -= length
         if budget < 0:
@@ -45,14 +53,20 @@ def _longest_with_bends(state: State) -> int:
 
 
 def _bends(
-    state: State, keyed: list[list[tuple[float, int]]], layers: range, near: int, below: bool = False
+    state: State,
+    keyed: list[list[tuple[float, int]]],
+    layers: range,
+    near: int,
+    below: bool = False,
 ) -> list[int]:
     made = []
     for layer in layers:
         item = len(state.heights)
         state.heights.append(0.0)
         state.weights.append(BEND)
-        keyed[layer].append((2 * len(state.vertices) - near if below else near - 0.5, item))
+        keyed[layer].append(
+            (2 * len(state.vertices) - near if below else near - 0.5, item)
+        )
         made.append(item)
     return made
 
@@ -61,7 +75,9 @@ def add_chain(state: State, chain: Chain) -> None:
     state.chains.append(chain)
     link, count = state.links[chain.link], len(state.vertices)
     for a, b in zip(chain.items, chain.items[1:], strict=False):
-        rise = (link.tail_dy if a < count else 0.0) - (link.head_dy if b < count else 0.0)
+        rise = (link.tail_dy if a < count else 0.0) - (
+            link.head_dy if b < count else 0.0
+        )
         state.after.setdefault(a, []).append((b, -rise))
         state.before.setdefault(b, []).append((a, rise))
 
@@ -78,19 +94,31 @@ def order_rows(state: State) -> None:
         for sweep in range(_SWEEPS):
             if not fewest:
                 break
-            rows = _sweep([list(row) for row in rows], state.before if sweep % 2 == 0 else state.after, sweep % 2 == 1)
+            rows = _sweep(
+                [list(row) for row in rows],
+                state.before if sweep % 2 == 0 else state.after,
+                sweep % 2 == 1,
+            )
             crossings = _crossings(state, rows) if small else 1
             if crossings < fewest or not small:
                 best, fewest = rows, crossings
         state.rows[a:b] = best
 
 
-def _sweep(rows: list[list[int]], neighbours: dict[int, list[tuple[int, float]]], backwards: bool) -> list[list[int]]:
+def _sweep(
+    rows: list[list[int]],
+    neighbours: dict[int, list[tuple[int, float]]],
+    backwards: bool,
+) -> list[list[int]]:
     position: dict[int, float] = {}
     for row in reversed(rows) if backwards else rows:
         keys = {}
         for place_, item in enumerate(row):
-            near = [position[other] for other, _ in neighbours.get(item, ()) if other in position]
+            near = [
+                position[other]
+                for other, _ in neighbours.get(item, ())
+                if other in position
+            ]
             keys[item] = sum(near) / len(near) if near else float(place_)
         row.sort(key=keys.__getitem__)
         position.update((item, float(place_)) for place_, item in enumerate(row))
@@ -106,7 +134,9 @@ def _crossings(state: State, rows: list[list[int]]) -> int:
         where = {item: place_ for place_, item in enumerate(next_row)}
         seen: list[int] = []
         for item in row:
-            heads = sorted(where[other] for other, _ in state.after.get(item, ()) if other in where)
+            heads = sorted(
+                where[other] for other, _ in state.after.get(item, ()) if other in where
+            )
             total += sum(len(seen) - bisect_left(seen, head + 1) for head in heads)
             for head in heads:
                 insort(seen, head)

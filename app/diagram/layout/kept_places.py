@@ -15,8 +15,15 @@ from app.diagram.layout.model import Point
 from app.diagram.layout.tree_layout import Rect
 
 MOST = 1200  # boxes; all pairs of them are compared
-GAP, ROW_GAP, WIRE = 26.0, 24.0, 16.0  # between columns, between rows, and for wires that run back between two rows
-FRAME_SIDE, FRAME_TOP = 10.0, 22.0  # padding between a frame and its nodes, and around it
+GAP, ROW_GAP, WIRE = (
+    26.0,
+    24.0,
+    16.0,
+)  # between columns, between rows, and for wires that run back between two rows
+FRAME_SIDE, FRAME_TOP = (
+    10.0,
+    22.0,
+)  # padding between a frame and its nodes, and around it
 TURNS = 42.0  # between columns, where wires that run back leave and arrive
 COLUMN, LEVEL = 12.0, 20.0  # parts nearer than this are in one column, or in one row
 BESIDE = 60.0  # parts that are nearer than this in y would meet in x
@@ -34,7 +41,11 @@ class Places(Struct, frozen=True):
 
 def keep_places(drawing: Drawing, sizes: Sizes) -> Places | None:
     """Place boxes as `drawing.places` has them; None if one has no place, if there are groups or very many boxes."""
-    if drawing.groups or len(drawing.boxes) > MOST or any(box.id not in drawing.places for box in drawing.boxes):
+    if (
+        drawing.groups
+        or len(drawing.boxes) > MOST
+        or any(box.id not in drawing.places for box in drawing.boxes)
+    ):
         return None
     corners = _corners(drawing, sizes)
     boxes = {key: Rect(x, y, *sizes.boxes[key]) for key, (x, y) in corners.items()}
@@ -48,13 +59,26 @@ def keep_places(drawing: Drawing, sizes: Sizes) -> Places | None:
 def _frames(drawing: Drawing, rects: Mapping[str, Rect]) -> list[Rect]:
     """Return the rectangles of the frames: around their members, and around the frames that are in them."""
     found: dict[int, Rect] = {}
-    for number in sorted(range(len(drawing.frames)), key=lambda number: len(drawing.frames[number].members)):
+    for number in sorted(
+        range(len(drawing.frames)),
+        key=lambda number: len(drawing.frames[number].members),
+    ):
         members = drawing.frames[number].members
         inner = [rects[id] for id in members if id in rects]
-        inner += [rect for other, rect in found.items() if drawing.frames[other].members <= members]
+        inner += [
+            rect
+            for other, rect in found.items()
+            if drawing.frames[other].members <= members
+        ]
         if inner:
-            left, top = min(one.x for one in inner) - FRAME_SIDE, min(one.y for one in inner) - FRAME_TOP
-            right, bottom = max(one.right for one in inner) + FRAME_SIDE, max(one.bottom for one in inner) + FRAME_SIDE
+            left, top = (
+                min(one.x for one in inner) - FRAME_SIDE,
+                min(one.y for one in inner) - FRAME_TOP,
+            )
+            right, bottom = (
+                max(one.right for one in inner) + FRAME_SIDE,
+                max(one.bottom for one in inner) + FRAME_SIDE,
+            )
             found[number] = Rect(left, top, right - left, bottom - top)
     return [found[number] for number in sorted(found)]
 
@@ -66,8 +90,14 @@ def _corners(drawing: Drawing, sizes: Sizes) -> dict[str, Point]:
     for arrow in drawing.arrows:
         if arrow.source != arrow.target:
             wires.setdefault((arrow.source, arrow.target), arrow.label)
-    around = {part: frozenset(number for number, frame in enumerate(drawing.frames) if part in frame.members)
-              for part in parts}  # fmt: skip
+    around = {
+        part: frozenset(
+            number
+            for number, frame in enumerate(drawing.frames)
+            if part in frame.members
+        )
+        for part in parts
+    }
     columns = _classes(parts, {part: places[part][0] for part in parts}, COLUMN)
     rows = _classes(parts, {part: places[part][1] for part in parts}, LEVEL)
 
@@ -83,21 +113,33 @@ def _corners(drawing: Drawing, sizes: Sizes) -> dict[str, Point]:
         return size[a][0] + room + FRAME_SIDE * len(around[a] ^ around[b])
 
     x = _spread(columns, beside)
-    crowded = {a for (a, b) in wires if x[b] < x[a] + size[a][0]} | {b for (a, b) in wires if x[b] < x[a] + size[a][0]}
+    crowded = {a for (a, b) in wires if x[b] < x[a] + size[a][0]} | {
+        b for (a, b) in wires if x[b] < x[a] + size[a][0]
+    }
 
     def below(a: str, b: str) -> float | None:
         if x[a] >= x[b] + size[b][0] + GAP / 2 or x[b] >= x[a] + size[a][0] + GAP / 2:
             return None
         more = WIRE if a in crowded or b in crowded else 0.0
-        return (size[a][1] + size[b][1]) / 2 + ROW_GAP + more + FRAME_TOP * len(around[a] ^ around[b])
+        return (
+            (size[a][1] + size[b][1]) / 2
+            + ROW_GAP
+            + more
+            + FRAME_TOP * len(around[a] ^ around[b])
+        )
 
     middle = _spread(rows, below)
     corners = {part: (x[part], middle[part] - size[part][1] / 2) for part in parts}
-    left, top = min(at[0] for at in corners.values()), min(at[1] for at in corners.values())
+    left, top = (
+        min(at[0] for at in corners.values()),
+        min(at[1] for at in corners.values()),
+    )
     return {part: (at[0] - left, at[1] - top) for part, at in corners.items()}
 
 
-def _classes(parts: Sequence[str], values: Mapping[str, float], near: float) -> list[list[str]]:
+def _classes(
+    parts: Sequence[str], values: Mapping[str, float], near: float
+) -> list[list[str]]:
     """Group the parts whose values are nearly the first one's, in order."""
     found: list[list[str]] = []
     for part in sorted(parts, key=lambda part: values[part]):
@@ -108,7 +150,9 @@ def _classes(parts: Sequence[str], values: Mapping[str, float], near: float) -> 
     return found
 
 
-def _spread(classes: list[list[str]], apart: Callable[[str, str], float | None]) -> dict[str, float]:
+def _spread(
+    classes: list[list[str]], apart: Callable[[str, str], float | None]
+) -> dict[str, float]:
     """Return the least position of each class at which all pairs are as far apart as they have to be."""
     at: dict[str, float] = {}
     last = 0.0

@@ -28,16 +28,26 @@ class Layered:
     """
 
     def __init__(
-        self, vertices: Sequence[Vertex], links: Sequence[Link], spacing: Spacing | None = None, routed: bool = True,
+        self,
+        vertices: Sequence[Vertex],
+        links: Sequence[Link],
+        spacing: Spacing | None = None,
+        routed: bool = True,
         tick: Callable[[], object] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if any(link.tail == link.head for link in links):
             raise ValueError("a link leads from a vertex to itself")
-        self._vertices, self._spacing, self._routed = list(vertices), spacing or Spacing(), routed
+        self._vertices, self._spacing, self._routed = (
+            list(vertices),
+            spacing or Spacing(),
+            routed,
+        )
         self._tick = tick
         self._turned, rank = acyclic(len(vertices), links)
         self._links = [
-            Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width, k.below) if turn else k
+            Link(k.head, k.tail, k.head_dy, k.tail_dy, k.label_width, k.below)
+            if turn
+            else k
             for k, turn in zip(links, self._turned, strict=True)
         ]
         self._layer = layers(self._vertices, self._links, rank)
@@ -67,7 +77,9 @@ class Layered:
         """Return whether what was placed at these limits needed one row alone."""
         return self._rows.get(rows) == 1
 
-    def by_scale_bound(self, tries: Sequence[Rows], page: tuple[float, float]) -> list[tuple[float, Rows]]:
+    def by_scale_bound(
+        self, tries: Sequence[Rows], page: tuple[float, float]
+    ) -> list[tuple[float, Rows]]:
         """Return (upper bound of the scale at which all fits a page, rows) for each candidate, the best first.
 
         Computed from the columns alone, so that most candidates need not be placed.
@@ -75,7 +87,9 @@ class Layered:
         found = []
         for rows in tries:
             width, height = self._least_size(rows)
-            found.append((min(page[0] / max(width, 1.0), page[1] / max(height, 1.0)), rows))
+            found.append(
+                (min(page[0] / max(width, 1.0), page[1] / max(height, 1.0)), rows)
+            )
         return sorted(found, key=lambda pair: -pair[0])
 
     def _least_size(self, rows: Rows) -> tuple[float, float]:
@@ -91,13 +105,29 @@ class Layered:
         height = sum(max(stacks[a:b]) - spacing.box + gap for a, b in state.bands) - gap
         if self._routed:
             bands = [state.band_of_layer[layer] for layer in state.layer]
-            leaving = Counter(bands[link.tail] for link in self._links if bands[link.tail] != bands[link.head])
-            height += sum(min(count, MOST_TRACKS) - 1 for count in leaving.values()) * spacing.track * CROWDED
+            leaving = Counter(
+                bands[link.tail]
+                for link in self._links
+                if bands[link.tail] != bands[link.head]
+            )
+            height += (
+                sum(min(count, MOST_TRACKS) - 1 for count in leaving.values())
+                * spacing.track
+                * CROWDED
+            )
         return max(state.right), height
 
     def _cut(self, rows: Rows) -> State:
         self._tick()
-        state = State(self._vertices, self._links, self._spacing, self._layer, self._routed, self.is_chain, self._tick)
+        state = State(
+            self._vertices,
+            self._links,
+            self._spacing,
+            self._layer,
+            self._routed,
+            self.is_chain,
+            self._tick,
+        )
         state.heights = [v.height for v in self._vertices]
         state.weights = [v.weight for v in self._vertices]
         cut_into_bands(state, rows)

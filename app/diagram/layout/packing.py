@@ -31,7 +31,9 @@ def pack(drawing: Drawing, sizes: Sizes, width: float) -> Layout:
             name, above = above, parents[above]
     placed, extent = _filled(None, width, inside, sizes)
     boxes = {name: rect for name, rect in placed if name not in parents}
-    return Layout(boxes, {name: rect for name, rect in placed if name in parents}, (), (), *extent)
+    return Layout(
+        boxes, {name: rect for name, rect in placed if name in parents}, (), (), *extent
+    )
 
 
 def _filled(
@@ -44,14 +46,20 @@ def _filled(
         within: list[tuple[str, Rect]] = []
         if name in inside:
             within, (width, height) = _filled(name, room - 2 * PAD, inside, sizes)
-            width, height = max(width + 2 * PAD, sizes.headers.get(name, 0.0)), height + HEADER + 2 * PAD
+            width, height = (
+                max(width + 2 * PAD, sizes.headers.get(name, 0.0)),
+                height + HEADER + 2 * PAD,
+            )
         else:
             width, height = sizes.boxes[name]
         if x and x + width > room:
             x, y, row = 0.0, y + row + GAP, 0.0
         found.append((name, Rect(x, y, width, height)))
         dx, dy = x + PAD, y + HEADER + PAD
-        found += [(one, Rect(rect.x + dx, rect.y + dy, rect.width, rect.height)) for one, rect in within]
+        found += [
+            (one, Rect(rect.x + dx, rect.y + dy, rect.width, rect.height))
+            for one, rect in within
+        ]
         x, row = x + width + GAP, max(row, height)
         right = max(right, x - GAP)
     return found, (right, y + row)

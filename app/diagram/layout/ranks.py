@@ -51,14 +51,23 @@ def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[i
             if layer[head] < least:
                 layer[head] = least
         heads = after[vertex]
-        if fed[vertex] or vertices[vertex].pin or (len(heads) > 1 and len(set(heads)) > 1):
+        if (
+            fed[vertex]
+            or vertices[vertex].pin
+            or (len(heads) > 1 and len(set(heads)) > 1)
+        ):
             for head in heads:
                 fed[head] = True
     for vertex in reversed(order):
         if after[vertex] and not fed[vertex]:
-            layer[vertex] = max(layer[vertex], min(layer[head] for head in after[vertex]) - 1)
+            layer[vertex] = max(
+                layer[vertex], min(layer[head] for head in after[vertex]) - 1
+            )
     free = [layer[v] for v, vertex in enumerate(vertices) if not vertex.pin] or [0]
     ends = {"first": min(free) - 1, "last": max(free) + 1}
-    layer = [ends[vertex.pin] if vertex.pin else layer[v] for v, vertex in enumerate(vertices)]
+    layer = [
+        ends[vertex.pin] if vertex.pin else layer[v]
+        for v, vertex in enumerate(vertices)
+    ]
     used = {old: new for new, old in enumerate(sorted(set(layer)))}
     return [used[old] for old in layer]

@@ -13,13 +13,18 @@ def draw(state: State, turned: list[bool]) -> Placed:
     crossers = _crossers(state) if state.routed else {}
     tops, bottom, tracks = _bands_down(state, crossers)
     lanes = _left_lanes(state, crossers)
-    right_lanes = {link: lane for links in crossers.values() for lane, link in enumerate(links)}
+    right_lanes = {
+        link: lane for links in crossers.values() for lane, link in enumerate(links)
+    }
     margin = _lane_x(state, max(lanes.values(), default=-1) + 1) if lanes else 0.0
     left, right, band_of = state.left, state.right, state.band_of_layer
     # A box is centred in its column, or at its left on a grid.
     share = 0.0 if state.spacing.grid else 0.5
     corners = [
-        (left[n] + margin + share * (right[n] - left[n] - vertex.width), tops[band_of[n]] + y)
+        (
+            left[n] + margin + share * (right[n] - left[n] - vertex.width),
+            tops[band_of[n]] + y,
+        )
         for vertex, n, y in zip(state.vertices, state.layer, state.y, strict=False)
     ]
     full = max(state.right) + margin
@@ -30,7 +35,9 @@ def draw(state: State, turned: list[bool]) -> Placed:
     gaps: dict[tuple[int, int], list[int]] = {}
     for chain in state.chains:
         link = chain.link
-        if not state.links[link].label_width and (level := _level_link(state, chain, corners)):
+        if not state.links[link].label_width and (
+            level := _level_link(state, chain, corners)
+        ):
             routes[link] = level
             continue
         points = _chain_points(state, chain, corners, tops[chain.band], margin)
@@ -39,11 +46,16 @@ def draw(state: State, turned: list[bool]) -> Placed:
             y = tracks[link]
             across = routes[link][-1][0]
             routes[link] += [(across, y), (x, y), (x, points[0][1])]
-            if len(crossers[state.band_of_layer[state.layer[state.links[link].tail]]]) <= state.spacing.crowd:
+            if (
+                len(crossers[state.band_of_layer[state.layer[state.links[link].tail]]])
+                <= state.spacing.crowd
+            ):
                 labels[link] = ((across + x) / 2, y)
         routes[link] += points
         if chain.leaves:
-            routes[link].append((full + _lane_x(state, right_lanes[link]), points[-1][1]))
+            routes[link].append(
+                (full + _lane_x(state, right_lanes[link]), points[-1][1])
+            )
         elif len(chain.items) > 2 and not chain.enters:
             labels[link] = _longest_level(points)
         elif not chain.enters:
@@ -51,7 +63,10 @@ def draw(state: State, turned: list[bool]) -> Placed:
             gaps.setdefault((chain.band, state.layer[chain.items[0]]), []).append(link)
     _spread_labels(state, gaps, labels)
     wide = max((x for route in routes for x, _ in route), default=full)
-    routes = [_plain(route[::-1] if turn else route) for route, turn in zip(routes, turned, strict=True)]
+    routes = [
+        _plain(route[::-1] if turn else route)
+        for route, turn in zip(routes, turned, strict=True)
+    ]
     return Placed(corners, routes, labels, max(full, wide + (margin and 4.0)), bottom)
 
 
@@ -61,19 +76,31 @@ def _crossers(state: State) -> dict[int, list[int]]:
     for chain in state.chains:
         if chain.leaves:
             last = chain.items[-1]
-            down = state.links[chain.link].tail_dy if last < len(state.vertices) else 0.0
-            leaving.setdefault(chain.band, []).append((-(state.y[last] + down), chain.link))
-    return {band: [link for _, link in sorted(found)] for band, found in leaving.items()}
+            down = (
+                state.links[chain.link].tail_dy if last < len(state.vertices) else 0.0
+            )
+            leaving.setdefault(chain.band, []).append(
+                (-(state.y[last] + down), chain.link)
+            )
+    return {
+        band: [link for _, link in sorted(found)] for band, found in leaving.items()
+    }
 
 
-def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[float], float, dict[int, float]]:
+def _bands_down(
+    state: State, crossers: dict[int, list[int]]
+) -> tuple[list[float], float, dict[int, float]]:
     """Return the tops of the bands, the bottom, and the y of each crossing link's track; lines of boxes are aligned to
     the grid."""
     spacing, count = state.spacing, len(state.vertices)
     framed = [any(state.frames[a:b]) for a, b in state.bands]
-    through = [0] * len(state.bands)  # links in the gutter under a band that lead themselves
+    through = [0] * len(
+        state.bands
+    )  # links in the gutter under a band that lead themselves
     for own in () if state.routed else state.links:
-        tail, head = (state.band_of_layer[state.layer[end]] for end in (own.tail, own.head))
+        tail, head = (
+            state.band_of_layer[state.layer[end]] for end in (own.tail, own.head)
+        )
         for gutter in {tail, head - 1} if tail < head else ():
             through[gutter] += 1
     tops, tracks, y = [], {}, 0.0
@@ -83,20 +110,39 @@ def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[floa
         for item in items if spacing.grid else ():
             if item < count:
                 line = state.vertices[item].line
-                state.y[item] = snapped_up(y + state.y[item] + line, spacing.grid) - line - y
+                state.y[item] = (
+                    snapped_up(y + state.y[item] + line, spacing.grid) - line - y
+                )
         lowest = max(state.y[item] + state.heights[item] for item in items)
         if spacing.edge:
-            lowest = max([lowest, *(state.y[item] + spacing.edge for item in items if item >= count)])
+            lowest = max(
+                [
+                    lowest,
+                    *(state.y[item] + spacing.edge for item in items if item >= count),
+                ]
+            )
         y += lowest
         if band + 1 == len(state.bands):
             break
-        gap = spacing.fold if state.arms else spacing.frame if framed[band] or framed[band + 1] else spacing.band
+        gap = (
+            spacing.fold
+            if state.arms
+            else spacing.frame
+            if framed[band] or framed[band + 1]
+            else spacing.band
+        )
         if not state.routed:
             gap = max(gap, min(through[band], MOST_TRACKS) * spacing.track)
         crossing = crossers.get(band, [])
         crowded = len(crossing) > spacing.crowd
-        labelled = not crowded and any(state.links[link].label_width for link in crossing)
-        step = spacing.label_height + 2 if labelled else spacing.track * (CROWDED if crowded else 1.0)
+        labelled = not crowded and any(
+            state.links[link].label_width for link in crossing
+        )
+        step = (
+            spacing.label_height + 2
+            if labelled
+            else spacing.track * (CROWDED if crowded else 1.0)
+        )
         y += gap / 2
         for number, link in enumerate(crossing):
             tracks[link] = y + number * step
@@ -111,7 +157,14 @@ def _left_lanes(state: State, crossers: dict[int, list[int]]) -> dict[int, int]:
     spans = []
     for band, links in crossers.items():
         for number, link in enumerate(links):
-            spans.append((state.band_of_layer[state.layer[state.links[link].head]] - band, band, -number, link))
+            spans.append(
+                (
+                    state.band_of_layer[state.layer[state.links[link].head]] - band,
+                    band,
+                    -number,
+                    link,
+                )
+            )
     for length, band, _, link in sorted(spans):
         passed = range(band + 1, band + length + 1)
         lane = 0
@@ -128,7 +181,9 @@ def _lane_x(state: State, lane: int) -> float:
     return 14.0 + lane * state.spacing.track
 
 
-def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, margin: float) -> list[Point]:
+def _chain_points(
+    state: State, chain: Chain, corners: list[Point], top: float, margin: float
+) -> list[Point]:
     """Straight across every column, so that slanting parts stay between columns."""
     link, count = state.links[chain.link], len(state.vertices)
     points: list[Point] = []
@@ -136,13 +191,19 @@ def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, 
         if item >= count:
             layer = _layer_of_bend(state, chain, place)
             y = top + state.y[item]
-            points += [(state.left[layer] + margin, y), (state.right[layer] + margin, y)]
+            points += [
+                (state.left[layer] + margin, y),
+                (state.right[layer] + margin, y),
+            ]
             continue
         x, y = corners[item]
         layer = state.layer[item]
         if place == 0 and not chain.enters:
             y += link.tail_dy
-            points += [(x + state.vertices[item].width, y), (state.right[layer] + margin, y)]
+            points += [
+                (x + state.vertices[item].width, y),
+                (state.right[layer] + margin, y),
+            ]
         else:
             y += link.head_dy
             points += [(state.left[layer] + margin, y), (x, y)]
@@ -182,18 +243,29 @@ def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> P
 def _longest_level(points: list[Point]) -> Point:
     """Return the centre of the longest horizontal segment of a long link."""
     way = _plain(points)
-    inner = [(a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01]
+    inner = [
+        (a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01
+    ]
     a, b = max(inner, key=lambda pair: abs(pair[1][0] - pair[0][0]))
     return (a[0] + b[0]) / 2, a[1]
 
 
-def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]) -> None:
+def _spread_labels(
+    state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]
+) -> None:
     """Separate labels in one gap between two columns."""
     step = state.spacing.label_height
     for links in gaps.values():
-        places = [(y, x, link) for link in links if state.links[link].label_width for x, y in [labels[link] or (0, 0)]]
+        places = [
+            (y, x, link)
+            for link in links
+            if state.links[link].label_width
+            for x, y in [labels[link] or (0, 0)]
+        ]
         places.sort()
-        for (y_above, x_above, _), (y, x, link) in zip(places, places[1:], strict=False):
+        for (y_above, x_above, _), (y, x, link) in zip(
+            places, places[1:], strict=False
+        ):
             if y - y_above < step and abs(x - x_above) < state.links[link].label_width:
                 labels[link] = (x, y_above + step)
 
@@ -203,13 +275,25 @@ def _plain(route: list[Point]) -> list[Point]:
     x, level = route[0]
     if len(route) == 2:
         return route
-    if len(route) == 4 and abs(route[3][0] - x) > 0.02 and all(abs(y - level) < 0.005 for _, y in route):
+    if (
+        len(route) == 4
+        and abs(route[3][0] - x) > 0.02
+        and all(abs(y - level) < 0.005 for _, y in route)
+    ):
         return [route[0], route[3]]
     kept: list[Point] = []
     for point in route:
-        if kept and abs(kept[-1][0] - point[0]) < 0.01 and abs(kept[-1][1] - point[1]) < 0.01:
+        if (
+            kept
+            and abs(kept[-1][0] - point[0]) < 0.01
+            and abs(kept[-1][1] - point[1]) < 0.01
+        ):
             continue
-        if len(kept) > 1 and abs(kept[-2][1] - kept[-1][1]) < 0.01 and abs(kept[-1][1] - point[1]) < 0.01:
+        if (
+            len(kept) > 1
+            and abs(kept[-2][1] - kept[-1][1]) < 0.01
+            and abs(kept[-1][1] - point[1]) < 0.01
+        ):
             kept[-1] = point
             continue
         kept.append(point)

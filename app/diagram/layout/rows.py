@@ -21,7 +21,10 @@ def cut_into_bands(state: State, rows: Rows) -> None:
     for vertex, layer in zip(state.vertices, state.layer, strict=True):
         widths[layer] = max(widths[layer], vertex.width)
         edge_only[layer] = edge_only[layer] and bool(vertex.pin)
-    gaps = [0.0 if edge_only[n] or n + 1 == count or edge_only[n + 1] else column for n in range(count)]
+    gaps = [
+        0.0 if edge_only[n] or n + 1 == count or edge_only[n + 1] else column
+        for n in range(count)
+    ]
     for link in state.links:
         tail = state.layer[link.tail]
         if link.label_width and gaps[tail] and state.layer[link.head] == tail + 1:
@@ -32,26 +35,41 @@ def cut_into_bands(state: State, rows: Rows) -> None:
         place = {old: new for new, old in enumerate(order)}
         state.layer = [place[layer] for layer in state.layer]
         widths, gaps = [widths[n] for n in order], [column] * count
-        ends = list(accumulate(len(order) for order in ((*level.down, *level.up) for level in levels)))
+        ends = list(
+            accumulate(
+                len(order) for order in ((*level.down, *level.up) for level in levels)
+            )
+        )
         state.bands = list(zip([0, *ends], ends, strict=False))
-        state.arms = [a + len(level.down) for (a, _), level in zip(state.bands, levels, strict=True)]
+        state.arms = [
+            a + len(level.down)
+            for (a, _), level in zip(state.bands, levels, strict=True)
+        ]
     elif sum(widths) + sum(gaps[:-1]) <= rows.limit:
         state.bands = [(0, count)]
     else:
         state.frames = _frames(state, count)
-        crossing = [1.0] * (count + 1) if state.is_chain else break_costs(state.layer, state.links)
+        crossing = (
+            [1.0] * (count + 1)
+            if state.is_chain
+            else break_costs(state.layer, state.links)
+        )
         state.bands = break_into_rows(widths, gaps, crossing, rows, state.frames)
     for number, (a, b) in enumerate(state.bands):
         state.band_of_layer += [number] * (b - a)
     _columns(state, widths, gaps)
 
 
-def _levels(state: State, widths: Sequence[float], gaps: Sequence[float], rows: Rows) -> list[skip_layout.Level]:
+def _levels(
+    state: State, widths: Sequence[float], gaps: Sequence[float], rows: Rows
+) -> list[skip_layout.Level]:
     """Return the bands of a skip layout; empty if a row is wide enough or the graph does not fold."""
     if not rows.folds or sum(widths) + sum(gaps) <= rows.limit:
         return []
     layer = state.layer
-    return skip_layout.levels(len(widths), {(layer[link.tail], layer[link.head]) for link in state.links})
+    return skip_layout.levels(
+        len(widths), {(layer[link.tail], layer[link.head]) for link in state.links}
+    )
 
 
 def _frames(state: State, count: int) -> list[str]:
@@ -71,19 +89,27 @@ def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> No
     full = max(totals)
     state.left, state.right = [0.0] * len(widths), [0.0] * len(widths)
     right_arm = max(
-        (sum(snapped_up(widths[n] + gaps[n], grid) for n in range(a, arm))
-         for (a, _), arm in zip(state.bands, state.arms, strict=False)),
+        (
+            sum(snapped_up(widths[n] + gaps[n], grid) for n in range(a, arm))
+            for (a, _), arm in zip(state.bands, state.arms, strict=False)
+        ),
         default=0.0,
-    )  # fmt: skip
+    )
     arms = set(state.arms)
     for number, (a, b) in enumerate(state.bands):
         inner = sum(1 for n in range(a, b - 1) if gaps[n])
-        spare = (full - totals[number]) / inner if inner and number < len(state.bands) - 1 and not grid else 0.0
+        spare = (
+            (full - totals[number]) / inner
+            if inner and number < len(state.bands) - 1 and not grid
+            else 0.0
+        )
         x = 0.0
         for n in range(a, b):
             x = max(x, right_arm) if n in arms else x
             state.left[n], state.right[n] = x, x + widths[n]
-            x = snapped_up(x + widths[n] + (gaps[n] + min(spare, SPARE) if gaps[n] else 0.0), grid)
+            x = snapped_up(
+                x + widths[n] + (gaps[n] + min(spare, SPARE) if gaps[n] else 0.0), grid
+            )
 
 
 def break_costs(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
@@ -108,7 +134,11 @@ def break_costs(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
 
 
 def break_into_rows(
-    widths: Sequence[float], gaps: Sequence[float], crossing: Sequence[float], rows: Rows, frames: Sequence[str] = ()
+    widths: Sequence[float],
+    gaps: Sequence[float],
+    crossing: Sequence[float],
+    rows: Rows,
+    frames: Sequence[str] = (),
 ) -> list[tuple[int, int]]:
     """Return (first layer, end) of each row, minimising unused or lacking room and the cost of breaks. `gaps[n]` is the
     gap behind layer `n`.
@@ -121,7 +151,11 @@ def break_into_rows(
             costs[n] += PROHIBITIVE  # a layer of ports alone
     for frame, members in groupby(range(len(frames)), key=lambda n: frames[n]):
         first, *others = members
-        if frame and sum(widths[n] + gaps[n] for n in (first, *others)) - gaps[-1] > rows.widest * rows.limit:
+        if (
+            frame
+            and sum(widths[n] + gaps[n] for n in (first, *others)) - gaps[-1]
+            > rows.widest * rows.limit
+        ):
             costs[first], costs[first + len(others) + 1] = -PROHIBITIVE, -PROHIBITIVE
         elif frame:
             for n in others:
@@ -129,12 +163,22 @@ def break_into_rows(
     costs[len(widths)] = 0.0
     # Fullest rows first; the rest are pruned by a lower bound, so that a chain takes linear time.
     count, limit, widest = len(widths), rows.limit, rows.widest * rows.limit
-    at = [0.0, *accumulate(width + gap for width, gap in zip(widths, gaps, strict=True))]
-    edge = [0.0, *(x - gap for x, gap in zip(at[1:], gaps, strict=True))]  # the right side of the layer before
-    rest = [0.0] * (count + 1)  # the cost of a break at each layer and of the rows behind it
+    at = [
+        0.0,
+        *accumulate(width + gap for width, gap in zip(widths, gaps, strict=True)),
+    ]
+    edge = [
+        0.0,
+        *(x - gap for x, gap in zip(at[1:], gaps, strict=True)),
+    ]  # the right side of the layer before
+    rest = [0.0] * (
+        count + 1
+    )  # the cost of a break at each layer and of the rows behind it
     ends = [count] * (count + 1)  # where the first of these rows ends
     fits = reach = count
-    cheapest: deque[int] = deque([count])  # ends that may come after a start, the cheapest first
+    cheapest: deque[int] = deque(
+        [count]
+    )  # ends that may come after a start, the cheapest first
     for start in range(count - 1, -1, -1):
         base = at[start]
         while reach > start + 1 and edge[reach] - base > widest:

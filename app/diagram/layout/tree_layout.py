@@ -50,7 +50,11 @@ class Piece(Struct, eq=False):
     y: float = 0.0
 
 
-def hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[str, tuple[float, float]]) -> Piece:
+def hanging_piece(
+    top: str,
+    children: Mapping[str, list[str]],
+    sizes: Mapping[str, tuple[float, float]],
+) -> Piece:
     """Build the tree of a box: each child below its parent, leaves all on the lowest level."""
     if top not in children:
         width, height = sizes[top]
@@ -65,7 +69,10 @@ def hanging_piece(top: str, children: Mapping[str, list[str]], sizes: Mapping[st
     for box in order:
         if box != top and box not in children:
             level[box] = lowest
-    heights = [max((sizes[box][1] for box in order if level[box] == n), default=0.0) for n in range(lowest + 1)]
+    heights = [
+        max((sizes[box][1] for box in order if level[box] == n), default=0.0)
+        for n in range(lowest + 1)
+    ]
     spread: dict[str, float] = {}
     for box in reversed(order):
         spread[box] = max(sizes[box][0], _row_width(children.get(box, ()), spread))

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
 from tapedeck import frames
-from tapedeck.frames import Count, MaxLength, Number, Range, Script, Seconds, StepNumber, Text, Texts
+from tapedeck.frames import (
+    Count,
+    MaxLength,
+    Number,
+    Range,
+    Script,
+    Seconds,
+    StepNumber,
+    Text,
+    Texts,
+)
 
 MOST_NAMES = 100  # fields of one prefix
 Int64 = Annotated[int, Range(-(2**63), 2**63 - 1)]
@@ -53,7 +71,8 @@ class Hashing(NamedTuple):
 
 
 KINDS: dict[str, type[Any]] = {
-    frames.event_of(kind): kind for kind in (*frames.KINDS, Epoch, HashLayers, Hashes, Hashing)
+    frames.event_of(kind): kind
+    for kind in (*frames.KINDS, Epoch, HashLayers, Hashes, Hashing)
 }
 
 
@@ -95,7 +114,9 @@ def first_frame(line: bytes) -> Script | None:
     return frame if isinstance(frame, Script) else None
 
 
-def numbers_named(line: bytes | str, prefix: str, without: tuple[str, ...] = ()) -> dict[str, float | None]:
+def numbers_named(
+    line: bytes | str, prefix: str, without: tuple[str, ...] = ()
+) -> dict[str, float | None]:
     """Return the fields of a line with a prefix, without it. Raises ValueError."""
     try:
         fields = _fields_decoder.decode(line)
@@ -120,7 +141,10 @@ def _decoder(event: str) -> msgspec.json.Decoder[Any]:
     kind = KINDS[event]
     hints = get_type_hints(kind, include_extras=True)
     defaults = kind._field_defaults
-    fields = [(name, _bounded(hints[name]), *([defaults[name]] if name in defaults else [])) for name in kind._fields]
+    fields = [
+        (name, _bounded(hints[name]), *([defaults[name]] if name in defaults else []))
+        for name in kind._fields
+    ]
     return msgspec.json.Decoder(msgspec.defstruct(kind.__name__, fields))
 
 

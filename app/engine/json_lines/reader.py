@@ -33,7 +33,10 @@ from app.training.events import (
 )
 from tapedeck import frames
 
-_REASONS: dict[str, Literal["done", "stopped", "left"]] = {"done": "done", "left": "left"}
+_REASONS: dict[str, Literal["done", "stopped", "left"]] = {
+    "done": "done",
+    "left": "left",
+}
 
 
 class Reader:
@@ -84,16 +87,31 @@ class Reader:
                 return self._step_event(frame)
             case frames.Losses():
                 losses = frame_types.numbers_named(line, "loss_")
-                return LossParts(frame.epoch, frame.step, tuple(losses), tuple(map(_float, losses.values())))
+                return LossParts(
+                    frame.epoch,
+                    frame.step,
+                    tuple(losses),
+                    tuple(map(_float, losses.values())),
+                )
             case Epoch():
-                others = frame_types.numbers_named(line, "val_", ("val_loss", "val_accuracy")).items()
+                others = frame_types.numbers_named(
+                    line, "val_", ("val_loss", "val_accuracy")
+                ).items()
                 scores = tuple((name, _float(value)) for name, value in others)
-                figures = (_float(frame.train_loss), frame.train_accuracy, frame.val_loss, frame.val_accuracy)
+                figures = (
+                    _float(frame.train_loss),
+                    frame.train_accuracy,
+                    frame.val_loss,
+                    frame.val_accuracy,
+                )
                 return EpochDone(frame.epoch, frame.step, *figures, self._now(), scores)
             case frames.Said():
                 return Noticed(frame.step, "", None, frame.message)
             case frames.Skipped():
-                words = frame.reason or f"The batch of step {frame.step} was not trained on."
+                words = (
+                    frame.reason
+                    or f"The batch of step {frame.step} was not trained on."
+                )
                 return Skipped(frame.epoch, frame.step, words, None)
             case frames.Saved():
                 return Saved(frame.step, frame.path, frame.problem)
@@ -105,7 +123,11 @@ class Reader:
                 return Resumed(frame.epoch, frame.step)
             case frames.Finished():
                 return Finished(
-                    _REASONS.get(frame.reason, "stopped"), frame.epoch, frame.steps, self._now(), frame.note
+                    _REASONS.get(frame.reason, "stopped"),
+                    frame.epoch,
+                    frame.steps,
+                    self._now(),
+                    frame.note,
                 )
             case frames.Failed():
                 ending = (frame.kind, frame.message, frame.cure, "", frame.node)
@@ -118,13 +140,19 @@ class Reader:
             case frames.Layers():
                 self._layers = _unique(frame.layers)
             case frames.Norms() if len(frame.norms) == len(self._layers):
-                return GradientNorms(frame.step, self._layers, tuple(map(_float, frame.norms)))
+                return GradientNorms(
+                    frame.step, self._layers, tuple(map(_float, frame.norms))
+                )
             case frames.Rates():
                 if len(frame.groups) != len(frame.rates):
                     raise ValueError("there must be as many groups as rates")
-                return GroupRates(frame.step, _unique(frame.groups), tuple(map(_float, frame.rates)))
+                return GroupRates(
+                    frame.step, _unique(frame.groups), tuple(map(_float, frame.rates))
+                )
             case frames.Memory():
-                scope: Literal["device", "process"] = "device" if frame.scope == "device" else "process"
+                scope: Literal["device", "process"] = (
+                    "device" if frame.scope == "device" else "process"
+                )
                 sizes = (frame.allocated, frame.reserved, frame.peak, frame.resident)
                 return MemorySample(frame.step, frame.seconds, scope, *sizes)
             case frames.Looking():
@@ -132,10 +160,20 @@ class Reader:
             case HashLayers():
                 self._hash_layers = tuple(frame.layers)
             case Hashes() if len(frame.layers) == len(self._hash_layers):
-                row = (frame.step, frame.epoch, frame.batch, frame.generator, *frame.layers)
-                return StepHashes(frame.step, self._hash_layers, struct.pack(f"<{len(row)}q", *row))
+                row = (
+                    frame.step,
+                    frame.epoch,
+                    frame.batch,
+                    frame.generator,
+                    *frame.layers,
+                )
+                return StepHashes(
+                    frame.step, self._hash_layers, struct.pack(f"<{len(row)}q", *row)
+                )
             case Hashing():
-                return events.Hashing(frame.step, frame.steps, frame.hashed, frame.spent, frame.seconds)
+                return events.Hashing(
+                    frame.step, frame.steps, frame.hashed, frame.spent, frame.seconds
+                )
         return None
 
     def _step_event(self, frame: frames.Step) -> StepDone:
@@ -148,7 +186,9 @@ class Reader:
             self._rate = _float(frame.rate)
         seconds = self._now() if frame.seconds is None else frame.seconds
         samples = self._samples(frame.epoch, frame.step)
-        return StepDone(frame.epoch, frame.step, _float(frame.loss), samples, seconds, self._rate)
+        return StepDone(
+            frame.epoch, frame.step, _float(frame.loss), samples, seconds, self._rate
+        )
 
     def _samples(self, epoch: int, step: int) -> int:
         """Return the number of samples of a step; the last batch of an epoch has the remainder."""
@@ -156,7 +196,10 @@ class Reader:
             return 0
         if not self._started.steps_per_epoch:
             return 1  # of a script, which tells steps alone
-        batches, size, count = (getattr(self._started, n) for n in ("steps_per_epoch", "batch_size", "train_count"))
+        batches, size, count = (
+            getattr(self._started, n)
+            for n in ("steps_per_epoch", "batch_size", "train_count")
+        )
         left = count - (batches - 1) * size if step == epoch * batches else size
         return min(left, size, count)
 
@@ -165,12 +208,26 @@ class Reader:
         if not count or size is None:
             batches = 0
         else:
-            batches = self._batches(count) if self._batches is not None else math.ceil(count / size)
+            batches = (
+                self._batches(count)
+                if self._batches is not None
+                else math.ceil(count / size)
+            )
         return Started(
-            frame.device, self._note, frame.epochs, size or 0, batches, -1 if frame.seed is None else frame.seed,
-            frame.parameters, (), count, frame.validation_count, frame.resumed_at, timed=self._timed or not batches,
+            frame.device,
+            self._note,
+            frame.epochs,
+            size or 0,
+            batches,
+            -1 if frame.seed is None else frame.seed,
+            frame.parameters,
+            (),
+            count,
+            frame.validation_count,
+            frame.resumed_at,
+            timed=self._timed or not batches,
             loss=frame.loss,
-        )  # fmt: skip
+        )
 
 
 def _float(value: float | None) -> float:
@@ -194,7 +251,11 @@ class Clock:
         self._stood: float | None = None
 
     def __call__(self) -> float:
-        return 0.0 if self._began is None else (self._stood or perf_counter()) - self._began
+        return (
+            0.0
+            if self._began is None
+            else (self._stood or perf_counter()) - self._began
+        )
 
     def follow(self, event: Event) -> None:
         """Start, pause and resume with the events of a run."""

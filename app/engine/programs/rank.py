@@ -28,11 +28,17 @@ def main() -> None:
             _permit(json.loads(os.environ.pop(OWN_MODEL)))
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as ending:
-        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        status = (
+            ending.code
+            if isinstance(ending.code, int)
+            else int(ending.code is not None)
+        )
         told = ending.code if isinstance(ending.code, str) else ""
     except BaseException:
         status, told = 1, traceback.format_exc()
-    sys.stderr.writelines(f"[rank{os.environ['RANK']}]: {line}\n" for line in told.splitlines())
+    sys.stderr.writelines(
+        f"[rank{os.environ['RANK']}]: {line}\n" for line in told.splitlines()
+    )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)

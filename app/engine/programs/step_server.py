@@ -38,7 +38,9 @@ class StepServer(Server):
     def leave(self) -> None:
         """Cancel the running request after its step, and close the connection. Thread-safe."""
         try:
-            self._connection.shutdown(socket.SHUT_RDWR)  # which the thread that listens notices
+            self._connection.shutdown(
+                socket.SHUT_RDWR
+            )  # which the thread that listens notices
         except OSError:
             pass  # the other end has closed it
         self._connection.close()

@@ -28,13 +28,25 @@ class ExportChoice(Struct, frozen=True):
     pt2: bool = False
     onnx: bool = False
     certify: bool = False
-    best: bool = False  # the weights with the smallest validation loss, in place of the newest
+    best: bool = (
+        False  # the weights with the smallest validation loss, in place of the newest
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The files that will be written."""
-        wanted = (self.code, self.safetensors, self.pt, self.script, self.pt2, self.onnx, self.certify)
-        return tuple(name for name, want in zip(NAMES.values(), wanted, strict=True) if want)
+        wanted = (
+            self.code,
+            self.safetensors,
+            self.pt,
+            self.script,
+            self.pt2,
+            self.onnx,
+            self.certify,
+        )
+        return tuple(
+            name for name, want in zip(NAMES.values(), wanted, strict=True) if want
+        )
 
     @property
     def proves(self) -> bool:

@@ -13,20 +13,44 @@ _CURES = {
     "arguments": ("arguments", "Pass them by keyword."),
     "inputs": ("inputs", "Enter one shape for each argument of forward."),
     "input_not_accepted": ("inputs", "Enter a shape that the model supports."),
-    "timeout": ("", "Choose a smaller model, or make the file do less when it is imported."),
+    "timeout": (
+        "",
+        "Choose a smaller model, or make the file do less when it is imported.",
+    ),
     "relative_import": (
         "",
         "Give the file's folder a name of letters, digits and _, as packages have.",
     ),
-    "module_not_found": ("", "Install the package in Tapedeck's environment, or put the module next to the file."),
-    "asks_for_input": ("", "An imported file cannot read input: remove calls of input()."),
-    "no_cuda": ("", "Make the model on the CPU; its device is chosen when it is trained."),
-    "another_net": ("", "Import a part of the model without that module, or write it with other operations."),
-    "data_dependent": ("", "Import a submodule that has no such step, or write the step with tensor operations."),
+    "module_not_found": (
+        "",
+        "Install the package in Tapedeck's environment, or put the module next to the file.",
+    ),
+    "asks_for_input": (
+        "",
+        "An imported file cannot read input: remove calls of input().",
+    ),
+    "no_cuda": (
+        "",
+        "Make the model on the CPU; its device is chosen when it is trained.",
+    ),
+    "another_net": (
+        "",
+        "Import a part of the model without that module, or write it with other operations.",
+    ),
+    "data_dependent": (
+        "",
+        "Import a submodule that has no such step, or write the step with tensor operations.",
+    ),
     "not_followed": ("", "Check the inputs, or import a smaller part of the model."),
-    "not_written": ("", "Free some disk space, or import the model without its weights."),
+    "not_written": (
+        "",
+        "Free some disk space, or import the model without its weights.",
+    ),
 }
-_OPTIONS = {"arguments": """--args '{"name": value}'""", "inputs": "--input 1x3x32x32, repeated for each of them"}
+_OPTIONS = {
+    "arguments": """--args '{"name": value}'""",
+    "inputs": "--input 1x3x32x32, repeated for each of them",
+}
 
 
 def cure_of(error: BaseException) -> tuple[str, str]:

@@ -74,7 +74,9 @@ class ModelSource(Struct, frozen=True):
         """The source as any verb takes it."""
         if self.spec is not None:
             return self.spec.as_run
-        return SourceSpec("file" if self.file else "torchvision", self.file, self.name, self.call)
+        return SourceSpec(
+            "file" if self.file else "torchvision", self.file, self.name, self.call
+        )
 
     def __str__(self) -> str:
         if self.spec is not None:
@@ -139,7 +141,11 @@ def parse_source(text: str) -> ModelSource:
     call = name.endswith("()")
     name = name.removesuffix("()")
     whole, *parts = name.split(".") if file == "torchvision" else [name]
-    if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
+    if (
+        not colon
+        or not whole.isidentifier()
+        or not all(part.replace("_", "a").isalnum() for part in parts)
+    ):
         raise ImportRequestError(
             f"{text!r} does not name a model; write torchvision:resnet18, file.py:Class or file.py:make_model()"
         )
@@ -159,12 +165,15 @@ def parse_input(text: str) -> ModelInput:
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:
         raise ImportRequestError(
-            f"{text!r} is not an input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64", "input"
+            f"{text!r} is not an input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64",
+            "input",
         )
     dtype = found["dtype"] or ""
     sizes = tuple(map(int, found["sizes"].split("x")))
     if 0 in sizes:
-        raise ImportRequestError(f"{text!r} has a size of 0; sizes must be at least 1", "input")
+        raise ImportRequestError(
+            f"{text!r} has a size of 0; sizes must be at least 1", "input"
+        )
     if (dtype and dtype not in DTYPES) or not all(0 < size <= 2**31 for size in sizes):
         raise ImportRequestError(f"{text!r} has an invalid size or dtype", "input")
     return ModelInput(sizes, dtype)
@@ -176,7 +185,9 @@ def described(texts: Iterable[str]) -> tuple[ModelInput, ...]:
         inputs = tuple(map(parse_named, texts))
     except SourceError as error:
         raise ImportRequestError(str(error), "input") from error
-    return tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in inputs)
+    return tuple(
+        ModelInput(one.shape, one.dtype, one.name, one.values) for one in inputs
+    )
 
 
 def is_plain(texts: Iterable[str]) -> bool:
@@ -193,9 +204,14 @@ def parse_arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise ImportRequestError(f"the arguments are not valid JSON: {error}", "arguments") from error
+        raise ImportRequestError(
+            f"the arguments are not valid JSON: {error}", "arguments"
+        ) from error
     if not isinstance(found, dict):
-        raise ImportRequestError('the arguments must be a JSON object, such as {"num_classes": 10}', "arguments")
+        raise ImportRequestError(
+            'the arguments must be a JSON object, such as {"num_classes": 10}',
+            "arguments",
+        )
     return found
 
 
@@ -204,12 +220,16 @@ def names_in(text: str) -> tuple[str, ...]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        raise ModelImportError(f"the file is not valid Python: {error}", "syntax") from error
+        raise ModelImportError(
+            f"the file is not valid Python: {error}", "syntax"
+        ) from error
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             found.append(node.name)
-        elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(node.args.defaults):
+        elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(
+            node.args.defaults
+        ):
             found.append(f"{node.name}()")
     return tuple(found)
 

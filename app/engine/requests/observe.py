@@ -58,12 +58,25 @@ def request_of(asked: AskedModel) -> Observe:
     is trusted. Raises SourceError, and ImportRequestError for arguments that are no JSON."""
     source = parse_source(asked.source)
     source = source.as_run if asked.trust else source
-    arguments, inputs = FrozenMap(parse_arguments(asked.arguments)), tuple(map(parse_input, asked.inputs))
-    folder = (asked.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
+    arguments, inputs = (
+        FrozenMap(parse_arguments(asked.arguments)),
+        tuple(map(parse_input, asked.inputs)),
+    )
+    folder = (
+        (asked.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
+    )
     if asked.example and inputs:
-        raise SourceError("the inputs are described and taken from an example; choose one of both")
+        raise SourceError(
+            "the inputs are described and taken from an example; choose one of both"
+        )
     return Observe(
-        source, arguments, inputs, folder, asked.train, asked.meta or source.kind in COLLECTIONS, example_of(asked)
+        source,
+        arguments,
+        inputs,
+        folder,
+        asked.train,
+        asked.meta or source.kind in COLLECTIONS,
+        example_of(asked),
     )
 
 
@@ -81,10 +94,20 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
     SourceError for one that raised, or that nothing was run of."""
     if found.interface is None:
         if found.error:
-            raise ModelRaisedError(f"{request.source} cannot be trained: {found.failure}")
-        raise SourceError(f"{request.source} is drawn as its file describes it and not run, so it cannot be trained")
+            raise ModelRaisedError(
+                f"{request.source} cannot be trained: {found.failure}"
+            )
+        raise SourceError(
+            f"{request.source} is drawn as its file describes it and not run, so it cannot be trained"
+        )
     return OpenedModel(
-        request.source, request.arguments, request.inputs, request.folder, sha256, found.interface, request.example
+        request.source,
+        request.arguments,
+        request.inputs,
+        request.folder,
+        sha256,
+        found.interface,
+        request.example,
     )
 
 

@@ -31,7 +31,9 @@ class WeightsBeside(Struct, frozen=True):
 class ReadWeights(Request[WeightsBeside], frozen=True):
     """Read a state_dict file and compare it with a net, if there is one. Progress is words."""
 
-    lane: ClassVar[str] = "weight files"  # which may be huge: saving does not wait for them
+    lane: ClassVar[str] = (
+        "weight files"  # which may be huge: saving does not wait for them
+    )
     overtaken: ClassVar[bool] = True
     path: Path
     source: Source | None

@@ -7,7 +7,13 @@ from app.data.downloads.archives import Addresses
 from app.data.own_files import cache, dataset_class
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingCancelledError
-from app.engine.requests.data import FindAddresses, FindDatasetClasses, Read, ReadData, ReadProgress
+from app.engine.requests.data import (
+    FindAddresses,
+    FindDatasetClasses,
+    Read,
+    ReadData,
+    ReadProgress,
+)
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
 
@@ -23,7 +29,14 @@ def read_data(request: ReadData, context: Context) -> Read:
             context.progress(ReadProgress(done, total, name))
 
     try:
-        found = preview(request.config, request.root, request.batch, watch, request.seed, request.one_batch)
+        found = preview(
+            request.config,
+            request.root,
+            request.batch,
+            watch,
+            request.seed,
+            request.one_batch,
+        )
         return Read(found, None, cache.fact(request.config))
     except DataError as error:
         return Read(None, error, cache.fact(request.config))
@@ -35,5 +48,7 @@ def find_addresses(request: FindAddresses, _context: Context) -> Addresses:
 
 
 @handles(FindDatasetClasses)
-def find_dataset_classes(request: FindDatasetClasses, _context: Context) -> tuple[str, ...]:
+def find_dataset_classes(
+    request: FindDatasetClasses, _context: Context
+) -> tuple[str, ...]:
     return dataset_class.classes_in(dataset_class.file_of(request.path).text)

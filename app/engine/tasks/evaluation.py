@@ -28,7 +28,11 @@ from app.project.weights import state_dicts
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpointError
 from app.training.evaluation import predict
-from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
+from app.training.evaluation.evaluator import (
+    EvaluationCancelledError,
+    Evaluator,
+    checkpoint_weights,
+)
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
 from app.training.monitoring import activations
@@ -55,7 +59,9 @@ class _Net(Struct):
 _newest: weakref.ref[Evaluator] | None = None  # its data are reused while it is alive
 
 
-def make_evaluator(job: Job, weights: Mapping[str, Tensor] | None, context: Context) -> Evaluator:
+def make_evaluator(
+    job: Job, weights: Mapping[str, Tensor] | None, context: Context
+) -> Evaluator:
     """Create an evaluator, with the data of the newest one if they are the same; progress is text. Raises JobError,
     DataError and EvaluationCancelledError."""
     global _newest
@@ -68,8 +74,13 @@ def make_evaluator(job: Job, weights: Mapping[str, Tensor] | None, context: Cont
             context.progress(f"Reading {name}, {done:,} of {total:,}")
 
     old = _newest() if _newest is not None else None
-    same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
-    evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
+    same = old is not None and (old.job.data, old.job.data_root) == (
+        job.data,
+        job.data_root,
+    )
+    evaluator = Evaluator(
+        job, weights, old.data if old is not None and same else None, reading
+    )
     if context.cancelled():
         raise EvaluationCancelledError
     _newest = weakref.ref(evaluator)
@@ -95,10 +106,18 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
         evaluator = make_evaluator(job, weights, context)
         survey, found = predict.survey(evaluator, name), None
         if scope is not None:
-            found = evaluator.evaluate(scope.part, scope.augment, tell_samples(context), context.cancelled, name)
+            found = evaluator.evaluate(
+                scope.part,
+                scope.augment,
+                tell_samples(context),
+                context.cancelled,
+                name,
+            )
     if context.cancelled():
         raise EvaluationCancelledError
-    return PreparedEvaluation(context.keep(_Net(evaluator, found, survey)), survey, found)
+    return PreparedEvaluation(
+        context.keep(_Net(evaluator, found, survey)), survey, found
+    )
 
 
 def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
@@ -137,7 +156,9 @@ def read_sample(request: ReadSample, context: Context) -> Image | Mapping[str, I
     assert net.found is not None
     values = net.evaluator.read(net.found.part, [request.number])[0]
     if isinstance(values, Fields):
-        parts = {name: one[0].float().numpy().copy() for name, one in values.parts.items()}
+        parts = {
+            name: one[0].float().numpy().copy() for name, one in values.parts.items()
+        }
         return parts if net.evaluator.data.info.inputs else parts[""]
     return np.ascontiguousarray(values[0].float().numpy())
 
@@ -145,12 +166,18 @@ def read_sample(request: ReadSample, context: Context) -> Image | Mapping[str, I
 @handles(TryInput)
 def try_input(request: TryInput, context: Context) -> Prediction:
     net: _Net = context.object_of(request.net)
-    return predict.try_input(net.evaluator, request.sample, layers=True, survey=net.survey)
+    return predict.try_input(
+        net.evaluator, request.sample, layers=True, survey=net.survey
+    )
 
 
 @handles(ReadActivations)
 def read_activations(request: ReadActivations, _context: Context) -> LayerInside:
     """Return activations and filters. Raises what `load_chosen` and `activations.of_weights` raise."""
     job = request.job
-    found = load_chosen(request.weights, job.source, job.training.seed, job.training.start)
-    return activations.of_weights(job, found.state_dict, request.layer, request.sample, f"weights {found.words}")
+    found = load_chosen(
+        request.weights, job.source, job.training.seed, job.training.start
+    )
+    return activations.of_weights(
+        job, found.state_dict, request.layer, request.sample, f"weights {found.words}"
+    )

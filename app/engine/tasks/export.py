@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app.engine.requests.autograd.capture import InitialWeights, NewestWeights, WeightsChoice
-from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
+from app.engine.requests.autograd.capture import (
+    InitialWeights,
+    NewestWeights,
+    WeightsChoice,
+)
+from app.engine.requests.export import (
+    Export,
+    ExportChoice,
+    ExportResult,
+    NameWeights,
+    Proofs,
+    Prove,
+    ToProve,
+)
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen
 from app.export.certify.certify import certify_export
@@ -38,7 +50,9 @@ if TYPE_CHECKING:
 def name_weights(request: NameWeights, _context: Context) -> str:
     """Describe the weights that an export would take. Raises OSError."""
     try:
-        return describe_weights(request.weights, request.source, request.seed, request.start)
+        return describe_weights(
+            request.weights, request.source, request.seed, request.start
+        )
     except StartError as error:
         return f"cannot be written: {error}"
 
@@ -46,10 +60,14 @@ def name_weights(request: NameWeights, _context: Context) -> str:
 @handles(Export)
 def export(request: Export, context: Context) -> ExportResult:
     """Write the files of an export. Raises OSError, WeightsError, StartError."""
-    done, rest = write_export(request.choice, request.job, request.project, request.weights)
+    done, rest = write_export(
+        request.choice, request.job, request.project, request.weights
+    )
     if rest is None or context.cancelled():
         return done
-    return ExportResult(done.folder, done.names, done.weights, ToProve(context.keep(rest), rest.names))
+    return ExportResult(
+        done.folder, done.names, done.weights, ToProve(context.keep(rest), rest.names)
+    )
 
 
 @handles(Prove)
@@ -82,7 +100,10 @@ class Rest(Struct, frozen=True):
 
 
 def write_export(
-    choice: ExportChoice, job: Job, project: Project, weights: WeightsChoice | None = None
+    choice: ExportChoice,
+    job: Job,
+    project: Project,
+    weights: WeightsChoice | None = None,
 ) -> tuple[ExportResult, Rest | None]:
     """Write the chosen files of a project's net, and return the files not written yet.
 
@@ -92,7 +113,9 @@ def write_export(
     code, names, found = [], [], None
     if choice.takes_weights:  # first: they cannot be reproduced
         training = job.training
-        found = load_chosen(weights or InitialWeights(), job.source, training.seed, training.start)
+        found = load_chosen(
+            weights or InitialWeights(), job.source, training.seed, training.start
+        )
         for wanted, name, save in (
             (choice.safetensors, "weights.safetensors", save_safetensors),
             (choice.pt, "weights.pt", save_pt),
@@ -101,20 +124,43 @@ def write_export(
                 save(found.state_dict, choice.folder / name)
                 names.append(name)
     if choice.code:
-        written = write_model(job.source, choice.folder / f"{job.source.module_name}.py", [choice.folder / "train.py"])
+        written = write_model(
+            job.source,
+            choice.folder / f"{job.source.module_name}.py",
+            [choice.folder / "train.py"],
+        )
         code += [path.name for path in written]
     if choice.script:
-        ran = threads_of_newest(Path(weights.folder), job.source) if isinstance(weights, NewestWeights) else 0
+        ran = (
+            threads_of_newest(Path(weights.folder), job.source)
+            if isinstance(weights, NewestWeights)
+            else 0
+        )
         write_text(choice.folder / "train.py", training_script(job.ran_with(ran)))
-        code += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
-    done = ExportResult(choice.folder, (*code, *names), found.words if found is not None else "")
-    return done, _rest(choice, job, found, project) if found is not None and choice.proves else None
+        code += [
+            "train.py",
+            *(path.name for path in write_start(job, choice.folder / "train.py")),
+        ]
+    done = ExportResult(
+        choice.folder, (*code, *names), found.words if found is not None else ""
+    )
+    return done, _rest(
+        choice, job, found, project
+    ) if found is not None and choice.proves else None
 
 
-def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project) -> Rest:
+def _rest(
+    choice: ExportChoice, job: Job, found: ExportWeights, project: Project
+) -> Rest:
     """Return the rest of an export, with the weights that were written: a running run's have changed since."""
     folder = choice.folder
-    weights = folder / "weights.safetensors" if choice.safetensors else folder / "weights.pt" if choice.pt else None
+    weights = (
+        folder / "weights.safetensors"
+        if choice.safetensors
+        else folder / "weights.pt"
+        if choice.pt
+        else None
+    )
     return Rest(
         job.source,
         found.state_dict,
@@ -137,7 +183,13 @@ def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
             try:
                 written.append(
                     write_format(
-                        wanted.source, wanted.state, path, kind, seed=wanted.seed, tell=tell, cancelled=cancelled
+                        wanted.source,
+                        wanted.state,
+                        path,
+                        kind,
+                        seed=wanted.seed,
+                        tell=tell,
+                        cancelled=cancelled,
                     )
                 )
             except FormatError as error:
@@ -145,7 +197,14 @@ def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
     certificate, where = None, None
     if wanted.model is not None:
         certificate, where = certify_export(
-            wanted.source, wanted.state, wanted.model, wanted.weights, about=wanted.words, seed=wanted.seed,
-            imported=wanted.imported, tell=tell, cancelled=cancelled,
-        )  # fmt: skip
+            wanted.source,
+            wanted.state,
+            wanted.model,
+            wanted.weights,
+            about=wanted.words,
+            seed=wanted.seed,
+            imported=wanted.imported,
+            tell=tell,
+            cancelled=cancelled,
+        )
     return Proofs(certificate, where, tuple(written), tuple(refused))

@@ -46,7 +46,9 @@ def code_of_trace(error: TraceError | DraftError) -> str:
     return error.code
 
 
-def fitting(called: Callable[..., Any], name: str, code: str, *args: Any, **named: Any) -> None:
+def fitting(
+    called: Callable[..., Any], name: str, code: str, *args: Any, **named: Any
+) -> None:
     """Raise ModelImportError of this code for arguments that do not match the signature, with the signature."""
     try:
         signature = inspect.signature(called)
@@ -57,7 +59,10 @@ def fitting(called: Callable[..., Any], name: str, code: str, *args: Any, **name
     except TypeError as error:
         if code == "arguments" and named.keys() - signature.parameters.keys():
             code = "constructor"
-        wanted = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values())
+        wanted = ", ".join(
+            str(one.replace(annotation=one.empty))
+            for one in signature.parameters.values()
+        )
         raise ModelImportError(f"{name}({wanted}): {error}", code) from error
 
 

@@ -59,7 +59,9 @@ BESIDE = 5  # niceness of a comparison that runs while the window shows its draw
 def list_models(_request: ListModels, _context: Context) -> tuple[KnownModel, ...]:
     try:
         return known_models()
-    except Exception as error:  # a torchvision incompatible with this torch may raise anything
+    except (
+        Exception
+    ) as error:  # a torchvision incompatible with this torch may raise anything
         raise ModelImportError(f"{error}", "no_torchvision") from error
 
 
@@ -73,14 +75,18 @@ def import_model(request: ImportModel, context: Context) -> Project:
         return answer(
             request,
             Path(request.folder),
-            lambda words: context.progress(ImportStep(words, words.startswith(CHECKING))),
+            lambda words: context.progress(
+                ImportStep(words, words.startswith(CHECKING))
+            ),
             partial(_hand_over, context) if request.early else None,
         )
     except ModelImportError as error:
         error.args = (str(error).replace("\n", " "),)
         raise
     except Exception as error:  # reported by the client, with the traceback
-        words = f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " ")
+        words = f"it cannot be imported: {type(error).__name__}: {error}".replace(
+            "\n", " "
+        )
         code = "not_written" if isinstance(error, OSError | WeightsError) else "failed"
         raise ModelImportError(words, code) from error
 
@@ -93,9 +99,11 @@ def _hand_over(context: Context, project: Project) -> None:
 
 
 def answer(
-    request: ImportModel, folder: Path, tell: Callable[[str], None] = lambda _words: None,
+    request: ImportModel,
+    folder: Path,
+    tell: Callable[[str], None] = lambda _words: None,
     drawn: Callable[[Project], None] | None = None,
-) -> Project:  # fmt: skip
+) -> Project:
     """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
     from app.engine.tasks.import_pipeline import Wish, complete, imported
@@ -132,7 +140,11 @@ def answer(
         with _compiled_parts_eager(model):
             return imported(model, wish, folder, inits, own, tell, drawn)
     except ModelImportError as error:
-        error.args = (" ".join(filter(None, (module_tree.unregistered_sentence(model), str(error)))),)
+        error.args = (
+            " ".join(
+                filter(None, (module_tree.unregistered_sentence(model), str(error)))
+            ),
+        )
         raise
 
 
@@ -142,7 +154,9 @@ def _compiled_parts_eager(model: nn.Module) -> contextlib.AbstractContextManager
 
     if not any(hasattr(module, "_orig_mod") for module in module_tree.modules(model)):
         return contextlib.nullcontext()
-    eager: contextlib.AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    eager: contextlib.AbstractContextManager[None] = torch.compiler.set_stance(
+        "force_eager"
+    )
     return eager
 
 
@@ -167,7 +181,12 @@ def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
     if read.file is not None:
         layer_files.allow(read.file.sha256, tried=True)
     name = _module_of(path)[1]
-    return OwnClasses(read_file(path), vars(sys.modules[name]), folder, name.partition(".")[0] if "." in name else "")
+    return OwnClasses(
+        read_file(path),
+        vars(sys.modules[name]),
+        folder,
+        name.partition(".")[0] if "." in name else "",
+    )
 
 
 def _module_of(path: Path) -> tuple[Path, str]:
@@ -177,7 +196,9 @@ def _module_of(path: Path) -> tuple[Path, str]:
     return package_of(path) if relative_level(path) else (path.parent, path.stem)
 
 
-def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
+def make_from_source(
+    request: ImportModel, folder: Path
+) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
     """Return the model with positional inputs, and the classes that may be nodes. Raises ModelImportError."""
     from app.builder.importer.lowering.constructor_args import recording
     from app.sources.loading import load
@@ -188,10 +209,19 @@ def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tup
     assert spec is not None
     if request.source.folder:
         os.chdir(request.source.folder)
-    inputs = tuple(InputSpec(one.shape, one.dtype, one.name, one.values) for one in request.inputs)
+    inputs = tuple(
+        InputSpec(one.shape, one.dtype, one.name, one.values) for one in request.inputs
+    )
     try:
         with recording():
-            loaded = load(spec.as_run, request.arguments, inputs, False, request.source.folder, request.example)
+            loaded = load(
+                spec.as_run,
+                request.arguments,
+                inputs,
+                False,
+                request.source.folder,
+                request.example,
+            )
         if loaded.refusal:
             raise ModelRaisedError(f"{spec}: {loaded.refusal}. {loaded.remark}")
         if request.source.part:
@@ -201,7 +231,10 @@ def make_from_source(request: ImportModel, folder: Path) -> tuple[nn.Module, tup
         raise ModelImportError(str(error), "constructor") from error
     except SourceError as error:
         raise ImportRequestError(str(error)) from error
-    shapes = tuple(ModelInput(tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in given)
+    shapes = tuple(
+        ModelInput(tuple(one.shape), str(one.dtype).removeprefix("torch."))
+        for one in given
+    )
     return model, shapes, _classes_of(spec, request.source.folder, folder)
 
 
@@ -212,22 +245,35 @@ def _part_of(loaded: Loaded, path: str) -> Loaded:
     from app.sources.loading import Loaded
 
     module, calls = loaded.model.get_submodule(path), list[tuple[Any, dict[str, Any]]]()
-    hook = module_tree.before_call(module, lambda _, args, named: calls.append((args, named)), with_kwargs=True)
+    hook = module_tree.before_call(
+        module, lambda _, args, named: calls.append((args, named)), with_kwargs=True
+    )
     module_tree.set_mode(loaded.model, False)
     try:
         with torch.no_grad():
             loaded.model(*loaded.args, **loaded.kwargs)
     except Exception as error:  # the part may have run before
         if not calls:
-            raise ModelImportError(f"the model raises before {path} is called: {error}") from error
+            raise ModelImportError(
+                f"the model raises before {path} is called: {error}"
+            ) from error
     finally:
         hook.remove()
     if not calls:
         raise ModelImportError(f"{path} was not called with these inputs")
     args, named = calls[0]
-    defaults = {one.name: one.default for one in inspect.signature(module.forward).parameters.values()}
-    kept = {name: one for name, one in named.items() if isinstance(one, torch.Tensor) or one is not defaults.get(name)}
-    return Loaded(module, args, {name: one for name, one in kept.items() if one is not None})
+    defaults = {
+        one.name: one.default
+        for one in inspect.signature(module.forward).parameters.values()
+    }
+    kept = {
+        name: one
+        for name, one in named.items()
+        if isinstance(one, torch.Tensor) or one is not defaults.get(name)
+    }
+    return Loaded(
+        module, args, {name: one for name, one in kept.items() if one is not None}
+    )
 
 
 def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
@@ -240,11 +286,14 @@ def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
     if file is not None:
         installed = "site-packages" in file.parts
         name = package_of(file)[1] if spec.kind == "file" else spec.where
-        return OwnClasses(read_file(file), vars(sys.modules[name]), folder if installed else None)
+        return OwnClasses(
+            read_file(file), vars(sys.modules[name]), folder if installed else None
+        )
     empty = folder / "source" / "source.py"
     empty.parent.mkdir(exist_ok=True)
     empty.write_text(
-        '"""Placeholder for a model from a collection: its class has no file that could be imported."""\n', "utf-8"
+        '"""Placeholder for a model from a collection: its class has no file that could be imported."""\n',
+        "utf-8",
     )
     return OwnClasses(read_file(empty), {}, folder)
 
@@ -253,7 +302,10 @@ def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
 
 
 def make_torchvision(
-    name: str, arguments: Mapping[str, Any], pretrained: bool = False, empty: bool = False
+    name: str,
+    arguments: Mapping[str, Any],
+    pretrained: bool = False,
+    empty: bool = False,
 ) -> nn.Module:
     """Construct one of torchvision's models, or a submodule of one, with random weights or those cached on disk. With
     `empty` random weights are zeros instead, which is much faster. Raises ModelImportError."""
@@ -264,7 +316,9 @@ def make_torchvision(
     if name not in models.list_models():
         near = [known for known in models.list_models() if known.startswith(name[:4])]
         there = f"; there are {', '.join(near[:8])}" if near else ""
-        raise ModelImportError(f"torchvision has no model {name}{there}", "unknown_model")
+        raise ModelImportError(
+            f"torchvision has no model {name}{there}", "unknown_model"
+        )
     if name in models.list_models(module=models.detection) and not part:
         raise ModelImportError(
             f"{name} takes a list of pictures and gives a list of dicts (boxes, labels, scores), and losses in "
@@ -272,10 +326,17 @@ def make_torchvision(
             "code: Open a model, or --observe",
             "detection_model",
         )
-    given = {name: value for name, value in arguments.items() if name != "weights" or value is not None}
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if name != "weights" or value is not None
+    }
     try:
         if not pretrained:
-            if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+            if (
+                "weights_backbone"
+                in inspect.signature(models.get_model_builder(name)).parameters
+            ):
                 given = {"weights_backbone": None, **given}
             with blank() if empty else contextlib.nullcontext():
                 model = models.get_model(name, weights=None, **given)
@@ -284,15 +345,21 @@ def make_torchvision(
     except ModelImportError:
         raise
     except Exception as error:  # whatever a constructor raises is about its arguments
-        raise ModelImportError(f"{name} cannot be made: {type(error).__name__}: {error}", "constructor") from error
+        raise ModelImportError(
+            f"{name} cannot be made: {type(error).__name__}: {error}", "constructor"
+        ) from error
     try:
         return model.get_submodule(part)
     except AttributeError as error:
         there = ", ".join(child for child, _ in module_tree.named_children(model))
-        raise ModelImportError(f"{name} has no part {part}; its own are {there}", "unknown_part") from error
+        raise ModelImportError(
+            f"{name} has no part {part}; its own are {there}", "unknown_part"
+        ) from error
 
 
-def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) -> nn.Module:
+def _with_known_weights(
+    models: Any, name: str, arguments: Mapping[str, Any]
+) -> nn.Module:
     import torch
 
     weights = models.get_model_weights(name).DEFAULT
@@ -301,12 +368,17 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
         size = weights.meta.get("_file_size")
         words = f" of {size:.0f} MB" if size else ""
         where = f"download {weights.url} to {file} first"
-        raise ModelImportError(f"the weights of {name}{words} are not on the disk; {where}", "not_downloaded")
+        raise ModelImportError(
+            f"the weights of {name}{words} are not on the disk; {where}",
+            "not_downloaded",
+        )
     model: nn.Module = models.get_model(name, weights=None, **arguments)
     try:
         model.load_state_dict(tensor_files.load(file))
     except tensor_files.UnreadableTensorsError as error:
-        raise ModelImportError(f"the weights of {name} cannot be used: {error}", "unreadable_weights") from error
+        raise ModelImportError(
+            f"the weights of {name} cannot be used: {error}", "unreadable_weights"
+        ) from error
     return model
 
 
@@ -317,7 +389,9 @@ def known_models() -> tuple[KnownModel, ...]:
     models = import_torchvision("models")
     found = []
     for name in known_names(models):
-        rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[2:-1]
+        rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[
+            2:-1
+        ]
         kind = rooms[0].replace("_", " ") if rooms else "classification"
         found.append(KnownModel(name, kind, usual_input(name)))
     return tuple(found)
@@ -326,7 +400,10 @@ def known_models() -> tuple[KnownModel, ...]:
 def known_names(models: Any) -> list[str]:
     """Return the names of torchvision's models that can be imported: of detection models, the backbone."""
     detecting = models.list_models(module=models.detection)
-    return [f"{name}.{BACKBONE}" if name in detecting else name for name in models.list_models()]
+    return [
+        f"{name}.{BACKBONE}" if name in detecting else name
+        for name in models.list_models()
+    ]
 
 
 def usual_input(name: str) -> ModelInput:
@@ -341,7 +418,9 @@ def usual_input(name: str) -> ModelInput:
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
     except (ValueError, AttributeError):
         if name in models.list_models(module=models.detection):
-            return ModelInput((2, *_SCENE))  # of a last map of one place, one sample has no statistics
+            return ModelInput(
+                (2, *_SCENE)
+            )  # of a last map of one place, one sample has no statistics
         return ModelInput((1, *sizes))
     crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
     crop = crop * 2 if len(crop) == 1 else crop
@@ -356,7 +435,10 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
     top, name = _module_of(path)
     files = files_of(source.own_spec, source.folder)
     if files is None or not layer_files.allowed(files.key):
-        raise ModelImportError(f"{path.name} is not trusted as it is now, so none of its code was run", "untrusted")
+        raise ModelImportError(
+            f"{path.name} is not trusted as it is now, so none of its code was run",
+            "untrusted",
+        )
     files.permit()
     sys.path[:0] = dict.fromkeys((str(top), str(path.parent)))
     from app.builder.importer.lowering.constructor_args import recording
@@ -368,10 +450,15 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
             module = own_imports.run_as(name, str(path))
         maker = getattr(module, source.name, None)
         if not callable(maker):
-            there = ", ".join(names_in(path.read_text("utf-8"))) or "none that returns a model"
+            there = (
+                ", ".join(names_in(path.read_text("utf-8")))
+                or "none that returns a model"
+            )
             what = "" if maker is None else ", neither a class nor a function"
             found = f"has {'no ' if maker is None else ''}{source.name}{what}"
-            raise ModelImportError(f"{path.name} {found}; it has {there}", "unknown_model")
+            raise ModelImportError(
+                f"{path.name} {found}; it has {there}", "unknown_model"
+            )
         if isinstance(maker, nn.Module) and not source.call and not arguments:
             return maker
         fitting(maker, f"{path.name}: {source.name}", "arguments", **arguments)
@@ -381,7 +468,11 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         raise
     except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ModelImportError(f"{path.name}{line_in(error, path)}: {words}", code_of(error)) from error
+        raise ModelImportError(
+            f"{path.name}{line_in(error, path)}: {words}", code_of(error)
+        ) from error
     if not isinstance(model, nn.Module):
-        raise ModelImportError(f"{source} returns a {type(model).__name__}, not an nn.Module", "no_module")
+        raise ModelImportError(
+            f"{source} returns a {type(model).__name__}, not an nn.Module", "no_module"
+        )
     return model

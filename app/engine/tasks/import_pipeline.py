@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 _NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
-LARGE = 4_000_000  # parameters above which the drawing is reported before the comparison
+LARGE = (
+    4_000_000  # parameters above which the drawing is reported before the comparison
+)
 
 
 class Wish(Struct, frozen=True):
@@ -56,9 +58,14 @@ class Wish(Struct, frozen=True):
 
 
 def imported(
-    model: nn.Module, wish: Wish, folder: Path, inits: Callable[[], Inits], own: OwnClasses | None = None,
-    tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
-) -> Project:  # fmt: skip
+    model: nn.Module,
+    wish: Wish,
+    folder: Path,
+    inits: Callable[[], Inits],
+    own: OwnClasses | None = None,
+    tell: Tell = lambda _words: None,
+    drawn: Callable[[Project], None] | None = None,
+) -> Project:
     """Import a model and compare the result with it; tensors are written to `folder`. Raises ModelImportError, OSError,
     WeightsError.
 
@@ -86,14 +93,21 @@ def imported(
         _check_inputs(wish, analysis.source, analysis.runnable)
         project = multi_output.with_chief_loss(project, analysis.source)
         valued: Project | None = None
-        if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
+        if (
+            drawn is not None
+            and not apart
+            and analysis.runnable
+            and parameter_count(model) > LARGE
+        ):
             valued = _with_values(project, analysis.source, model, wish, folder, tell)
             drawn(_with_comparison_note(valued, held.ParityResult(notes=(UNCHECKED,))))
         known = inits() if known is None else known
         probe = probe or held.probe_of(model, wish.keep_weights)
         found = held.against(model, analysis, wish.inputs, probe, tell)
         if not found.differences:
-            valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
+            valued = valued or _with_values(
+                project, analysis.source, model, wish, folder, tell
+            )
             project = _with_comparison_note(valued, found)
             project = _with_reference(project, found, probe, model, wish, folder)
             return _with_inits(project, analysis.source, known, wish)
@@ -127,7 +141,12 @@ def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
 
 
 def _with_reference(
-    project: Project, found: ParityResult, probe: Probe, model: nn.Module, wish: Wish, folder: Path
+    project: Project,
+    found: ParityResult,
+    probe: Probe,
+    model: nn.Module,
+    wish: Wish,
+    folder: Path,
 ) -> Project:
     """Add the model's outputs to a project, in a file that certificates compare with."""
     origin = project.origin
@@ -137,14 +156,34 @@ def _with_reference(
     if found.cases:
         state, parameters = (
             model.state_dict(),
-            {name for name, _ in module_tree.named_parameters(model, remove_duplicate=False)},
+            {
+                name
+                for name, _ in module_tree.named_parameters(
+                    model, remove_duplicate=False
+                )
+            },
         )
-        tensors, cases = against_source.packed([case.record(state.keys()) for case in found.cases])
-        kept_values = {key: value for key, value in state.items() if wish.keep_weights or key not in parameters}
-        facts = {"model": origin.model, "dtype": found.dtype, "probe": probe, "cases": cases,
-                 "values": against_source.hashes(kept_values)}  # fmt: skip
+        tensors, cases = against_source.packed(
+            [case.record(state.keys()) for case in found.cases]
+        )
+        kept_values = {
+            key: value
+            for key, value in state.items()
+            if wish.keep_weights or key not in parameters
+        }
+        facts = {
+            "model": origin.model,
+            "dtype": found.dtype,
+            "probe": probe,
+            "cases": cases,
+            "values": against_source.hashes(kept_values),
+        }
         if sum(tensor.nbytes for tensor in tensors.values()) <= against_source.LARGEST:
-            kept = files.keep(lambda path: against_source.file_of(path, tensors, facts), origin.model, folder)
+            kept = files.keep(
+                lambda path: against_source.file_of(path, tensors, facts),
+                origin.model,
+                folder,
+            )
             origin = replace(origin, reference=KeptFile(kept.path, kept.sha256))
         else:
             most = against_source.LARGEST >> 20
@@ -165,17 +204,30 @@ def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> P
     lost = model_inits.lost_inits(project, source, inits, ours)
     project = replace(project, origin=replace(origin, inits=lost.inits))
     if wish.take_inits:
-        project, lost = model_inits.taken_over(project, lost.inits), replace(lost, inits=(), keys=())
+        project, lost = (
+            model_inits.taken_over(project, lost.inits),
+            replace(lost, inits=(), keys=()),
+        )
     return replace(project, notes="\n".join(filter(None, (project.notes, f"{lost}"))))
 
 
 def _with_comparison_note(project: Project, found: ParityResult) -> Project:
     """Return the project with the result of the comparison in its notes."""
     first, *rest = project.notes.splitlines()
-    return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))
+    return replace(
+        project,
+        notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)),
+    )
 
 
-def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell) -> Project:
+def _with_values(
+    project: Project,
+    source: Source,
+    model: nn.Module,
+    wish: Wish,
+    folder: Path,
+    tell: Tell,
+) -> Project:
     """Make a project start from the model's weights, and note its origin."""
     state: dict[str, Tensor] = dict(model.state_dict())
     infos = {key: TensorInfo.from_tensor(value) for key, value in state.items()}
@@ -186,29 +238,50 @@ def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish,
     start: StartWeights | None = None
     if kept:
         tell("Writing its weights" if wish.keep_weights else "Writing its buffers")
-        start = files.keep(lambda path: save_safetensors(kept, path), wish.source, folder)
+        start = files.keep(
+            lambda path: save_safetensors(kept, path), wish.source, folder
+        )
     if wrong:
         some = ", ".join(list(wrong)[:4])
         words = f"{len(wrong)} tensors of the model are not part of the net and are dropped: {some}."
         project = replace(project, notes=f"{project.notes}\n{words}")
     weights = KeptFile(start.path, start.sha256) if start is not None else None
-    origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)
+    origin = Origin(
+        wish.source,
+        drawing_digest.digest(project, source),
+        weights=weights,
+        buffers=buffers,
+    )
     project = replace(project, origin=origin)
-    return file.with_start(project, start if wish.keep_weights else random_start(project))
+    return file.with_start(
+        project, start if wish.keep_weights else random_start(project)
+    )
 
 
-def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
+def _unfilled(
+    source: Source, model: nn.Module, state: Mapping[str, Tensor]
+) -> tuple[str, ...]:
     """List buffers that the net's code initialises to other values than the model's."""
     import torch
 
     with borrowed(0), blank():
-        made = dict(module_tree.named_buffers(make_module(source), remove_duplicate=False))
-    buffers = {name for name, _ in module_tree.named_buffers(model, remove_duplicate=False)} | made.keys()
+        made = dict(
+            module_tree.named_buffers(make_module(source), remove_duplicate=False)
+        )
+    buffers = {
+        name for name, _ in module_tree.named_buffers(model, remove_duplicate=False)
+    } | made.keys()
 
     def filled(key: str, value: Tensor) -> bool:
-        return key in made and made[key].dtype == value.dtype and torch.equal(made[key], value)
+        return (
+            key in made
+            and made[key].dtype == value.dtype
+            and torch.equal(made[key], value)
+        )
 
-    return tuple(key for key, value in state.items() if key in buffers and not filled(key, value))
+    return tuple(
+        key for key, value in state.items() if key in buffers and not filled(key, value)
+    )
 
 
 # --- The drawing
@@ -235,20 +308,39 @@ def project_of(
 
     fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
     complete(model, inputs)
-    examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
+    examples = tuple(
+        torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta")
+        for one in inputs
+    )
     try:
-        drawn = import_module(model, examples, catalog(), cancelled=cancelled, own=own, apart=apart)
+        drawn = import_module(
+            model, examples, catalog(), cancelled=cancelled, own=own, apart=apart
+        )
     except (TraceError, DraftError) as error:
-        if _NO_STATISTICS in str(error) and all(one.shape[:1] == (1,) for one in inputs):
+        if _NO_STATISTICS in str(error) and all(
+            one.shape[:1] == (1,) for one in inputs
+        ):
             two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
             return project_of(model, two, name, cancelled, own, apart)
         where = line_in(error, own.file.path) if own is not None else ""
-        words = f"{error} ({own.file.path.name}{where})" if own and where else str(error)
+        words = (
+            f"{error} ({own.file.path.name}{where})" if own and where else str(error)
+        )
         raise ModelImportError(words, code_of_trace(error)) from error
     shapes = ", ".join(shape_text(one.shape) for one in inputs)
-    notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
+    notes = "\n".join(
+        (
+            f"Imported from {name} with an input of {shapes}.",
+            *map(str, drawn.fallbacks),
+            *drawn.remarks,
+        )
+    )
     graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
-    files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()
+    files = (
+        own.files_of({node.op for graph in graphs for node in graph.nodes.values()})
+        if own is not None
+        else ()
+    )
     project = Project(
         name=name,
         graph=drawn.graph,
@@ -258,10 +350,16 @@ def project_of(
         layer_files=files,
         notes=notes,
     )
-    return project if own is None else with_batch(project, inputs, own.with_these(catalog()))
+    return (
+        project
+        if own is None
+        else with_batch(project, inputs, own.with_these(catalog()))
+    )
 
 
-def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -> Project:
+def with_batch(
+    project: Project, inputs: tuple[ModelInput, ...], ops: Catalog
+) -> Project:
     """Return the project with the batch dimension of its inputs where the shapes fit: first, second, or none.
 
     Unchanged if nothing fits, or if it has no problem.
@@ -273,17 +371,30 @@ def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -
     for place in (1, None):
         changed = project.graph.nodes
         for node, one in zip(nodes, inputs, strict=True):
-            sizes = one.shape if place is None else (one.shape[:place] + one.shape[place + 1 :])
-            changed = changed.set(node.id, replace(node, params=node.params.update({"shape": sizes, "batch": place})))
+            sizes = (
+                one.shape
+                if place is None
+                else (one.shape[:place] + one.shape[place + 1 :])
+            )
+            changed = changed.set(
+                node.id,
+                replace(
+                    node, params=node.params.update({"shape": sizes, "batch": place})
+                ),
+            )
         where = (
             "The inputs have no batch dimension: all sizes are those"
             if place is None
             else f"The batch dimension is {place}"
         )
         notes = f"{project.notes}\n{where} of the example inputs."
-        other = replace(project, graph=replace(project.graph, nodes=changed), notes=notes)
+        other = replace(
+            project, graph=replace(project.graph, nodes=changed), notes=notes
+        )
         found = analyse(other.graph, ops)
-        if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again
+        if not found.errors and (
+            place is None or "N" in str(found.output_type())
+        ):  # a batch comes out again
             return other
     return project
 
@@ -293,13 +404,21 @@ def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
     import torch
     from torch.nn.parameter import is_lazy
 
-    if not any(map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))):
+    if not any(
+        map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))
+    ):
         return
     try:
         with torch.no_grad():
-            model(*(torch.zeros(one.shape, dtype=getattr(torch, one.dtype)) for one in inputs))
+            model(
+                *(
+                    torch.zeros(one.shape, dtype=getattr(torch, one.dtype))
+                    for one in inputs
+                )
+            )
     except Exception as error:  # the model's own words
         words = f"{type(error).__name__}: {error}"
         raise ModelImportError(
-            f"{type(model).__name__} does not accept its input: {words}", "input_not_accepted"
+            f"{type(model).__name__} does not accept its input: {words}",
+            "input_not_accepted",
         ) from error

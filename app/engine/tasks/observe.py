@@ -22,7 +22,13 @@ from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
 from app.autograd.tape import Tape
 from app.engine.requests.autograd.playback import Steps
-from app.engine.requests.observe import CapturedModel, ModelCapture, ModelReport, ModelReported, Observe
+from app.engine.requests.observe import (
+    CapturedModel,
+    ModelCapture,
+    ModelReport,
+    ModelReported,
+    Observe,
+)
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import fit_weights, state_of
 from app.observe.figures import ModuleFigures
@@ -38,11 +44,15 @@ from app.util.formatting import bytes_text
 def observe_model(request: Observe, context: Context) -> Observation:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
     if request.folder:
-        os.chdir(request.folder)  # relative paths in the model's code are relative to it
+        os.chdir(
+            request.folder
+        )  # relative paths in the model's code are relative to it
     return answer(request, context.progress)
 
 
-def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) -> Observation:
+def answer(
+    request: Observe, tell: Callable[[str], None] = lambda _words: None
+) -> Observation:
     """Make and observe a model in this process, or read its graph from a file. Raises SourceError."""
     if request.source.looked_at:
         from app.sources.looking import look_at
@@ -50,14 +60,20 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
         tell(f"Reading {request.source}")
         return look_at(request.source, request.folder)
     tell(f"Making {request.source}")
-    with gc_pause.put_off():  # packages of models import thousands of modules, which stay
+    with (
+        gc_pause.put_off()
+    ):  # packages of models import thousands of modules, which stay
         loaded = load_model(request)
         from app.observe.observe import observe
 
     gc_pause.freeze_new_modules()
     tell(f"Running {request.source} once")
     found = observe(
-        loaded.model, loaded.args, loaded.named(request.train), train=request.train, name=type(loaded.model).__name__
+        loaded.model,
+        loaded.args,
+        loaded.named(request.train),
+        train=request.train,
+        name=type(loaded.model).__name__,
     )
     if found.failed is not None and request.meta:
         return observe_with_values(request, found, tell)
@@ -67,7 +83,11 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
         tell(f"Looking for a loss of {request.source}")
         with torch.device("meta") if request.meta else contextlib.nullcontext():
             shown = interface_with_losses(
-                loaded.model, tuple(loaded.args), loaded.kwargs, loaded.targets, found.interface
+                loaded.model,
+                tuple(loaded.args),
+                loaded.kwargs,
+                loaded.targets,
+                found.interface,
             )
         found = replace(found, interface=shown)
     if loaded.lazy and found.interface is not None:
@@ -79,7 +99,14 @@ def answer(request: Observe, tell: Callable[[str], None] = lambda _words: None) 
 def load_model(request: Observe, meta: bool | None = None) -> Loaded:
     """Make the model of a request and its inputs, on the meta device if `meta`, by default as requested."""
     on_meta = request.meta if meta is None else meta
-    return load(request.source, request.arguments, request.inputs, on_meta, request.folder, request.example)
+    return load(
+        request.source,
+        request.arguments,
+        request.inputs,
+        on_meta,
+        request.folder,
+        request.example,
+    )
 
 
 def _shadowing(request: Observe) -> str:
@@ -87,9 +114,12 @@ def _shadowing(request: Observe) -> str:
     folder = Path(request.folder or ".").resolve()
     if request.folder:
         from_here = [
-            name for name, module in tuple(sys.modules.items())
-            if "." not in name and (file := getattr(module, "__file__", None)) and _is_in(file, folder)
-        ]  # fmt: skip
+            name
+            for name, module in tuple(sys.modules.items())
+            if "." not in name
+            and (file := getattr(module, "__file__", None))
+            and _is_in(file, folder)
+        ]
         return shadowing(folder, from_here)
     name = PACKAGES.get(request.source.kind, "")
     if name and shadowing(folder, [name]):
@@ -100,10 +130,14 @@ def _shadowing(request: Observe) -> str:
 def _is_in(file: str, folder: Path) -> bool:
     """Return whether a module is a file of this folder, or a package in it."""
     path = Path(file).resolve()
-    return path.parent == folder or (path.stem == "__init__" and path.parent.parent == folder)
+    return path.parent == folder or (
+        path.stem == "__init__" and path.parent.parent == folder
+    )
 
 
-def observe_with_values(request: Observe, without: Observation, tell: Callable[[str], None]) -> Observation:
+def observe_with_values(
+    request: Observe, without: Observation, tell: Callable[[str], None]
+) -> Observation:
     """Observe again with weights where a model without values raised: control flow on values needs them."""
     with_weights = replace(request, meta=False)
     loaded = load_model(request, meta=True)
@@ -115,18 +149,30 @@ def observe_with_values(request: Observe, without: Observation, tell: Callable[[
         return without
 
 
-def _without_values(request: Observe, loaded: Loaded, size: int, raised: Observation) -> Observation:
+def _without_values(
+    request: Observe, loaded: Loaded, size: int, raised: Observation
+) -> Observation:
     """Say what a model that is too large to be made with its weights raised for, or observe it in the precision that
     torch's operators of experts ask for on the meta device."""
     from app.observe.observe import observe
 
     if "BF16" in raised.error:
-        args, kwargs = _in_bfloat16(loaded.args), _in_bfloat16(loaded.named(request.train))
+        args, kwargs = (
+            _in_bfloat16(loaded.args),
+            _in_bfloat16(loaded.named(request.train)),
+        )
         name = type(loaded.model).__name__
-        found = observe(loaded.model.to(torch.bfloat16), args, kwargs, train=request.train, name=name)
+        found = observe(
+            loaded.model.to(torch.bfloat16),
+            args,
+            kwargs,
+            train=request.train,
+            name=name,
+        )
         if found.failed is None:
             told = (
-                "Drawn in bfloat16: torch multiplies the groups of experts in that precision alone where there are no"
+                "Drawn in bfloat16: torch multiplies the groups of experts in that precision "
+                "alone where there are no"
             )
             return replace(found, remarks=(*found.remarks, f"{told} values."))
     told = (
@@ -139,7 +185,9 @@ def _without_values(request: Observe, loaded: Loaded, size: int, raised: Observa
 def _in_bfloat16(value: Any) -> Any:
     """Return inputs with their floating point tensors in bfloat16."""
     return torch.utils._pytree.tree_map_only(
-        Tensor, lambda one: one.to(torch.bfloat16) if one.is_floating_point() else one, value
+        Tensor,
+        lambda one: one.to(torch.bfloat16) if one.is_floating_point() else one,
+        value,
     )
 
 
@@ -155,14 +203,20 @@ def capture_model(request: ModelCapture, context: Context) -> CapturedModel:
     outputs: dict[str, Any] = {}
     # Hooks would break a compiled graph into pieces.
     cancel = until_cancelled(context.cancelled, request.options)
-    measured = _outputs_measured(batch.model, outputs if not request.options.compile else None)
+    measured = _outputs_measured(
+        batch.model, outputs if not request.options.compile else None
+    )
     with measured, batch.hold(around=cancel) as graph:
         tape = graph.tape
         with preserve_gradients(batch.model):
             context.progress(f"Running backward of {request.model.source}")
             run_backward(graph)
-            gradients = {} if request.options.second_order else _gradient_norms(batch.model)
-    return CapturedModel(tape, request, tuple(_figures(batch.model, tape, gradients, outputs)))
+            gradients = (
+                {} if request.options.second_order else _gradient_norms(batch.model)
+            )
+    return CapturedModel(
+        tape, request, tuple(_figures(batch.model, tape, gradients, outputs))
+    )
 
 
 @handles(ModelReport)
@@ -170,7 +224,9 @@ def report_on_model(request: ModelReport, context: Context) -> ModelReported:
     return report(request, context.progress)
 
 
-def report(request: ModelReport, tell: Callable[[str], None] = lambda _words: None) -> ModelReported:
+def report(
+    request: ModelReport, tell: Callable[[str], None] = lambda _words: None
+) -> ModelReported:
     """Capture a model in this process; play, diagnose and check it as requested. Raises as `batch_of_model`."""
     from app.autograd.diagnostics import report as reports
     from app.autograd.node_notes import notes_of_tape
@@ -210,13 +266,26 @@ def batch_of_model(request: ModelCapture) -> TrainingBatch:
         loaded = _loaded(wanted)
     remarks = [loaded.remark]
     if request.weights:
-        remarks += fit_weights(loaded.model, state_of(request.weights), request.weights, str(wanted.source))
-    starts = chosen_vectors(replace(options, loss=False, vector="ones") if options.loss else options)
+        remarks += fit_weights(
+            loaded.model, state_of(request.weights), request.weights, str(wanted.source)
+        )
+    starts = chosen_vectors(
+        replace(options, loss=False, vector="ones") if options.loss else options
+    )
     return TrainingBatch(
-        loaded.model, loaded.args, OwnLoss() if options.loss else None, None, None, request.train, request.seed,
-        special=Special.from_options(options), seeds=None if options.second_order else starts,
-        kwargs=loaded.named(request.train), own_lines=True, remark=" ".join(filter(None, remarks)),
-    )  # fmt: skip
+        loaded.model,
+        loaded.args,
+        OwnLoss() if options.loss else None,
+        None,
+        None,
+        request.train,
+        request.seed,
+        special=Special.from_options(options),
+        seeds=None if options.second_order else starts,
+        kwargs=loaded.named(request.train),
+        own_lines=True,
+        remark=" ".join(filter(None, remarks)),
+    )
 
 
 def _loaded(wanted: Observe) -> Loaded:
@@ -234,7 +303,9 @@ def _loaded(wanted: Observe) -> Loaded:
     loaded = load_model(wanted, meta=False)
     if loaded.refusal:
         raise ModelRaisedError(f"{wanted.source}: {loaded.refusal}. {loaded.remark}")
-    if _kept_by_module(loaded.model, wanted):  # another lane may be amid a forward pass of it
+    if _kept_by_module(
+        loaded.model, wanted
+    ):  # another lane may be amid a forward pass of it
         loaded.model = module_tree.copied(loaded.model)
     return loaded
 
@@ -242,9 +313,15 @@ def _loaded(wanted: Observe) -> Loaded:
 def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
     """Return whether a model is an object of the module it comes from, which every request would share."""
     source = wanted.source
-    file = str(Path(wanted.folder, source.where).resolve()) if source.kind == "file" else None
+    file = (
+        str(Path(wanted.folder, source.where).resolve())
+        if source.kind == "file"
+        else None
+    )
     for name, module in tuple(sys.modules.items()):
-        if name == source.where or (file is not None and getattr(module, "__file__", None) == file):
+        if name == source.where or (
+            file is not None and getattr(module, "__file__", None) == file
+        ):
             found: Any = module
             for part in source.name.split("."):
                 found = getattr(found, part, None)
@@ -257,7 +334,9 @@ def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
 
 
 @contextlib.contextmanager
-def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]] | None) -> Iterator[None]:
+def _outputs_measured(
+    model: nn.Module, found: dict[str, list[GradStats | None]] | None
+) -> Iterator[None]:
     """Measure the output of every module during the pass; the last call of each counts."""
     hooks: list[Any] = []
 
@@ -266,14 +345,20 @@ def _outputs_measured(model: nn.Module, found: dict[str, list[GradStats | None]]
             if torch._C._current_graph_task_id() != -1:
                 return  # a checkpoint that recomputes
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                given = [one for one in tensors_of(output) if one.is_floating_point() and one.device.type != "meta"]
+                given = [
+                    one
+                    for one in tensors_of(output)
+                    if one.is_floating_point() and one.device.type != "meta"
+                ]
                 assert found is not None
                 found[path] = measure(given)
 
         return note
 
     try:
-        for path, module in module_tree.named_modules(model) if found is not None else ():
+        for path, module in (
+            module_tree.named_modules(model) if found is not None else ()
+        ):
             hooks.append(module_tree.on_call(module, hook(path)))
         yield
     finally:
@@ -285,21 +370,32 @@ def _gradient_norms(model: nn.Module) -> dict[int, float]:
     """Return the norm of each parameter's `.grad`, by the parameter's id."""
     given = [one for one in module_tree.parameters(model) if one.grad is not None]
     stats = measure([one.grad for one in given])
-    return {id(one): stat.norm for one, stat in zip(given, stats, strict=True) if stat is not None}
+    return {
+        id(one): stat.norm
+        for one, stat in zip(given, stats, strict=True)
+        if stat is not None
+    }
 
 
 def _figures(
-    model: nn.Module, tape: Tape, gradients: dict[int, float], outputs: dict[str, list[GradStats | None]]
+    model: nn.Module,
+    tape: Tape,
+    gradients: dict[int, float],
+    outputs: dict[str, list[GradStats | None]],
 ) -> Iterator[ModuleFigures]:
     saved = _saved_bytes(tape)
     for path, module in module_tree.named_modules(model):
         parameters = list(module_tree.parameters(module))
         norms = [gradients[id(one)] for one in parameters if id(one) in gradients]
         figures = ModuleFigures(
-            path, sum(map(Tensor.numel, parameters)), sum(norm**2 for norm in norms) ** 0.5 if norms else None,
+            path,
+            sum(map(Tensor.numel, parameters)),
+            sum(norm**2 for norm in norms) ** 0.5 if norms else None,
             saved.get(path, 0),
-        )  # fmt: skip
-        yield _with_output(figures, [one for one in outputs.get(path, ()) if one is not None])
+        )
+        yield _with_output(
+            figures, [one for one in outputs.get(path, ()) if one is not None]
+        )
 
 
 def _with_output(figures: ModuleFigures, stats: list[GradStats]) -> ModuleFigures:
@@ -310,11 +406,15 @@ def _with_output(figures: ModuleFigures, stats: list[GradStats]) -> ModuleFigure
     if not total:
         return figures
     return with_values(
-        figures, shape=stats[0].shape, absmax=max(one.absmax for one in stats),
-        mean=sum(one.mean * count for one, count in zip(stats, counts, strict=True)) / total,
-        zeros=sum(one.zeros * count for one, count in zip(stats, counts, strict=True)) / total,
+        figures,
+        shape=stats[0].shape,
+        absmax=max(one.absmax for one in stats),
+        mean=sum(one.mean * count for one, count in zip(stats, counts, strict=True))
+        / total,
+        zeros=sum(one.zeros * count for one, count in zip(stats, counts, strict=True))
+        / total,
         nonfinite=sum(one.nonfinite for one in stats),
-    )  # fmt: skip
+    )
 
 
 def _saved_bytes(tape: Tape) -> dict[str, int]:
@@ -324,7 +424,10 @@ def _saved_bytes(tape: Tape) -> dict[str, int]:
         storages = {one.storage for one in node.saved if one.kind == "activation"}
         for path in _above(node.layer):
             kept.setdefault(path, set()).update(storages)
-    return {path: sum(tape.storages[one].bytes for one in storages) for path, storages in kept.items()}
+    return {
+        path: sum(tape.storages[one].bytes for one in storages)
+        for path, storages in kept.items()
+    }
 
 
 def _above(path: str) -> Iterable[str]:

@@ -53,7 +53,9 @@ def job_of(project: Project, data_root: str | None) -> Job:
     if project.opened is not None:
         return preflight.job(project, opened.analysis_of(project), data_root)
     ops = custom_layers.ops_of(project)
-    return preflight.job(project, with_cost(analyse(project.graph, ops), ops), data_root)
+    return preflight.job(
+        project, with_cost(analyse(project.graph, ops), ops), data_root
+    )
 
 
 def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
@@ -62,7 +64,9 @@ def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise RunError(f"{names} is not trusted yet; restore the project to review it.")
-    whole = stages.whole_job(kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root))
+    whole = stages.whole_job(
+        kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root)
+    )
     return resume.with_begin(whole, kept)
 
 
@@ -71,12 +75,16 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
     with _as_run_errors():
         kept = _stored_run(request.run)
         if kept.goes_on:
-            raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
+            raise RunError(
+                f"{kept.record.title} is already running in another window or on the command line."
+            )
         before = store.project_of(kept)
         given = resume.with_settings(before, request.now)
         project = before
         if kept.record.state == "done":
-            project = replace(before, training=resume.further(kept, request.now.training))
+            project = replace(
+                before, training=resume.further(kept, request.now.training)
+            )
         others, refusal, changed = resume.differing(project, given), "", None
         if others:
             try:
@@ -89,12 +97,23 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
             project, changes = given, resume.changes(before, given)
         passed_over: list[str] = []
         checkpoint = resume.newest(kept, passed_over.append)
-        job = resume.as_before(job_of_run(kept, project, request.data_root), project, checkpoint)
+        job = resume.as_before(
+            job_of_run(kept, project, request.data_root), project, checkpoint
+        )
         if request.takes:
             resume.check(job, checkpoint)
             changed = Changed(step_of(checkpoint)[0], changes) if changes else None
         projects = stages.projects_of(kept, project)
-        return Resumable(projects, stage_of(checkpoint), job, checkpoint, tuple(passed_over), changed, others, refusal)
+        return Resumable(
+            projects,
+            stage_of(checkpoint),
+            job,
+            checkpoint,
+            tuple(passed_over),
+            changed,
+            others,
+            refusal,
+        )
 
 
 @handles(GoOnFrom)
@@ -113,7 +132,9 @@ def start_from(request: StartFrom, _context: Context) -> StartWeights:
 def export_event_files(request: ExportEventFiles, _context: Context) -> Path:
     with _as_run_errors():
         kept = _stored_run(request.run)
-        return tensorboard.export(kept, job_of(store.project_of(kept), request.data_root), request.folder)
+        return tensorboard.export(
+            kept, job_of(store.project_of(kept), request.data_root), request.folder
+        )
 
 
 @handles(BeginEventFiles)

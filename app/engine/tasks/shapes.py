@@ -11,7 +11,15 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
-from app.engine.requests.shapes import Analyse, Cost, DescribeExample, InferShapes, LoadTorch, StartProblems, Torch
+from app.engine.requests.shapes import (
+    Analyse,
+    Cost,
+    DescribeExample,
+    InferShapes,
+    LoadTorch,
+    StartProblems,
+    Torch,
+)
 from app.engine.server import Context, handles
 from app.preflight import examples
 from app.preflight.examples import Facts

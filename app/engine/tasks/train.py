@@ -32,13 +32,32 @@ from app.telemetry.ring import Ring
 from app.training import loop
 from app.training.checkpoints import checkpoint
 from app.training.control import Control, RunEndedError
-from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started, StepDone
+from app.training.events import (
+    Cut,
+    Event,
+    Failed,
+    Finished,
+    Paused,
+    Resumed,
+    Started,
+    StepDone,
+)
 from app.training.job import JobError
 from app.training.monitoring.live_model import LiveRun
 from app.util import processors, tensor_files
 
-EVERY, BUSY = 0.05, 0.5  # seconds between two lists of events; the longer if the run uses every core
-_AT_ONCE = (Started, Paused, Resumed, Cut, Finished, Failed)  # the user may wait for these
+EVERY, BUSY = (
+    0.05,
+    0.5,
+)  # seconds between two lists of events; the longer if the run uses every core
+_AT_ONCE = (
+    Started,
+    Paused,
+    Resumed,
+    Cut,
+    Finished,
+    Failed,
+)  # the user may wait for these
 
 
 @handles(Train)
@@ -46,11 +65,23 @@ def train(request: Train, context: Context) -> Trained:
     control, mark = Control(), Mark(request.scratch / "mark")
     for said in request.said:
         _do(said, control, context)
-    threading.Thread(target=_listen, args=(control, context), name="hands", daemon=True).start()
-    threads = request.job.training.threads or request.threads or processors.usual_threads()
-    outbox = _Outbox(context.progress, EVERY if threads < processors.available() else BUSY)
+    threading.Thread(
+        target=_listen, args=(control, context), name="hands", daemon=True
+    ).start()
+    threads = (
+        request.job.training.threads or request.threads or processors.usual_threads()
+    )
+    outbox = _Outbox(
+        context.progress, EVERY if threads < processors.available() else BUSY
+    )
     put, kind = outbox.put, StepDone
-    events = loop.train(request.job, control, threads=request.threads, folder=request.folder, resume=request.resume)
+    events = loop.train(
+        request.job,
+        control,
+        threads=request.threads,
+        folder=request.folder,
+        resume=request.resume,
+    )
     for event in events:
         put(event)
         if type(event) is kind:
@@ -74,15 +105,23 @@ def _listen(control: Control, context: Context) -> None:
     control.stop()
 
 
-def _do(said: RunCommand | SetWatchPoints | Order, control: Control, context: Context) -> None:
+def _do(
+    said: RunCommand | SetWatchPoints | Order, control: Control, context: Context
+) -> None:
     match said:
         case RunCommand():
             getattr(control, said.value)()
         case SetWatchPoints():
             control.pause_at(said.points)
         case Order():
-            order = partial(_write_weights, said.what.path) if isinstance(said.what, WriteWeights) else said.what
-            control.call(order).add_done_callback(partial(_answer, context, said.number))
+            order = (
+                partial(_write_weights, said.what.path)
+                if isinstance(said.what, WriteWeights)
+                else said.what
+            )
+            control.call(order).add_done_callback(
+                partial(_answer, context, said.number)
+            )
 
 
 def _write_weights(path: Path, live: LiveRun) -> None:
@@ -92,7 +131,11 @@ def _write_weights(path: Path, live: LiveRun) -> None:
 def _answer(context: Context, number: int, done: Future[Any]) -> None:
     error = done.exception()
     if error is not None:
-        told = error if isinstance(error, RunEndedError) else RuntimeError(str(error) or type(error).__name__)
+        told = (
+            error
+            if isinstance(error, RunEndedError)
+            else RuntimeError(str(error) or type(error).__name__)
+        )
         context.progress(Answered(number, None, told))
         return
     try:
@@ -166,9 +209,17 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     except checkpoint.CheckpointError as error:
         raise JobError(str(error)) from error
     threads = job.training.threads or request.threads
-    now = {"torch": str(torch.__version__), "threads": threads, "processes": request.processes}
+    now = {
+        "torch": str(torch.__version__),
+        "threads": threads,
+        "processes": request.processes,
+    }
     changed = checkpoint.changed(state.get("ran_on", {}), now)
-    return PreparedProcesses((*arguments, "--resume", str(request.resume)), changed, state["position"]["seconds"])
+    return PreparedProcesses(
+        (*arguments, "--resume", str(request.resume)),
+        changed,
+        state["position"]["seconds"],
+    )
 
 
 @handles(ResumeHint)

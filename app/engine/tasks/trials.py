@@ -22,7 +22,9 @@ from app.training.trials.sweep import SweepError
 
 
 @handles(TryOnSyntheticData)
-def try_on_synthetic_data(request: TryOnSyntheticData, _context: Context) -> DryRun | Failed:
+def try_on_synthetic_data(
+    request: TryOnSyntheticData, _context: Context
+) -> DryRun | Failed:
     cache.learn(request.fact)
     return dry_run(request.job)
 
@@ -35,7 +37,14 @@ def range_test(request: RangeTest, context: Context) -> RateTest:
         if pace.due():
             context.progress(done)
 
-    return rate_test(request.job, request.lowest, request.highest, request.batches, report, context.cancelled)
+    return rate_test(
+        request.job,
+        request.lowest,
+        request.highest,
+        request.batches,
+        report,
+        context.cancelled,
+    )
 
 
 @handles(PlanSweep)
@@ -45,7 +54,13 @@ def plan_sweep(request: PlanSweep, _context: Context) -> SweepPlan:
     if not request.settings:
         return SweepPlan(params)
     try:
-        runs = sweep_runs.plan(request.project, request.analysis, request.settings, request.count, request.seed)
+        runs = sweep_runs.plan(
+            request.project,
+            request.analysis,
+            request.settings,
+            request.count,
+            request.seed,
+        )
     except SweepError as error:
         return SweepPlan(params, problem=str(error), blamed=error.setting)
     return SweepPlan(params, runs)

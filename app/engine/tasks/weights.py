@@ -8,8 +8,18 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from app.engine.requests.autograd.capture import NewestWeights, WeightsChoice, WeightsFile
-from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights, WeightsBeside
+from app.engine.requests.autograd.capture import (
+    NewestWeights,
+    WeightsChoice,
+    WeightsFile,
+)
+from app.engine.requests.weights import (
+    CountStart,
+    KeepWeights,
+    ReadWeights,
+    SaveWeights,
+    WeightsBeside,
+)
 from app.engine.server import Context, handles
 from app.export.errors import WeightsError
 from app.export.weights import save_pt, save_safetensors
@@ -32,7 +42,9 @@ def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
     context.progress(f"Comparing {len(state.infos):,} tensors with the network")
     ours = state_dicts.net_infos(request.source)
     notes = (*state.notes, *filter(None, (transposed(state.infos, ours),)))
-    return WeightsBeside(state.infos, notes, ours, suggestions(state.infos, ours), state.parts)
+    return WeightsBeside(
+        state.infos, notes, ours, suggestions(state.infos, ours), state.parts
+    )
 
 
 @handles(KeepWeights)
@@ -51,7 +63,9 @@ def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
 def save_weights(request: SaveWeights, _context: Context) -> str:
     """Write the weights to a file and describe them. Raises WeightsError, StartError, OSError."""
     found = load_chosen(request.weights, request.source, request.seed, request.start)
-    (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(found.state_dict, request.path)
+    (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(
+        found.state_dict, request.path
+    )
     return found.words
 
 
@@ -61,7 +75,9 @@ def count_start(request: CountStart, _context: Context) -> tuple[int, int]:
     return start_weights.counted(request.start, request.source)
 
 
-def load_chosen(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> ExportWeights:
+def load_chosen(
+    weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None
+) -> ExportWeights:
     """Return the named weights. Raises WeightsError, StartError, CheckpointError and OSError."""
     return weights_to_export(source, seed, partial(_of_a_run, weights, source), start)
 
@@ -73,25 +89,34 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
         return None
     try:
         path = Path(weights.path)
-        return ExportWeights(weights_in(path) if weights.is_checkpoint else tensor_files.load(path), weights.words)
+        return ExportWeights(
+            weights_in(path) if weights.is_checkpoint else tensor_files.load(path),
+            weights.words,
+        )
     except tensor_files.UnreadableTensorsError as error:
         raise WeightsError(str(error)) from error
 
 
-def describe_weights(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
+def describe_weights(
+    weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None
+) -> str:
     """Describe the named weights, for after the word "weights". Raises StartError, RunError, OSError."""
     if isinstance(weights, WeightsFile):
         return weights.words
     if not isinstance(weights, NewestWeights):
         return untrained_text(seed, start)
-    found = (best_checkpoint if weights.best else newest_checkpoint)(Path(weights.folder), source)
+    found = (best_checkpoint if weights.best else newest_checkpoint)(
+        Path(weights.folder), source
+    )
     return found[1] if found is not None else untrained_text(seed, start)
 
 
 # --- Weights of a file in a model from anywhere
 
 
-def fit_weights(model: nn.Module, given: Mapping[str, Tensor], where: str, name: str) -> list[str]:
+def fit_weights(
+    model: nn.Module, given: Mapping[str, Tensor], where: str, name: str
+) -> list[str]:
     """Load the tensors that a model has, and return remarks on the others. Raises SourceError for a tensor of another
     shape, and where none fits; `where` are the weights from, `name` is that of the model."""
     own = model.state_dict()
@@ -103,12 +128,25 @@ def fit_weights(model: nn.Module, given: Mapping[str, Tensor], where: str, name:
     fitting = {key: value for key, value in given.items() if key in own}
     if wrong or not fitting:
         keys = (", ".join([*one][:3]) for one in (given, own))
-        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(*keys)
+        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(
+            *keys
+        )
         raise SourceError(f"{where} does not fit {name}: {words}")
     model.load_state_dict(fitting, strict=False)
     missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
-    found = [f"{missing} tensors of {name} are not in {Path(where).name}."] if missing else []
-    return [*found, *([f"{left} tensors of {Path(where).name} have no counterpart in {name}."] if left else [])]
+    found = (
+        [f"{missing} tensors of {name} are not in {Path(where).name}."]
+        if missing
+        else []
+    )
+    return [
+        *found,
+        *(
+            [f"{left} tensors of {Path(where).name} have no counterpart in {name}."]
+            if left
+            else []
+        ),
+    ]
 
 
 def shape_text(tensor: Tensor) -> str:

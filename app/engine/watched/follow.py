@@ -55,7 +55,9 @@ class WatchedRunControl(Control):
         self.folder = Path()  # of the frames of the script that is connected
         self._script: Script | None = None
         self._missing = False  # it says that it listens, and does not
-        self.ranks: Mapping[int, Path] = {}  # the frames of all ranks by rank, where the script has several
+        self.ranks: Mapping[
+            int, Path
+        ] = {}  # the frames of all ranks by rank, where the script has several
         self._ranks_due = 0.0
 
     @property
@@ -71,7 +73,11 @@ class WatchedRunControl(Control):
         if not script.commands:
             return
         try:
-            self._link, self.folder, self._script = ScriptLink(path.parent), path.parent, script
+            self._link, self.folder, self._script = (
+                ScriptLink(path.parent),
+                path.parent,
+                script,
+            )
         except OSError:
             self._missing = True
             return
@@ -93,7 +99,12 @@ class WatchedRunControl(Control):
     def look_for_ranks(self, path: Path) -> None:
         """Find the frames files of the other ranks, which start at different times."""
         now, script = monotonic(), self._script
-        if script is not None and self.commands and now >= self._ranks_due and len(self.ranks) < script.world:
+        if (
+            script is not None
+            and self.commands
+            and now >= self._ranks_due
+            and len(self.ranks) < script.world
+        ):
             self._ranks_due = now + RANKS_EVERY
             self.ranks = ranks_of(path, script)
 
@@ -113,7 +124,11 @@ class WatchedRunControl(Control):
         """Send a command to a script; the future has its answer, or RemoteRunError."""
         if self._link is None or self._link.ended:
             future: Future[dict[str, Any]] = Future()
-            future.set_exception(RemoteRunError("This run takes no commands: only a script under `tapedeck run` does."))
+            future.set_exception(
+                RemoteRunError(
+                    "This run takes no commands: only a script under `tapedeck run` does."
+                )
+            )
             return future
         return self._link.send(do, **fields)
 
@@ -129,7 +144,11 @@ class WatchedRunControl(Control):
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Set a learning rate of a script; for all else the future gets RemoteRunError."""
         future: Future[T] = Future()
-        if isinstance(function, SetRate) and self._link is not None and not self._link.ended:
+        if (
+            isinstance(function, SetRate)
+            and self._link is not None
+            and not self._link.ended
+        ):
             answer = self._link.send("rate", rate=function.rate, group=function.group)
             answer.add_done_callback(lambda done: _pass_on(done, future))
         else:
@@ -149,10 +168,15 @@ def _pass_on(done: Future[dict[str, Any]], future: Future[Any]) -> None:
 def stand_in(path: Path) -> Job:
     """Return a job for a run that is known by its JSON lines only: without a net, with unknown names."""
     unknown = Choice("–", FrozenMap())
-    return Job(Source(""), training=TrainingConfig(optimizer=unknown, loss=unknown, device=path.name))
+    return Job(
+        Source(""),
+        training=TrainingConfig(optimizer=unknown, loss=unknown, device=path.name),
+    )
 
 
-def follow(path: Path, control: WatchedRunControl | None = None, every: float = EVERY) -> Iterator[Event]:
+def follow(
+    path: Path, control: WatchedRunControl | None = None, every: float = EVERY
+) -> Iterator[Event]:
     """Yield the events of the lines of a file, present and future ones, until the run or the watching ends.
 
     Waits for a missing file; reads a replaced or truncated one from its start, and an incomplete line once it is
@@ -180,7 +204,13 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
                     control.connect(path, script)
                     lines.reader = Reader(now)
                 event = lines.event(line)
-                ending = event if isinstance(event, Finished | Failed) else ending if event is None else None
+                ending = (
+                    event
+                    if isinstance(event, Finished | Failed)
+                    else ending
+                    if event is None
+                    else None
+                )
                 if lines.broken:
                     break
                 if event is not None and ending is None:
@@ -198,8 +228,12 @@ def follow(path: Path, control: WatchedRunControl | None = None, every: float = 
         tail.close()
         control.disconnect()
         reader = lines.reader
-        last = msgspec.structs.replace(last, epoch=reader.epoch, steps=reader.step, seconds=at)
-        state: Ending = "failed" if isinstance(ending, Failed) else (ending or last).reason
+        last = msgspec.structs.replace(
+            last, epoch=reader.epoch, steps=reader.step, seconds=at
+        )
+        state: Ending = (
+            "failed" if isinstance(ending, Failed) else (ending or last).reason
+        )
         control.finish(Result(state, reader.epoch, reader.step, None))
     yield ending or last
 
@@ -223,7 +257,9 @@ class _Lines:
             event = self.reader.event(line)
         except ValueError as error:
             return self._refused(str(error)) if frame_types.is_frame(line) else None
-        self._recognised = self._recognised or event is not None or frame_types.is_frame(line)
+        self._recognised = (
+            self._recognised or event is not None or frame_types.is_frame(line)
+        )
         return event
 
     def _refused(self, reason: str) -> Event | None:
@@ -242,11 +278,18 @@ class _Lines:
         if self._recognised or self._said or not self._count:
             return None
         self._said = True
-        return Noticed(0, "", None, f"No line of {self._path.name} is one of a run so far. {CHOOSE}")
+        return Noticed(
+            0,
+            "",
+            None,
+            f"No line of {self._path.name} is one of a run so far. {CHOOSE}",
+        )
 
 
 def _unreadable(path: Path, reason: str) -> Failed:
-    return Failed("data", f"{path.name} cannot be watched: {reason}", CHOOSE, "", None, 0, 0)
+    return Failed(
+        "data", f"{path.name} cannot be watched: {reason}", CHOOSE, "", None, 0, 0
+    )
 
 
 def _script(line: bytes) -> Script | None:
@@ -263,7 +306,9 @@ class Tail:
         self._path = path
         self._file: int | None = None
         self._rest = b""
-        self._offset = self._endless = 0  # bytes that were read, and those since the last end of a line
+        self._offset = self._endless = (
+            0  # bytes that were read, and those since the last end of a line
+        )
         self.behind = False
 
     def read(self) -> list[bytes]:
@@ -281,7 +326,9 @@ class Tail:
         whole, end, self._rest = (self._rest + data).rpartition(b"\n")
         self._endless = 0 if end else self._endless + len(data)
         if self._endless > LONGEST_LINE:
-            raise OSError(errno.EFBIG, f"it has a line of more than {LONGEST_LINE >> 20} MiB")
+            raise OSError(
+                errno.EFBIG, f"it has a line of more than {LONGEST_LINE >> 20} MiB"
+            )
         if len(self._rest) > AT_ONCE:
             self._rest = b""  # nothing of ours has such lines
         return whole.split(b"\n") if whole else []
@@ -291,7 +338,10 @@ class Tail:
         there = os.stat(self._path)
         if self._file is not None:
             here = os.fstat(self._file)
-            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) and there.st_size >= self._offset:
+            if (here.st_dev, here.st_ino) == (
+                there.st_dev,
+                there.st_ino,
+            ) and there.st_size >= self._offset:
                 return self._file
             self.close()
         self._file = regular_files.opened(self._path)
@@ -301,4 +351,10 @@ class Tail:
         """Close the file; the next read opens it again."""
         if self._file is not None:
             os.close(self._file)
-        self._file, self._rest, self.behind, self._offset, self._endless = None, b"", False, 0, 0
+        self._file, self._rest, self.behind, self._offset, self._endless = (
+            None,
+            b"",
+            False,
+            0,
+            0,
+        )

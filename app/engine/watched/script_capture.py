@@ -44,12 +44,16 @@ def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
     _wait_for_script(frames)
     link = ScriptLink(frames.parent)
     ended = threading.Event()
-    polling = threading.Thread(target=_poll, args=(link, ended), name="answers of a script", daemon=True)
+    polling = threading.Thread(
+        target=_poll, args=(link, ended), name="answers of a script", daemon=True
+    )
     polling.start()
     engine: ScriptEngine | None = None
     try:
         answer = link.send("capture", step=step).result()
-        held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
+        held = HeldStep(
+            Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"])
+        )
         engine = ScriptEngine(frames.parent)
         captured = engine.ask(held).result()
         if play:

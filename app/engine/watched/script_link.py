@@ -51,7 +51,9 @@ class ScriptLink:
                 return future
             except BlockingIOError:  # the script has not read for hours
                 del self._waiting[self._count]
-                future.set_exception(RemoteRunError("The script is busy, and reads no commands."))
+                future.set_exception(
+                    RemoteRunError("The script is busy, and reads no commands.")
+                )
                 return future
             except OSError:
                 pass
@@ -63,7 +65,11 @@ class ScriptLink:
         if self.ended:
             return
         self._read()  # first: a ping that cannot be sent ends it, with the last answers unread
-        if not self.ended and self._ping.done() and monotonic() - self._pinged > PING_EVERY:
+        if (
+            not self.ended
+            and self._ping.done()
+            and monotonic() - self._pinged > PING_EVERY
+        ):
             self._pinged = monotonic()
             self._ping = self.send("ping")
 
@@ -116,7 +122,9 @@ def connected(folder: Path) -> socket.socket:
     if hasattr(socket, "AF_UNIX"):
         made = _connected_socket(frames.socket_path(folder))
     else:
-        port, _, secret = regular_files.read_private(folder / frames.PORT, PORT_FILE + 1).partition(b" ")
+        port, _, secret = regular_files.read_private(
+            folder / frames.PORT, PORT_FILE + 1
+        ).partition(b" ")
         if len(port) + 1 + len(secret) != PORT_FILE or not port.isdigit():
             raise ConnectionError(f"{folder / frames.PORT} does not name a port")
         made = socket.create_connection(("127.0.0.1", int(port)), CONNECTS)
@@ -128,14 +136,20 @@ def connected(folder: Path) -> socket.socket:
 def _connected_socket(path: Path) -> socket.socket:
     """Connect to a Unix socket behind which a process of the same user is. Raises OSError."""
     found = os.lstat(path)
-    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if (
+        not stat.S_ISSOCK(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or stat.S_IMODE(found.st_mode) & 0o077
+    ):
         raise PermissionError(f"{path} is no private socket of yours")
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(CONNECTS)
     try:
         made.connect(str(path))
         if hasattr(socket, "SO_PEERCRED"):  # it may have been replaced by a link
-            _pid, user, _group = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            _pid, user, _group = struct.unpack(
+                "3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            )
             if user != os.geteuid():
                 raise PermissionError(f"{path} belongs to another user")
     except OSError:

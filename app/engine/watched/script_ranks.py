@@ -29,7 +29,12 @@ def ranks_of(path: Path, script: Script) -> dict[int, Path]:
         return {}
     above = path.parent.parent
     ranks = {}
-    for file in (*sorted(above.glob(f"*/{FRAMES}")), above / FRAMES, *path.parent.glob(f"*/{FRAMES}"), path):
+    for file in (
+        *sorted(above.glob(f"*/{FRAMES}")),
+        above / FRAMES,
+        *path.parent.glob(f"*/{FRAMES}"),
+        path,
+    ):
         other = script_of(file)
         if other is not None and other.job == script.job:
             ranks[other.rank] = file

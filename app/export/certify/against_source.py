@@ -17,7 +17,9 @@ import torch
 
 if TYPE_CHECKING:
     from app.export.certify import measure
-elif "app.export.certify.measure" in sys.modules or __name__.endswith(".certify.against_source"):
+elif "app.export.certify.measure" in sys.modules or __name__.endswith(
+    ".certify.against_source"
+):
     from app.export.certify import measure
 else:
     measure = sys.modules["__main__"]  # the clean process runs it
@@ -36,7 +38,9 @@ def change(net: torch.nn.Module, probe: Probe) -> None:
         held = net.state_dict()
         for key, (mean, most) in probe.items():
             tensor = held[key]
-            tensor.copy_((mean + most * measure.noise(key, tensor.numel())).reshape(tensor.shape))
+            tensor.copy_(
+                (mean + most * measure.noise(key, tensor.numel())).reshape(tensor.shape)
+            )
 
 
 def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, Any]]]:
@@ -49,15 +53,28 @@ def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, 
     for number, case in enumerate(cases):
         record = case["record"]
         lists = {"inputs": [f"{place}" for place in range(len(case["inputs"]))]}
-        tensors |= {f"{number}/inputs/{place}": value.contiguous() for place, value in enumerate(case["inputs"])}
+        tensors |= {
+            f"{number}/inputs/{place}": value.contiguous()
+            for place, value in enumerate(case["inputs"])
+        }
         for group in GROUPS:
             values = record.get(group, {})
             lists[group] = list(values)
-            tensors |= {f"{number}/{group}/{place}": value.detach().clone().contiguous()
-                        for place, value in enumerate(values.values()) if value is not None}  # fmt: skip
+            tensors |= {
+                f"{number}/{group}/{place}": value.detach().clone().contiguous()
+                for place, value in enumerate(values.values())
+                if value is not None
+            }
         odd = measure.odd_numbers({**record["outputs"], **record.get("gradients", {})})
-        known.append({"train": case["train"], "seed": case["seed"], "odd": odd, "refused": record.get("refused", ""),
-                      **lists})  # fmt: skip
+        known.append(
+            {
+                "train": case["train"],
+                "seed": case["seed"],
+                "odd": odd,
+                "refused": record.get("refused", ""),
+                **lists,
+            }
+        )
     return tensors, known
 
 
@@ -72,7 +89,9 @@ def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
     return found
 
 
-def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dict[str, Any]:
+def compared(
+    ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]
+) -> dict[str, Any]:
     """Compare the class created by `make` with the reference in `ask`, with the source model's weights."""
     from safetensors import safe_open
 
@@ -80,12 +99,22 @@ def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dic
     with safe_open(question["reference"], "pt") as file:
         facts = json.loads(file.metadata()["tapedeck"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-    cases = [_case(make, question["weights"], facts, tensors, number) for number in range(len(facts["cases"]))]
-    return {"torch": facts["torch"], "dtype": facts["dtype"], "cases": cases, **_values(make, question, facts)}
+    cases = [
+        _case(make, question["weights"], facts, tensors, number)
+        for number in range(len(facts["cases"]))
+    ]
+    return {
+        "torch": facts["torch"],
+        "dtype": facts["dtype"],
+        "cases": cases,
+        **_values(make, question, facts),
+    }
 
 
 def _values(
-    make: Callable[[], torch.nn.Module], question: Mapping[str, Any], facts: Mapping[str, Any]
+    make: Callable[[], torch.nn.Module],
+    question: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Compare weights and buffers with those of the source model: their number, and the names that differ."""
     known = facts["values"]
@@ -94,36 +123,61 @@ def _values(
     except Exception as error:  # keys or shapes that do not fit
         return {"values": len(known), "other": [measure.error_text(error)]}
     mine = hashes({key: value for key, value in state.items() if key in known})
-    return {"values": len(known), "other": [key for key, value in known.items() if mine.get(key) != value]}
+    return {
+        "values": len(known),
+        "other": [key for key, value in known.items() if mine.get(key) != value],
+    }
 
 
 def _case(
-    make: Callable[[], torch.nn.Module], weights: str, facts: Mapping[str, Any], tensors: Tensors, number: int
+    make: Callable[[], torch.nn.Module],
+    weights: str,
+    facts: Mapping[str, Any],
+    tensors: Tensors,
+    number: int,
 ) -> dict[str, Any]:
     case = facts["cases"][number]
-    inputs = {f"input {place + 1}": tensors[f"{number}/inputs/{place}"] for place in range(len(case["inputs"]))}
+    inputs = {
+        f"input {place + 1}": tensors[f"{number}/inputs/{place}"]
+        for place in range(len(case["inputs"]))
+    }
     backward = bool(case["gradients"])
     answer: dict[str, Any] = {"train": case["train"], "odd": case["odd"]}
     try:
         net = _with_values(make(), weights, facts["probe"])
         net = net.double() if facts["dtype"] == "float64" else net
-        mine = measure.step_of(net, inputs, case["seed"], train=case["train"], double=False, backward=backward)
+        mine = measure.step_of(
+            net,
+            inputs,
+            case["seed"],
+            train=case["train"],
+            double=False,
+            backward=backward,
+        )
     except Exception as error:  # an error of the exported class is the finding
         return answer | {"stops": measure.error_text(error)}
     if bool(mine.get("refused")) != bool(case["refused"]):
         return answer | {
-            "stops": mine.get("refused") or f"backward runs, but fails in the source model: {case['refused']}"
+            "stops": mine.get("refused")
+            or f"backward runs, but fails in the source model: {case['refused']}"
         }
     for group in GROUPS:
-        expected = {name: tensors.get(f"{number}/{group}/{place}") for place, name in enumerate(case[group])}
+        expected = {
+            name: tensors.get(f"{number}/{group}/{place}")
+            for place, name in enumerate(case[group])
+        }
         given = dict(mine.get(group, {}))
         if group == "outputs":  # a source model may nest them differently
             if len(given) != len(expected):
-                return answer | {"stops": f"it returns {len(given)} tensors instead of {len(expected)}"}
+                return answer | {
+                    "stops": f"it returns {len(given)} tensors instead of {len(expected)}"
+                }
             given = dict(zip(expected, given.values(), strict=True))
         elif group == "buffers":
             given = {name: value for name, value in given.items() if name in expected}
-        answer[group] = measure.compare({name: measure.sketch(value) for name, value in given.items()}, expected)
+        answer[group] = measure.compare(
+            {name: measure.sketch(value) for name, value in given.items()}, expected
+        )
     return answer
 
 
@@ -141,4 +195,12 @@ def file_of(path: Path, tensors: Tensors, facts: Mapping[str, Any]) -> None:
     """Write a reference."""
     from safetensors.torch import save_file
 
-    save_file(tensors, path, metadata={"tapedeck": json.dumps({"format": FORMAT, "torch": torch.__version__, **facts})})
+    save_file(
+        tensors,
+        path,
+        metadata={
+            "tapedeck": json.dumps(
+                {"format": FORMAT, "torch": torch.__version__, **facts}
+            )
+        },
+    )

@@ -55,7 +55,11 @@ class CertificateCheck(Struct, frozen=True):
         if self.skipped:
             return f"not compared: the network itself fails with {self.skipped}"
         if self.what != "outputs" and self.count == self.empty:
-            return "none: no output depends on trainable parameters" if self.count else "the network has none"
+            return (
+                "none: no output depends on trainable parameters"
+                if self.count
+                else "the network has none"
+            )
         if self.words:
             return f"{self.worst} {self.words}"
         if self.odd:
@@ -69,7 +73,12 @@ class CertificateCheck(Struct, frozen=True):
     @property
     def figure(self) -> str:
         """The largest difference, or why there is none, in few words."""
-        if self.skipped or self.words or self.odd or (self.what != "outputs" and self.count == self.empty):
+        if (
+            self.skipped
+            or self.words
+            or self.odd
+            or (self.what != "outputs" and self.count == self.empty)
+        ):
             return self.finding
         if self.equal:
             return "0, bit for bit"
@@ -123,12 +132,20 @@ class Certificate(Struct, frozen=True):
 
 def _plain(check: CertificateCheck) -> dict[str, Any]:
     return {
-        "what": check.what, "mode": check.mode, "dtype": check.dtype, "passed": check.passed,
-        "with": "the source model" if check.source else "the project's network", "not finite": check.odd,
-        "compared": check.count - check.empty, "without gradient": check.empty, "bit for bit": check.equal,
-        "largest relative difference": check.largest, "allowed": check.allowed, "worst": check.worst,
+        "what": check.what,
+        "mode": check.mode,
+        "dtype": check.dtype,
+        "passed": check.passed,
+        "with": "the source model" if check.source else "the project's network",
+        "not finite": check.odd,
+        "compared": check.count - check.empty,
+        "without gradient": check.empty,
+        "bit for bit": check.equal,
+        "largest relative difference": check.largest,
+        "allowed": check.allowed,
+        "worst": check.worst,
         "finding": check.finding,
-    }  # fmt: skip
+    }
 
 
 def certificate_path(code: Path) -> Path:
@@ -143,5 +160,7 @@ def certificate_path(code: Path) -> Path:
 def write_certificate(certificate: Certificate, code: Path) -> Path:
     """Write it next to the code and return its path. Raises WeightsError."""
     path = certificate_path(code)
-    write_text(path, json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n")
+    write_text(
+        path, json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n"
+    )
     return path

@@ -20,9 +20,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.export.certify import clean_process, measure
-from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, CertificateCheck, write_certificate
+from app.export.certify.certificate import (
+    ALLOWED,
+    ALLOWED_ELSE,
+    Certificate,
+    CertificateCheck,
+    write_certificate,
+)
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import Measurement, Measurements, NetworkFailsError, Stage
+from app.export.certify.reference import (
+    Measurement,
+    Measurements,
+    NetworkFailsError,
+    Stage,
+)
 from app.export.imported import ImportedNet, source_checks
 from app.export.layers import write_model
 from app.export.weights import save_safetensors
@@ -69,29 +80,45 @@ def certify(
     if imported is not None:
         facts["source model"] = imported.origin.model
         if changed := imported.changed():
-            return Certificate(False, f"No comparison with the source model: {changed}.", facts=FrozenMap(facts))
+            return Certificate(
+                False,
+                f"No comparison with the source model: {changed}.",
+                facts=FrozenMap(facts),
+            )
     with TemporaryFolder() as name:
         folder = Path(name)
         try:
-            live = Measurement(source, state_dict, seed, folder, tell, cancelled).run(tuple(inputs) if inputs else None)
+            live = Measurement(source, state_dict, seed, folder, tell, cancelled).run(
+                tuple(inputs) if inputs else None
+            )
             facts |= _inputs(live)
-            texts = [path.read_text("utf-8-sig") for path in (files.model, *files.layers)]
+            texts = [
+                path.read_text("utf-8-sig") for path in (files.model, *files.layers)
+            ]
             facts["packages"] = _versions(texts, files)
             limit = max(patience, SLOWER * (perf_counter() - begun))
             torch.save(dict(live.inputs), folder / "inputs.pt")
             question = _question(source, files, live, seed, folder, texts)
             if imported is not None and imported.comparable:
                 question["source"] = imported.question()
-            answer = clean_process.run_script(Path(measure.__file__), question, folder, tell, cancelled, limit)
+            answer = clean_process.run_script(
+                Path(measure.__file__), question, folder, tell, cancelled, limit
+            )
         except NetworkFailsError as error:
-            found = Certificate(False, f"The network itself returns no outputs: {error}")
+            found = Certificate(
+                False, f"The network itself returns no outputs: {error}"
+            )
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            found = Certificate(False, f"The exported files cannot be read: {measure.error_text(error)}")
+            found = Certificate(
+                False, f"The exported files cannot be read: {measure.error_text(error)}"
+            )
         except clean_process.CleanProcessError as error:
             words = f"The exported files do not run in a clean Python process: {error}"
             found = Certificate(False, words, details=error.details)
         else:
-            facts["files"] = {Path(path).name: digest for path, digest in answer["files"].items()}
+            facts["files"] = {
+                Path(path).name: digest for path, digest in answer["files"].items()
+            }
             found = _verdict(live, answer, imported)
     return replace(found, facts=FrozenMap(facts), seconds=perf_counter() - begun)
 
@@ -124,14 +151,27 @@ def certify_export(
         if weights is None:
             save_safetensors(state_dict, folder / "weights.safetensors")
         files = Files(code or model, weights or folder / "weights.safetensors", layers)
-        found = certify(source, state_dict, files, seed=seed, imported=imported, tell=tell, cancelled=cancelled)
+        found = certify(
+            source,
+            state_dict,
+            files,
+            seed=seed,
+            imported=imported,
+            tell=tell,
+            cancelled=cancelled,
+        )
     if about:
         found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
     return found, write_certificate(found, code) if code is not None else None
 
 
 def _question(
-    source: Source, files: Files, live: Measurements, seed: int, folder: Path, texts: list[str]
+    source: Source,
+    files: Files,
+    live: Measurements,
+    seed: int,
+    folder: Path,
+    texts: list[str],
 ) -> dict[str, Any]:
     return {
         "model": str(files.model.resolve()),
@@ -145,32 +185,51 @@ def _question(
     }
 
 
-def _verdict(live: Measurements, answer: dict[str, Any], imported: ImportedNet | None) -> Certificate:
+def _verdict(
+    live: Measurements, answer: dict[str, Any], imported: ImportedNet | None
+) -> Certificate:
     answers = iter(answer["stages"])
     given = answer.get("source", {"cases": []})
-    known = {"train" if case["train"] else "eval" for case in given["cases"] if case["odd"]}
+    known = {
+        "train" if case["train"] else "eval" for case in given["cases"] if case["odd"]
+    }
     checks: list[CertificateCheck] = []
     for stage in live.stages:
-        checks += [_judged(one, known) for one in _checks(stage, live.dtype, next(answers) if stage.recorded else {})]
+        checks += [
+            _judged(one, known)
+            for one in _checks(
+                stage, live.dtype, next(answers) if stage.recorded else {}
+            )
+        ]
     of_source = source_checks(given)
     wrong = next((one for one in (*of_source, *checks) if not one.passed), None)
     if wrong is not None:
-        message = f"The exported files produce different {wrong.title}: {wrong.finding}."
+        message = (
+            f"The exported files produce different {wrong.title}: {wrong.finding}."
+        )
         if wrong.source:
             model = imported.origin.model if imported else ""
             message = f"The exported class is not the source model {model}: {wrong.title}: {wrong.finding}."
         elif wrong.odd and not wrong.words:
-            message = (f"The network does not produce finite {wrong.title}: {wrong.odd}, so nothing is "
-                       "proven. Set the range of its inputs, or fix the network.")  # fmt: skip
+            message = (
+                f"The network does not produce finite {wrong.title}: {wrong.odd}, so nothing is "
+                "proven. Set the range of its inputs, or fix the network."
+            )
         return Certificate(False, message, (*checks, *of_source))
     message = f"A clean Python process with torch {answer['torch']} produces the same outputs, bit for bit"
-    learnt = [one.mode for one in checks if one.what == "gradients" and not one.skipped and one.count > one.empty]
+    learnt = [
+        one.mode
+        for one in checks
+        if one.what == "gradients" and not one.skipped and one.count > one.empty
+    ]
     if learnt:
         message += f", and the same gradients in {' and in '.join(learnt)} mode"
     if live.double_refused:
         message += f"; the network does not run in float64 ({live.double_refused})"
     if skipped := [one for one in checks if one.skipped]:
-        named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
+        named = " and ".join(
+            dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped)
+        )
         message += f"; {named} could not be compared: {skipped[0].skipped}"
     if imported is not None:
         message += f"; {imported.comparison_text(of_source)}"
@@ -188,26 +247,54 @@ def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[CertificateCh
     mode = "train" if stage.kind == "train" else "eval"
     dtype = "float64" if stage.double else own
     allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
-    checks = [_check("outputs", mode, dtype, allowed, found["outputs"])] if "outputs" in found else []
+    checks = (
+        [_check("outputs", mode, dtype, allowed, found["outputs"])]
+        if "outputs" in found
+        else []
+    )
     if stage.kind == "outputs":
         return checks
     if stage.refused:
         wanted = ("gradients",) if found else ("outputs", "gradients")
-        return checks + [CertificateCheck(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
+        return checks + [
+            CertificateCheck(what, mode, dtype, True, skipped=stage.refused)
+            for what in wanted
+        ]
     if "refused" in found:
         words = f"not available: {found['refused']}"
-        return [*checks, CertificateCheck("gradients", mode, dtype, False, False, None, allowed, "they", words)]
+        return [
+            *checks,
+            CertificateCheck(
+                "gradients", mode, dtype, False, False, None, allowed, "they", words
+            ),
+        ]
     checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
     if mode == "train" or not found["buffers"]["equal"]:
         checks.append(_check("buffers", mode, dtype, allowed, found["buffers"]))
     return checks
 
 
-def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]) -> CertificateCheck:
+def _check(
+    what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]
+) -> CertificateCheck:
     largest = found["largest"]
-    passed = found["equal"] or (largest is not None and largest <= allowed and allowed > 0)
-    return CertificateCheck(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
-                 count=found["count"], empty=found["empty"], odd=found["odd"])  # fmt: skip
+    passed = found["equal"] or (
+        largest is not None and largest <= allowed and allowed > 0
+    )
+    return CertificateCheck(
+        what,
+        mode,
+        dtype,
+        passed,
+        found["equal"],
+        largest,
+        allowed,
+        found["worst"],
+        found["words"],
+        count=found["count"],
+        empty=found["empty"],
+        odd=found["odd"],
+    )
 
 
 # --- Facts
@@ -227,8 +314,13 @@ def _facts(source: Source, state_dict: StateDict, seed: int) -> dict[str, Any]:
 
 
 def _inputs(live: Measurements) -> dict[str, Any]:
-    kinds = {name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
-             for name, value in live.inputs.items()}  # fmt: skip
+    kinds = {
+        name: {
+            "shape": list(value.shape),
+            "dtype": str(value.dtype).removeprefix("torch."),
+        }
+        for name, value in live.inputs.items()
+    }
     return {"inputs": kinds}
 
 

@@ -83,13 +83,22 @@ def run_script(
     """
     import torch
 
-    paths = {"answer": str(folder / "answer.json"), "progress": str(folder / "progress")}
+    paths = {
+        "answer": str(folder / "answer.json"),
+        "progress": str(folder / "progress"),
+    }
     Path(paths["answer"]).unlink(missing_ok=True)
     Path(paths["progress"]).unlink(missing_ok=True)
     asked = folder / "ask.json"
     whole = {**question, **paths, "threads": torch.get_num_threads()}
     asked.write_text(json.dumps(whole), encoding="utf-8")
-    code, told = _run([sys.executable, "-I", "-B", str(script), str(asked)], folder, tell, cancelled, patience)
+    code, told = _run(
+        [sys.executable, "-I", "-B", str(script), str(asked)],
+        folder,
+        tell,
+        cancelled,
+        patience,
+    )
     answer = Path(paths["answer"])
     if code or not answer.is_file():
         raise CleanProcessError(_last_line(told, code), told)
@@ -97,12 +106,20 @@ def run_script(
     return found
 
 
-def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, patience: float) -> tuple[int, str]:
+def _run(
+    command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, patience: float
+) -> tuple[int, str]:
     """Return the exit code and stderr. The child's working directory is `folder`, which hides other files."""
     window = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     with tempfile.TemporaryFile() as told:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=told, cwd=folder,
-                              creationflags=window) as child:  # fmt: skip
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+            cwd=folder,
+            creationflags=window,
+        ) as child:
             end = time.monotonic() + patience
             heard = ""
             while child.poll() is None:
@@ -111,7 +128,9 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
                     raise ExportCancelledError
                 if time.monotonic() > end:
                     child.kill()
-                    raise CleanProcessError(f"it had not ended after {patience:.0f} seconds and was stopped")
+                    raise CleanProcessError(
+                        f"it had not ended after {patience:.0f} seconds and was stopped"
+                    )
                 with contextlib.suppress(OSError):
                     words = (folder / "progress").read_text("utf-8")
                     if words and words != heard:
@@ -126,5 +145,7 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
 def _last_line(told: str, code: int) -> str:
     lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
     if code < 0:
-        return f"it was ended by signal {-code}" + (", which happens if memory runs out" if code == -9 else "")
+        return f"it was ended by signal {-code}" + (
+            ", which happens if memory runs out" if code == -9 else ""
+        )
     return lines[-1] if lines else f"it ended with code {code}"

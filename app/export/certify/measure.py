@@ -52,7 +52,10 @@ def seed_everything(seed: int) -> None:
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of an output with their path: `out`, `[0]`, `aux[1]`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, dict | type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        value = {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+        }
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else str(key))
@@ -70,7 +73,9 @@ def doubled(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> Record:
+def outputs_of(
+    net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int
+) -> Record:
     """Run the net in eval mode, in its own dtype. Raises whatever the net raises."""
     net.eval()
     seed_everything(seed)
@@ -79,9 +84,15 @@ def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: i
 
 
 def step_of(
-    net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, *, train: bool, double: bool, backward: bool,
+    net: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    seed: int,
+    *,
+    train: bool,
+    double: bool,
+    backward: bool,
     call: Callable[..., Any] | None = None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Run one step without an optimizer: outputs, gradients of parameters and inputs, and the buffers after it.
 
     The loss is the sum of all floating outputs, weighted with pseudo-random numbers from `seed`. If backward fails,
@@ -89,12 +100,23 @@ def step_of(
     """
     net.train(train)
     net.zero_grad(set_to_none=True)
-    given = {name: doubled(value) if double else value for name, value in inputs.items()}
-    able = {name: value.clone().requires_grad_() for name, value in given.items() if _differentiable(value)}
+    given = {
+        name: doubled(value) if double else value for name, value in inputs.items()
+    }
+    able = {
+        name: value.clone().requires_grad_()
+        for name, value in given.items()
+        if _differentiable(value)
+    }
     seed_everything(seed)
     with torch.enable_grad():
         # A net may modify its input in place, which torch forbids for a leaf, but not for a clone.
-        value = (call or net)(*((able[name] if name in able else value).clone() for name, value in given.items()))
+        value = (call or net)(
+            *(
+                (able[name] if name in able else value).clone()
+                for name, value in given.items()
+            )
+        )
         record = _split(value)
         if backward:
             try:
@@ -106,14 +128,20 @@ def step_of(
         **{name: _dense(parameter.grad) for name, parameter in net.named_parameters()},
         **{f"input {name}": _dense(leaf.grad) for name, leaf in able.items()},
     }
-    record["buffers"] = {name: buffer.detach().clone() for name, buffer in net.named_buffers()}
+    record["buffers"] = {
+        name: buffer.detach().clone() for name, buffer in net.named_buffers()
+    }
     return record
 
 
 def error_text(error: BaseException) -> str:
     """Format an error in one line: torch often gives the reason in the first and the location in the second."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
-    return f"{type(error).__name__}: {' '.join(lines[:2])}" if lines else type(error).__name__
+    return (
+        f"{type(error).__name__}: {' '.join(lines[:2])}"
+        if lines
+        else type(error).__name__
+    )
 
 
 def _differentiable(value: torch.Tensor) -> bool:
@@ -123,14 +151,22 @@ def _differentiable(value: torch.Tensor) -> bool:
 def _split(value: Any) -> Record:
     """Split an output into copied tensors and the repr of other leaves."""
     found = list(leaves(value))
-    tensors = {path: leaf.detach().clone() for path, leaf in found if isinstance(leaf, torch.Tensor)}
-    others = {path: repr(leaf) for path, leaf in found if not isinstance(leaf, torch.Tensor)}
+    tensors = {
+        path: leaf.detach().clone()
+        for path, leaf in found
+        if isinstance(leaf, torch.Tensor)
+    }
+    others = {
+        path: repr(leaf) for path, leaf in found if not isinstance(leaf, torch.Tensor)
+    }
     return {"outputs": tensors, "others": others}
 
 
 def _loss(value: Any, seed: int) -> torch.Tensor:
     total = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    tensors = (leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor))  # a drawing returns no other
+    tensors = (
+        leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)
+    )  # a drawing returns no other
     for number, leaf in enumerate(tensors):
         if leaf.requires_grad:
             plain = torch.view_as_real(leaf) if leaf.is_complex() else leaf
@@ -153,11 +189,17 @@ def noise(key: str, count: int) -> torch.Tensor:
 
     They are computed with whole numbers, so no version of torch and no processor gives others.
     """
-    start = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little", signed=True)
+    start = int.from_bytes(
+        hashlib.sha256(key.encode()).digest()[:8], "little", signed=True
+    )
     made = torch.empty(count, dtype=torch.float64)
     for at in range(0, count, CHUNK):
         x = torch.arange(at, min(at + CHUNK, count)) * -7046029254386353131 + start
-        for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685), (31, 1)):  # splitmix64
+        for shift, factor in (
+            (30, -4658895280553007687),
+            (27, -7723592293110705685),
+            (31, 1),
+        ):  # splitmix64
             x = (x ^ ((x >> shift) & (2 ** (64 - shift) - 1))) * factor
         made[at : at + CHUNK] = ((x >> 11) & (2**53 - 1)) * (0.75 * 2.0**-53) + 0.25
         made[at : at + CHUNK] *= (x & 1) * 2 - 1
@@ -194,7 +236,9 @@ def _folded(flat: torch.Tensor) -> torch.Tensor:
     weights, rest = _fold_weights(), flat[rows * FOLD :]
     total = rest @ weights[: rest.numel()]
     if rows:
-        total = total + (flat[: rows * FOLD].reshape(rows, FOLD) @ weights) @ noise("rows", rows)
+        total = total + (flat[: rows * FOLD].reshape(rows, FOLD) @ weights) @ noise(
+            "rows", rows
+        )
     return (total / flat.numel() ** 0.5).reshape(1)
 
 
@@ -207,13 +251,27 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
     `odd` describes non-finite numbers of either, "" if all are finite.
     """
     names = {*mine, *expected}
-    found: Record = {"count": len(expected), "equal": True, "largest": 0.0, "worst": "", "words": "",
-                     "empty": sum(value is None for value in expected.values()),
-                     "odd": next((words for one in (expected, mine) if (words := odd_numbers(one))), "")}  # fmt: skip
-    floor = FLOOR * max((_size(value) for value in expected.values() if value is not None), default=0.0)
+    found: Record = {
+        "count": len(expected),
+        "equal": True,
+        "largest": 0.0,
+        "worst": "",
+        "words": "",
+        "empty": sum(value is None for value in expected.values()),
+        "odd": next(
+            (words for one in (expected, mine) if (words := odd_numbers(one))), ""
+        ),
+    }
+    floor = FLOOR * max(
+        (_size(value) for value in expected.values() if value is not None), default=0.0
+    )
     for name in sorted(names):
         if (name in mine) != (name in expected):
-            words, apart, equal = "is missing" if name in expected else "should not exist", 0.0, False
+            words, apart, equal = (
+                "is missing" if name in expected else "should not exist",
+                0.0,
+                False,
+            )
         else:
             words, apart, equal = _apart(mine[name], expected[name], floor)
         found["equal"] = found["equal"] and equal
@@ -235,10 +293,16 @@ def odd_numbers(tensors: Tensors) -> str:
     return ""
 
 
-def _apart(a: torch.Tensor | None, b: torch.Tensor | None, floor: float) -> tuple[str, float, bool]:
+def _apart(
+    a: torch.Tensor | None, b: torch.Tensor | None, floor: float
+) -> tuple[str, float, bool]:
     """Return a description of a non-numeric difference, the relative difference, and whether both are bitwise equal."""
     if a is None or b is None:
-        words = "has no gradient and should have one" if a is None else "has a gradient and should have none"
+        words = (
+            "has no gradient and should have one"
+            if a is None
+            else "has a gradient and should have none"
+        )
         return ("", 0.0, True) if a is b else (words, 0.0, False)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"is {_kind(a)} and should be {_kind(b)}", 0.0, False
@@ -262,7 +326,9 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor).double() if tensor.is_complex() else tensor.double()
+    return (
+        torch.view_as_real(tensor).double() if tensor.is_complex() else tensor.double()
+    )
 
 
 def _size(tensor: torch.Tensor) -> float:
@@ -272,7 +338,9 @@ def _size(tensor: torch.Tensor) -> float:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    shape = "×".join(map(str, tensor.shape)) or "scalar"  # `shape_text` is the program's, which is not there
+    shape = (
+        "×".join(map(str, tensor.shape)) or "scalar"
+    )  # `shape_text` is the program's, which is not there
     return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
 
 
@@ -288,7 +356,9 @@ class _Loader(SourceFileLoader):
 
 def imported(name: str, path: str) -> ModuleType:
     """Run a file as the module `name`, which others can then import."""
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, path))
+    spec = importlib.util.spec_from_file_location(
+        name, path, loader=_Loader(name, path)
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -302,7 +372,9 @@ def make_class(ask: Record) -> type[torch.nn.Module]:
     for path in ask["layers"]:
         imported(os.path.splitext(os.path.basename(path))[0], path)
     seed_everything(ask["seed"])
-    found: type[torch.nn.Module] = getattr(imported("model", ask["model"]), ask["class"])
+    found: type[torch.nn.Module] = getattr(
+        imported("model", ask["model"]), ask["class"]
+    )
     return found
 
 
@@ -344,7 +416,9 @@ def report_progress(ask: Record, words: str) -> None:
 def main(path: str) -> None:
     ask = begin(path)
     report_progress(ask, "Loading the files in a clean process")
-    files = {name: sha256(name) for name in (ask["model"], *ask["layers"], ask["weights"])}
+    files = {
+        name: sha256(name) for name in (ask["model"], *ask["layers"], ask["weights"])
+    }
     net = make_net(ask)
     inputs = torch.load(ask["inputs"], weights_only=True)
     answer: Record = {"torch": torch.__version__, "files": files, "stages": []}
@@ -356,27 +430,44 @@ def main(path: str) -> None:
     if ask.get("source"):
         report_progress(ask, "Clean process: the source model's outputs and gradients")
         del net
-        beside = imported("against_source", str(Path(__file__).with_name("against_source.py")))
+        beside = imported(
+            "against_source", str(Path(__file__).with_name("against_source.py"))
+        )
         answer["source"] = beside.compared(ask, lambda: make_class(ask)())
     Path(ask["answer"]).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _stage(ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> Record:
+def _stage(
+    ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+) -> Record:
     if stage["kind"] == "outputs":
         record = outputs_of(net, inputs, ask["seed"])
     else:
         if stage["double"]:
             net.double()
-        train, double, backward = stage["kind"] == "train", stage["double"], stage["backward"]
-        record = step_of(net, inputs, ask["seed"], train=train, double=double, backward=backward)
+        train, double, backward = (
+            stage["kind"] == "train",
+            stage["double"],
+            stage["backward"],
+        )
+        record = step_of(
+            net, inputs, ask["seed"], train=train, double=double, backward=backward
+        )
     expected = torch.load(stage["file"], weights_only=True, mmap=True)
-    groups = [group for group in ("outputs", "gradients", "buffers") if group in expected]
-    found: Record = {group: compare(record.get(group, {}), expected[group]) for group in groups}
+    groups = [
+        group for group in ("outputs", "gradients", "buffers") if group in expected
+    ]
+    found: Record = {
+        group: compare(record.get(group, {}), expected[group]) for group in groups
+    }
     if "refused" in record and "refused" not in expected:
         found["refused"] = record["refused"]
     if record["others"] != expected["others"]:
         found["outputs"].update(
-            equal=False, largest=None, worst="output", words="contains other objects besides tensors"
+            equal=False,
+            largest=None,
+            worst="output",
+            words="contains other objects besides tensors",
         )
     return found
 

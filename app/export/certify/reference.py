@@ -53,8 +53,14 @@ class Stage(Struct, frozen=True):
 
     def question(self) -> dict[str, Any]:
         """Return the stage as a question for the clean process."""
-        return {"kind": self.kind, "words": self.words, "file": str(self.file), "double": self.double,
-                "fresh": self.fresh, "backward": self.backward and not self.refused}  # fmt: skip
+        return {
+            "kind": self.kind,
+            "words": self.words,
+            "file": str(self.file),
+            "double": self.double,
+            "fresh": self.fresh,
+            "backward": self.backward and not self.refused,
+        }
 
 
 class Measurements(Struct, frozen=True):
@@ -69,21 +75,43 @@ class Measurements(Struct, frozen=True):
 class Measurement:
     """Measures one net. The generators are borrowed per stage, so that a concurrent run proceeds in between."""
 
-    def __init__(self, source: Source, state_dict: StateDict, seed: int, folder: Path, tell: Tell,
-                 cancelled: Cancelled) -> None:  # fmt: skip
-        self._source, self._state, self._seed, self._folder = source, state_dict, seed, folder
+    def __init__(
+        self,
+        source: Source,
+        state_dict: StateDict,
+        seed: int,
+        folder: Path,
+        tell: Tell,
+        cancelled: Cancelled,
+    ) -> None:
+        self._source, self._state, self._seed, self._folder = (
+            source,
+            state_dict,
+            seed,
+            folder,
+        )
         self._say, self._cancelled = tell, cancelled
 
     def run(self, inputs: tuple[Tensor, ...] | None = None) -> Measurements:
         """Run all stages. Raises NetworkFailsError if the forward fails, ExportCancelledError."""
         net, given, record = self._outputs(inputs)
-        first = self._store(Stage("outputs", "outputs", self._folder / "outputs.pt"), record)
-        floats = [value.dtype for value in record["outputs"].values() if value.is_floating_point()]
-        dtype = str(next(iter(floats), torch.get_default_dtype())).removeprefix("torch.")
+        first = self._store(
+            Stage("outputs", "outputs", self._folder / "outputs.pt"), record
+        )
+        floats = [
+            value.dtype
+            for value in record["outputs"].values()
+            if value.is_floating_point()
+        ]
+        dtype = str(next(iter(floats), torch.get_default_dtype())).removeprefix(
+            "torch."
+        )
         net.double()
         one = self._step(net, given, "eval", double=True)
         if one.recorded:
-            return Measurements(given, (first, one, self._step(net, given, "train", double=True)), dtype)
+            return Measurements(
+                given, (first, one, self._step(net, given, "train", double=True)), dtype
+            )
         # Something in the net has a fixed dtype: compare its gradients in that.
         del net
         again = self._create_net()
@@ -105,15 +133,26 @@ class Measurement:
             with self._quiet():
                 measure.seed_everything(self._seed)
                 drawn = random_inputs(source or self._source, batch)
-                given = {spec.name: value for spec, value in zip(self._source.inputs, drawn, strict=True)}
+                given = {
+                    spec.name: value
+                    for spec, value in zip(self._source.inputs, drawn, strict=True)
+                }
                 try:
                     record = measure.outputs_of(net, given, self._seed)
                     again = measure.outputs_of(net, given, self._seed + 1)
-                except Exception as error:  # an unsupported batch size; reported if all are
+                except (
+                    Exception
+                ) as error:  # an unsupported batch size; reported if all are
                     reason = measure.error_text(error)
                     continue
-            random = random or not measure.compare(again["outputs"], record["outputs"])["equal"]
-            files[batch] = {kind: str(self._folder / f"{kind}{suffix}-{batch}.pt") for kind in ("inputs", "expected")}
+            random = (
+                random
+                or not measure.compare(again["outputs"], record["outputs"])["equal"]
+            )
+            files[batch] = {
+                kind: str(self._folder / f"{kind}{suffix}-{batch}.pt")
+                for kind in ("inputs", "expected")
+            }
             torch.save(given, files[batch]["inputs"])
             torch.save(record, files[batch]["expected"])
         if not files:
@@ -127,31 +166,57 @@ class Measurement:
             net.load_state_dict(dict(self._state), strict=True)
             return net
 
-    def _outputs(self, inputs: tuple[Tensor, ...] | None) -> tuple[nn.Module, dict[str, Tensor], measure.Record]:
+    def _outputs(
+        self, inputs: tuple[Tensor, ...] | None
+    ) -> tuple[nn.Module, dict[str, Tensor], measure.Record]:
         names = [spec.name for spec in self._source.inputs]
         for batch in BATCHES if inputs is None else (0,):
             self._report("Running the network here: outputs")
             net = self._create_net()
             with self._quiet():
                 measure.seed_everything(self._seed)
-                chosen = inputs if inputs is not None else random_inputs(self._source, batch)
+                chosen = (
+                    inputs if inputs is not None else random_inputs(self._source, batch)
+                )
                 given = dict(zip(names, chosen, strict=True))
                 try:
                     return net, given, measure.outputs_of(net, given, self._seed)
-                except Exception as error:  # any error; reported with the last batch tried
+                except (
+                    Exception
+                ) as error:  # any error; reported with the last batch tried
                     reason = error
         raise NetworkFailsError(measure.error_text(reason)) from reason
 
-    def _step(self, net: nn.Module, given: dict[str, Tensor], kind: str, *, double: bool, fresh: bool = False) -> Stage:
+    def _step(
+        self,
+        net: nn.Module,
+        given: dict[str, Tensor],
+        kind: str,
+        *,
+        double: bool,
+        fresh: bool = False,
+    ) -> Stage:
         words = f"gradients in {kind} mode"
         self._report(f"Running the network here: {words}")
         file = self._folder / f"{kind}-{'double' if double else 'own'}.pt"
         with self._quiet():
             try:
-                record = measure.step_of(net, given, self._seed, train=kind == "train", double=double, backward=True)
+                record = measure.step_of(
+                    net,
+                    given,
+                    self._seed,
+                    train=kind == "train",
+                    double=double,
+                    backward=True,
+                )
             except Exception as error:  # a net that fails in this mode has nothing to compare; reported
-                return Stage(kind, words, file, double, fresh, True, measure.error_text(error))
-        return self._store(Stage(kind, words, file, double, fresh, True, record.get("refused", "")), record)
+                return Stage(
+                    kind, words, file, double, fresh, True, measure.error_text(error)
+                )
+        return self._store(
+            Stage(kind, words, file, double, fresh, True, record.get("refused", "")),
+            record,
+        )
 
     def _store(self, stage: Stage, record: measure.Record) -> Stage:
         torch.save(record, stage.file)
@@ -167,7 +232,10 @@ class Measurement:
         """Isolate the net: restore the random generators afterwards, and run in torch's default modes."""
         numpy: Any = sys.modules.get("numpy")
         with borrowed(self._seed), torch.inference_mode(False), torch.enable_grad():
-            kept = random.getstate(), numpy.random.get_state() if numpy is not None else None
+            kept = (
+                random.getstate(),
+                numpy.random.get_state() if numpy is not None else None,
+            )
             try:
                 yield
             finally:

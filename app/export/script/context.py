@@ -27,7 +27,15 @@ from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
 from app.training.checkpoints.fixed_settings import WAITING, fixed_settings
-from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, OF_ONE_OUTPUT, OWN_LOSS, PLATEAU, takes_one_output
+from app.training.choices import (
+    CLASS_IDS,
+    CLOSURE,
+    LOSSES,
+    OF_ONE_OUTPUT,
+    OWN_LOSS,
+    PLATEAU,
+    takes_one_output,
+)
 from app.training.config import INPUT, Choice
 from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
@@ -41,7 +49,10 @@ from app.training.surgery import operation, transfer
 from app.training.task import ignored_label
 from app.util import processors
 
-MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
+MEAN_OF_WEIGHTS = (
+    "CrossEntropyLoss",
+    "NLLLoss",
+)  # losses whose mean is weighted by the labels' weights
 
 # Names of the standard library that the script may use; it imports those that it does use.
 _NAMES = {
@@ -68,7 +79,9 @@ class BatchCode(Struct, frozen=True):
     target: str
 
 
-def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool) -> dict[str, Any]:
+def context(
+    job: Job, module: str, start_file: str, begin_file: str, hands: bool
+) -> dict[str, Any]:
     """Return the variables of the template. `start_file` has the start weights, `begin_file` the checkpoint of a job
     that begins with one.
 
@@ -81,12 +94,21 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         job = replace(job, training=training)
     if job.stages:  # its checkpoints would be of several nets
         training = replace(training, save_every=0)
-    rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
+    rows = (
+        rows_of(job, spec.known_targets, spec.shape, spec.label)
+        if training.losses
+        else ()
+    )
     batches = _batches(job, spec, rows)
     return {
         "module": module,
-        "class_name": f"{job.source.class_name}1" if job.stages else job.source.class_name,
-        "nets": [(name, net.class_name, number) for number, (name, net) in enumerate(nets_of(job, module), 1)],
+        "class_name": f"{job.source.class_name}1"
+        if job.stages
+        else job.source.class_name,
+        "nets": [
+            (name, net.class_name, number)
+            for number, (name, net) in enumerate(nets_of(job, module), 1)
+        ],
         "surgeries": _surgeries(job),
         "recomputed": _recomputed(job),
         "batch_norm": job.source.opened or "BatchNorm" in job.source.text,
@@ -99,11 +121,13 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "data": job.data,
         "spec": spec,
         "hands": hands,
-        "keeps": (hands or training.save_every > 0 or bool(job.begin)) and not job.stages,
+        "keeps": (hands or training.save_every > 0 or bool(job.begin))
+        and not job.stages,
         "sparse": _may_be_sparse(job),
         "closure": training.optimizer.name == CLOSURE,
         "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
-        "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
+        "plateau": training.schedule is not None
+        and training.schedule.choice.name == PLATEAU,
         "scaled": training.amp == "float16",
         "skips": training.not_finite == "skip" or bool(training.leave_out),
         "skips_not_finite": training.not_finite == "skip",
@@ -112,7 +136,9 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
         "loss": "" if rows else loss_call(training.loss),
         "loss_in_words": losses_in_words(training, job.source, spec.known_targets[0]),
         "optimizer": optimizer_call(training.optimizer, _parameters(job)),
-        "schedule": schedule_call(training.schedule) if training.schedule is not None else "",
+        "schedule": schedule_call(training.schedule)
+        if training.schedule is not None
+        else "",
         "carried": _carried(job, spec, batches["single"]),
         "launching": (launch.on_loopback, launch.launch),
         "keeping": (
@@ -123,7 +149,14 @@ def context(job: Job, module: str, start_file: str, begin_file: str, hands: bool
             script_recipes.options_of,
             script_recipes.take_options,
         ),
-        "hashing": (hashes.bits_of, hashes.hash_of, hashes.odd_numbers, hashes.GradientHasher) if hands else (),
+        "hashing": (
+            hashes.bits_of,
+            hashes.hash_of,
+            hashes.odd_numbers,
+            hashes.GradientHasher,
+        )
+        if hands
+        else (),
         "hash_share": recording.SHARE,
         "checkpoint_version": checkpoint.VERSION,
         **_data(job, spec),
@@ -145,7 +178,11 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
         "reading": reading,
         "needs": needs + ", and torchmetrics" * bool(job.training.metrics),
         "samples_in_words": _sample_text(spec),
-        "held": "Streamed" if is_streamed(spec, job.data) else "Fields" if spec.inputs else "Tensor",
+        "held": "Streamed"
+        if is_streamed(spec, job.data)
+        else "Fields"
+        if spec.inputs
+        else "Tensor",
         "labels": "Fields" if spec.targets else "Tensor",
         "streamed": is_streamed(spec, job.data),
         "in_order": _in_order(spec),
@@ -165,7 +202,9 @@ def _sample_text(spec: SourceSpec) -> str:
     if spec.inputs:
         shape = ", ".join(f"{one.name} {_shape_text(one.shape)}" for one in spec.inputs)
     sizes = "".join(f", {size}" for size in spec.label_shape) or ","
-    what, dtype = ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
+    what, dtype = (
+        ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
+    )
     return f"samples {shape} and {what} (N{sizes}){dtype}"
 
 
@@ -183,19 +222,25 @@ def _labels(spec: SourceSpec, target: str, of: str = "labels") -> str:
     return f"{of}[{quoted(target)}]" if spec.targets else of
 
 
-def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[str, Any]:
+def _batches(
+    job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]
+) -> dict[str, Any]:
     """Return the variables for a batch. Measurements are those of the first loss, if there are several."""
     training, chief = job.training, _chief(spec, rows[0]) if rows else spec
     has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
     one_hot = not rows and chief.task != VALUES and not has_ids
-    answer = f"named(output, FORMS)[{quoted(rows[0].given.output)}]" if rows else "output"
+    answer = (
+        f"named(output, FORMS)[{quoted(rows[0].given.output)}]" if rows else "output"
+    )
     loss = (training.losses[0].loss if rows else training.loss).name
     single = chief.task == CLASSES and takes_one_output(loss, len(chief.classes))
     if single:
         answer = f"class_scores({answer}, {OF_ONE_OUTPUT[loss]})"
     label = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
-    ignore = ignored_label(training.losses[0].loss if rows else training.loss, chief.task)
+    ignore = ignored_label(
+        training.losses[0].loss if rows else training.loss, chief.task
+    )
     right = f"({answer}.argmax({axis}) == {label})"
     if ignore is not None and ignore >= 0:
         right = f"({right} & ({label} != {ignore}))"
@@ -211,12 +256,21 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         fed = "mixture" if mixup else inputs
         tensors = {"": (fed, spec.shape)}
         tensors |= {
-            name: (_labels(spec, name, "labels[batch]"), one.shape) for name, one in target_fields(spec).items()
+            name: (_labels(spec, name, "labels[batch]"), one.shape)
+            for name, one in target_fields(spec).items()
         }
-        tensors |= {one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs}
+        tensors |= {
+            one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs
+        }
         arguments = [tensors[name] for name in given_fields or ("",)]
-        last = ".contiguous(memory_format=torch.channels_last)" if training.channels_last else ""
-        fed = ", ".join(code + (last if len(shape) == 3 else "") for code, shape in arguments)
+        last = (
+            ".contiguous(memory_format=torch.channels_last)"
+            if training.channels_last
+            else ""
+        )
+        fed = ", ".join(
+            code + (last if len(shape) == 3 else "") for code, shape in arguments
+        )
         return BatchCode(made, inputs, fed, target)
 
     given_fields = fields_of(job.source, training.inputs, spec)
@@ -235,7 +289,9 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict
         "single": single,
         "learnt": batch(learnt, training.mixup > 0),
         "seen": batch(seen),
-        "output": "output.movedim(-1, 1)" if chief.task == TOKENS and has_ids and not rows else "output",
+        "output": "output.movedim(-1, 1)"
+        if chief.task == TOKENS and has_ids and not rows
+        else "output",
         "answer": answer,
         "known": label,
         "correct": f"{right}.sum()" if axis else "",
@@ -250,10 +306,14 @@ def _chief(spec: SourceSpec, row: OutputTarget) -> SourceSpec:
     target = next((one for one in spec.known_targets if one.name == row.target), None)
     if target is None:  # the input itself
         return replace(spec, task=row.task.kind, classes=(), label_shape=spec.shape)
-    return replace(spec, task=row.task.kind, classes=target.classes, label_shape=target.label_shape)
+    return replace(
+        spec, task=row.task.kind, classes=target.classes, label_shape=target.label_shape
+    )
 
 
-def _losses(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[str, Any]:
+def _losses(
+    job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]
+) -> dict[str, Any]:
     """Return the variables for losses, class weights, and each process's share of the batch."""
     balanced, portions = [], []
     if job.data.class_weights and not rows:
@@ -265,7 +325,12 @@ def _losses(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[
         if row.given.loss.params.get("reduction") == "sum":
             portions.append((output, "len(every) / len(batch)"))
         elif _is_weighed(job, row.given.loss):
-            portions.append((output, f"outweighs({_labels(spec, row.target)}, {loss}.weight, batch, every)"))
+            portions.append(
+                (
+                    output,
+                    f"outweighs({_labels(spec, row.target)}, {loss}.weight, batch, every)",
+                )
+            )
     return {
         "rows": [(row, _flat(loss_call(row.given.loss))) for row in rows],
         "forms": list(forms(job.source)),
@@ -279,13 +344,21 @@ def _losses(job: Job, spec: SourceSpec, rows: tuple[OutputTarget, ...]) -> dict[
 
 def _is_weighed(job: Job, loss: Choice) -> bool:
     """Return whether the mean of a loss is weighted by its labels' weights."""
-    weighs = loss.params.get("weight") is not None or (job.data.class_weights and takes_weights(loss))
-    return loss.name in MEAN_OF_WEIGHTS and weighs and loss.params.get("reduction") != "sum"
+    weighs = loss.params.get("weight") is not None or (
+        job.data.class_weights and takes_weights(loss)
+    )
+    return (
+        loss.name in MEAN_OF_WEIGHTS
+        and weighs
+        and loss.params.get("reduction") != "sum"
+    )
 
 
 def _flat(text: str) -> str:
     """Join a call to one line."""
-    return " ".join(text.split()).replace("( ", "(").replace(", )", ")").replace(",)", ")")
+    return (
+        " ".join(text.split()).replace("( ", "(").replace(", )", ")").replace(",)", ")")
+    )
 
 
 def _metrics(job: Job) -> dict[str, Any]:
@@ -297,12 +370,19 @@ def _metrics(job: Job) -> dict[str, Any]:
         modules.setdefault(score.module, set()).add(score.metric)
     loss = training.losses[0].loss.name if training.losses else training.loss.name
     return {
-        "metric_classes": [(module, ", ".join(sorted(names))) for module, names in sorted(modules.items())],
+        "metric_classes": [
+            (module, ", ".join(sorted(names)))
+            for module, names in sorted(modules.items())
+        ],
         "scores": [(score.name, score.call("classes")) for score in chosen],
         "scores_by_class": any(score.by_class for score in chosen),
-        "quiet": repr(min((score.quiet for score in chosen), key=len, default={})).replace("'", '"'),
+        "quiet": repr(
+            min((score.quiet for score in chosen), key=len, default={})
+        ).replace("'", '"'),
         "computed": script_recipes.computed,
-        "probabilities": {SOFTMAX: ".softmax(1)", SIGMOID: ".sigmoid()"}.get(reading(loss), ""),
+        "probabilities": {SOFTMAX: ".softmax(1)", SIGMOID: ".sigmoid()"}.get(
+            reading(loss), ""
+        ),
     }
 
 
@@ -321,7 +401,11 @@ def _grouped(job: Job) -> bool:
 def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
     """List the functions and classes of this program that the script contains verbatim; `single` if the main loss may
     take one output a sample."""
-    data, training, own_split = job.data, job.training, spec.own_split and not job.data.test_fraction
+    data, training, own_split = (
+        job.data,
+        job.training,
+        spec.own_split and not job.data.test_fraction,
+    )
     more: list[tuple[Function, Any]] = [
         (splits.split_in_order, _in_order(spec)),
         (splits.stratified_split, not _in_order(spec) and not own_split),
@@ -337,18 +421,36 @@ def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
         (script_recipes.class_scores, single),
         (script_recipes.float_targets, single or training.losses),
         (script_recipes.mixed_loss, training.losses),
-        (script_recipes.OwnLoss, any(row.loss.name == OWN_LOSS for row in training.losses)),
+        (
+            script_recipes.OwnLoss,
+            any(row.loss.name == OWN_LOSS for row in training.losses),
+        ),
         (multi_output.SeveralLosses, training.losses),
         (script_recipes.parameter_groups, _grouped(job) or job.stages),
         (script_recipes.recompute, _recomputed(job)),
-        (script_recipes.clippable, _may_be_sparse(job) and (training.clip_value or training.clip_norm)),
+        (
+            script_recipes.clippable,
+            _may_be_sparse(job) and (training.clip_value or training.clip_norm),
+        ),
         (script_recipes.mixed, training.mixup),
         (script_recipes.mixed_loss, training.mixup and not training.losses),
     ]
-    carried = [*reading_of(job, spec).functions, *(function for function, wanted in more if wanted)]
+    carried = [
+        *reading_of(job, spec).functions,
+        *(function for function, wanted in more if wanted),
+    ]
     if job.stages:
-        carried += [checkpoint.generators, checkpoint.restore_generators, *_defined_in(transfer)]
-        carried += [operation.surgery_seed, operation.Edited, operation.groups_of, operation.regroup]
+        carried += [
+            checkpoint.generators,
+            checkpoint.restore_generators,
+            *_defined_in(transfer),
+        ]
+        carried += [
+            operation.surgery_seed,
+            operation.Edited,
+            operation.groups_of,
+            operation.regroup,
+        ]
     return carried
 
 
@@ -365,19 +467,33 @@ def _standardises_target(job: Job, spec: SourceSpec) -> bool:
 def _first_target(job: Job, spec: SourceSpec) -> str:
     """Return the name of the target that metrics are measured on."""
     chosen = job.training.losses[0].target if job.training.losses else ""
-    return chosen if any(chosen == target.name for target in spec.known_targets) else spec.known_targets[0].name
+    return (
+        chosen
+        if any(chosen == target.name for target in spec.known_targets)
+        else spec.known_targets[0].name
+    )
 
 
 def _in_units(job: Job, spec: SourceSpec) -> bool:
     """Return whether metrics convert a standardised target to the units of the data."""
-    first = next(one for one in spec.known_targets if one.name == _first_target(job, spec))
+    first = next(
+        one for one in spec.known_targets if one.name == _first_target(job, spec)
+    )
     own = bool(job.training.losses) and job.training.losses[0].target == INPUT
-    return bool(job.training.metrics) and first.task == VALUES and not own and _standardises_target(job, spec)
+    return (
+        bool(job.training.metrics)
+        and first.task == VALUES
+        and not own
+        and _standardises_target(job, spec)
+    )
 
 
 def _may_be_sparse(job: Job) -> bool:
     """Return whether a parameter may have a sparse gradient, as of `nn.Embedding(..., sparse=True)`."""
-    return any(stage.source.opened or "sparse=True" in stage.source.text for stage in _stages(job))
+    return any(
+        stage.source.opened or "sparse=True" in stage.source.text
+        for stage in _stages(job)
+    )
 
 
 def _recomputed(job: Job) -> bool:
@@ -386,7 +502,11 @@ def _recomputed(job: Job) -> bool:
 
 def _defined_in(module: ModuleType) -> list[Function]:
     """List the functions and classes of a module in the order of its text."""
-    found = (one for one in vars(module).values() if inspect.isfunction(one) or inspect.isclass(one))
+    found = (
+        one
+        for one in vars(module).values()
+        if inspect.isfunction(one) or inspect.isclass(one)
+    )
     return [one for one in found if one.__module__ == module.__name__]
 
 
@@ -415,11 +535,27 @@ def _surgeries(job: Job) -> list[SurgeryCode]:
     stages, found = _stages(job), []
     for number, stage in enumerate(job.stages, 1):
         made, known = stage.surgery, stages[number - 1].training
-        moves = (("layers", made.layers), ("starts", made.starts), ("segments", made.segments))
-        before, after = ({one.path: dict(one.options) for one in each} for each in (known.groups, made.groups))
+        moves = (
+            ("layers", made.layers),
+            ("starts", made.starts),
+            ("segments", made.segments),
+        )
+        before, after = (
+            {one.path: dict(one.options) for one in each}
+            for each in (known.groups, made.groups)
+        )
         name = f"{made.source.class_name}{number + 1}"
         found.append(
-            SurgeryCode(number, stage.step, name, made.description, moves, before, after, tuple(made.recompute))
+            SurgeryCode(
+                number,
+                stage.step,
+                name,
+                made.description,
+                moves,
+                before,
+                after,
+                tuple(made.recompute),
+            )
         )
     return found
 
@@ -432,5 +568,12 @@ def imports_of(text: str) -> list[str]:
     """
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     plain = [f"import {name}" for name in _MODULES.split() if name in used]
-    wanted = {module: [name for name in names.split() if name in used] for module, names in _NAMES.items()}
-    return plain + [f"from {module} import {', '.join(names)}" for module, names in wanted.items() if names]
+    wanted = {
+        module: [name for name in names.split() if name in used]
+        for module, names in _NAMES.items()
+    }
+    return plain + [
+        f"from {module} import {', '.join(names)}"
+        for module, names in wanted.items()
+        if names
+    ]

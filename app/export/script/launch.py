@@ -12,8 +12,14 @@ import time
 
 def on_loopback() -> dict[str, str]:
     """Environment variables that restrict gloo and NCCL to the loopback interface, and disable NCCL's monitor."""
-    name = {"darwin": "lo0", "win32": "Loopback Pseudo-Interface 1"}.get(sys.platform, "lo")
-    return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name, "NCCL_RAS_ENABLE": "0"}
+    name = {"darwin": "lo0", "win32": "Loopback Pseudo-Interface 1"}.get(
+        sys.platform, "lo"
+    )
+    return {
+        "GLOO_SOCKET_IFNAME": name,
+        "NCCL_SOCKET_IFNAME": name,
+        "NCCL_RAS_ENABLE": "0",
+    }
 
 
 def launch(count: int) -> int:
@@ -21,14 +27,26 @@ def launch(count: int) -> int:
 
     They meet over a file in a folder that is its owner's alone, and talk over the loopback interface.
     """
-    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, ((os.cpu_count() or 1) - 1) // count)))
-    common = {**os.environ, **on_loopback(), "OMP_NUM_THREADS": threads, "WORLD_SIZE": str(count)}
+    threads = os.environ.get(
+        "OMP_NUM_THREADS", str(max(1, ((os.cpu_count() or 1) - 1) // count))
+    )
+    common = {
+        **os.environ,
+        **on_loopback(),
+        "OMP_NUM_THREADS": threads,
+        "WORLD_SIZE": str(count),
+    }
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *sys.argv, "--store", os.path.join(folder, "store")]
         started: list[subprocess.Popen[bytes]] = []
         try:
             for rank in range(count):
-                started.append(subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
+                started.append(
+                    subprocess.Popen(
+                        command,
+                        env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    )
+                )
             while True:
                 codes = [process.poll() for process in started]
                 if any(codes) or None not in codes:

@@ -64,25 +64,40 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
     if source == "torchvision":
         return _download(name, job.data_root or "data")
     if spec.key == DIGITS:
-        return ReadingCode("read_digits()", (readers.read_digits,), "torch and scikit-learn")
+        return ReadingCode(
+            "read_digits()", (readers.read_digits,), "torch and scikit-learn"
+        )
     if source == "sklearn":
-        return ReadingCode(call("read_table", name), (readers.read_table,), "torch and scikit-learn")
+        return ReadingCode(
+            call("read_table", name), (readers.read_table,), "torch and scikit-learn"
+        )
     if spec.key == "made.pairs":
         made = call("make_pairs", **options_of(job.data))
-        return ReadingCode(made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn")
+        return ReadingCode(
+            made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn"
+        )
     if spec.key == "made.shapes":
-        return ReadingCode(call("make_shapes", **options_of(job.data)), (readers.make_shapes,))
+        return ReadingCode(
+            call("make_shapes", **options_of(job.data)), (readers.make_shapes,)
+        )
     if spec.key == "made.dates":
-        return ReadingCode(call("make_dates", **options_of(job.data)), (readers.make_dates,))
+        return ReadingCode(
+            call("make_dates", **options_of(job.data)), (readers.make_dates,)
+        )
     if spec.key == "made.fields":
-        return ReadingCode(call("make_fields", **arguments_of(options_of(job.data))), (readers.make_fields,))
+        return ReadingCode(
+            call("make_fields", **arguments_of(options_of(job.data))),
+            (readers.make_fields,),
+        )
     if source == "made" and name != "fake":
         points = call("make_points", name, **options_of(job.data))
         return ReadingCode(points, (readers.make_points,), "torch and scikit-learn")
     if is_streamed(spec, job.data):
         functions = streams.SampleLostError, streams.Streamed, streams.stream_noise
         return ReadingCode(call("stream_noise", **options_of(job.data)), functions)
-    return ReadingCode(call("make_noise", **options_of(job.data)), (readers.make_noise,))
+    return ReadingCode(
+        call("make_noise", **options_of(job.data)), (readers.make_noise,)
+    )
 
 
 def _download(name: str, folder: str) -> ReadingCode:
@@ -90,22 +105,42 @@ def _download(name: str, folder: str) -> ReadingCode:
     needs, place, more = f"torch and the files of {name}", "", ""
     match name:
         case "CIFAR10" | "CIFAR100":
-            functions, needs = (readers.read_cifar,), f"torch, torchvision and the files of {name}"
+            functions, needs = (
+                (readers.read_cifar,),
+                f"torch, torchvision and the files of {name}",
+            )
             place = f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'
-            parts = [f'read_cifar(path, "{name}", train={train})' for train in (True, False)]
+            parts = [
+                f'read_cifar(path, "{name}", train={train})' for train in (True, False)
+            ]
         case "SVHN":
-            functions, needs = (readers.read_svhn,), "torch, scipy and the files of SVHN"
+            functions, needs = (
+                (readers.read_svhn,),
+                "torch, scipy and the files of SVHN",
+            )
             place, more = 'path / "test_32x32.mat"', "split='test', "
-            parts = [f'read_svhn(path / "{part}_32x32.mat")' for part in ("train", "test")]
+            parts = [
+                f'read_svhn(path / "{part}_32x32.mat")' for part in ("train", "test")
+            ]
         case "STL10":
             functions, place = (readers.read_stl10,), 'path / "stl10_binary"'
             parts = [f'read_stl10({place}, "{part}")' for part in ("train", "test")]
         case _:
-            functions, needs = (readers.read_idx, readers.read_mnist), f"torch alone and the files of {name}"
+            functions, needs = (
+                (readers.read_idx, readers.read_mnist),
+                f"torch alone and the files of {name}",
+            )
             place = f'path / "{name}" / "raw"'
             parts = [f'read_mnist({place}, "{part}")' for part in ("train", "t10k")]
     return ReadingCode(
-        parts[0], functions, needs, folder, held_out=parts[1], collection=name, place=place, fetched_with=more
+        parts[0],
+        functions,
+        needs,
+        folder,
+        held_out=parts[1],
+        collection=name,
+        place=place,
+        fetched_with=more,
     )
 
 
@@ -113,27 +148,63 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the
     script."""
     by_key: dict[str, tuple[Function, ...]] = {
-        "file.csv": (tables.table_rows, tables.column_names, tables.cut_blank_end, tables.number_of, tables.cell_values,
-                     tables.alone, tables.read_csv),
-        "file.tensors": (file_readers.kind_of, file_readers.field_of, tables.alone, file_readers.tensor_of,
-                         file_readers.class_ids, file_readers.read_tensors),
-        PICTURES: (pictures.picture_files, pictures.open_picture, pictures.is_deep, pictures.white_of, pictures.span_of,
-                   pictures.brightness, pictures.read_picture, pictures.name_of, pictures.read_pictures),
+        "file.csv": (
+            tables.table_rows,
+            tables.column_names,
+            tables.cut_blank_end,
+            tables.number_of,
+            tables.cell_values,
+            tables.alone,
+            tables.read_csv,
+        ),
+        "file.tensors": (
+            file_readers.kind_of,
+            file_readers.field_of,
+            tables.alone,
+            file_readers.tensor_of,
+            file_readers.class_ids,
+            file_readers.read_tensors,
+        ),
+        PICTURES: (
+            pictures.picture_files,
+            pictures.open_picture,
+            pictures.is_deep,
+            pictures.white_of,
+            pictures.span_of,
+            pictures.brightness,
+            pictures.read_picture,
+            pictures.name_of,
+            pictures.read_pictures,
+        ),
         "file.text": (file_readers.read_text,),
-    }  # fmt: skip
+    }
     functions = by_key[spec.key]
     needs = "torch and Pillow" if spec.key == PICTURES else "torch"
     if is_streamed(spec, job.data):
-        functions = (*functions[:-1], streams.SampleLostError, streams.Streamed, streams.stream_pictures)
+        functions = (
+            *functions[:-1],
+            streams.SampleLostError,
+            streams.Streamed,
+            streams.stream_pictures,
+        )
     reader = functions[-1].__name__
-    return ReadingCode(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
+    return ReadingCode(
+        f"{reader}(path, **HOW)",
+        functions,
+        needs,
+        job.data.path,
+        named="{path}",
+        how=spec.arguments,
+    )
 
 
 def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a Dataset class, whose file is in the script's folder, see `beside`."""
     made_as = dataset_class.parse_call(spec.arguments["name"])
     own = OwnClass(Path(job.data.path).stem, made_as.name)
-    how = f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
+    how = (
+        f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
+    )
     made = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
         file_readers.kind_of,
@@ -149,8 +220,19 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     )
     if is_streamed(spec, job.data):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
-        functions += (streams.SampleLostError, streams.Streamed, streams.InOrder, streams.stream_dataset)
-    return ReadingCode(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
+        functions += (
+            streams.SampleLostError,
+            streams.Streamed,
+            streams.InOrder,
+            streams.stream_dataset,
+        )
+    return ReadingCode(
+        made,
+        functions,
+        f"torch and {own.module}.py beside it",
+        named=own.name,
+        own_class=own,
+    )
 
 
 def is_streamed(spec: SourceSpec, data: DataConfig) -> bool:
@@ -185,5 +267,7 @@ def quoted(text: str) -> str:
 
 def call(name: str, *values: Any, **named: Any) -> str:
     """Format a call; values of a project enter through `repr`, after validation."""
-    written = [quoted(value) if isinstance(value, str) else repr(value) for value in values]
+    written = [
+        quoted(value) if isinstance(value, str) else repr(value) for value in values
+    ]
     return f"{name}({', '.join([*written, *(f'{key}={value!r}' for key, value in named.items())])})"

@@ -52,7 +52,11 @@ def write_start(job: Job, script: Path) -> list[Path]:
 
 
 def training_script(
-    job: Job, model_module_name: str | None = None, script: str = "train.py", *, hands: bool = False
+    job: Job,
+    model_module_name: str | None = None,
+    script: str = "train.py",
+    *,
+    hands: bool = False,
 ) -> str:
     """Return the text of `train.py` for `job`, whose net is the class in `<model_module_name>.py`, None for that of
     its source.
@@ -62,14 +66,18 @@ def training_script(
     Imports torch (for the signatures of the loss and the optimizer). Raises JobError or ChoiceError.
     """
     check_numbers(job)
-    model_module_name = job.source.module_name if model_module_name is None else model_module_name
+    model_module_name = (
+        job.source.module_name if model_module_name is None else model_module_name
+    )
     for name in (model_module_name, job.source.class_name):
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is not a name that Python can import.")
     start, begin = start_file(Path(script)).name, begin_file(Path(script)).name
     values = context(job, model_module_name, start, begin, hands)
     template = _template()
-    return template.render(values, imports=imports_of(template.render(values, imports=[])))
+    return template.render(
+        values, imports=imports_of(template.render(values, imports=[]))
+    )
 
 
 @cache
@@ -81,7 +89,13 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"repr": repr, "quoted": quoted, "escaped": _escaped, "pretty": _pretty, "source": _source}
+    environment.filters |= {
+        "repr": repr,
+        "quoted": quoted,
+        "escaped": _escaped,
+        "pretty": _pretty,
+        "source": _source,
+    }
     return environment.get_template("train.py.jinja")
 
 
@@ -97,7 +111,11 @@ def _pretty(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Frozen maps as dictionaries, which have a `repr` in Python."""
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+    return (
+        {key: _plain(one) for key, one in value.items()}
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 @cache

@@ -28,7 +28,9 @@ def store() -> Path:
     return user_folders.cache() / "weights"
 
 
-def keep(write: Callable[[Path], object], name: str, folder: Path | None = None) -> StartWeights:
+def keep(
+    write: Callable[[Path], object], name: str, folder: Path | None = None
+) -> StartWeights:
     """Let `write` fill a `.safetensors` file, and put it into the store under its hash. Raises what `write` raises."""
     folder = folder or store()
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,9 +80,15 @@ def origin_beside(origin: Origin, project: Path) -> Origin:
     """Copy the files of an import's origin to the project's folder, like `weights_beside`. Raises OSError."""
 
     def beside(file: KeptFile | None, tail: str) -> KeptFile | None:
-        return file and replace(file, path=file_beside(file.path, file.sha256, project, tail))
+        return file and replace(
+            file, path=file_beside(file.path, file.sha256, project, tail)
+        )
 
-    return replace(origin, weights=beside(origin.weights, ""), reference=beside(origin.reference, ".reference"))
+    return replace(
+        origin,
+        weights=beside(origin.weights, ""),
+        reference=beside(origin.reference, ".reference"),
+    )
 
 
 def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
@@ -89,14 +97,21 @@ def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
     file = Path(path)
     if file.parent.resolve() == project.parent.resolve() or not file.is_file():
         return path
-    for name in (f"{project.stem}{tail}.safetensors", f"{project.stem}-{sha256[:8]}{tail}.safetensors"):
+    for name in (
+        f"{project.stem}{tail}.safetensors",
+        f"{project.stem}-{sha256[:8]}{tail}.safetensors",
+    ):
         target = project.parent / name
         if not target.exists():
             _copy(file, target)
             return str(target)
-        if target.stat().st_size == file.stat().st_size and is_unchanged(KeptFile(str(target), sha256)):
+        if target.stat().st_size == file.stat().st_size and is_unchanged(
+            KeptFile(str(target), sha256)
+        ):
             return str(target)
-    raise OSError(f"{target} already exists with other weights; move it, or save under another name")
+    raise OSError(
+        f"{target} already exists with other weights; move it, or save under another name"
+    )
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -15,7 +15,12 @@ def random_start(project: Project) -> StartWeights | None:
     origin = project.origin
     if origin is None or origin.weights is None or not origin.buffers:
         return None
-    return StartWeights(origin.weights.path, origin.weights.sha256, origin.buffers, f"{origin.model} (buffers)")
+    return StartWeights(
+        origin.weights.path,
+        origin.weights.sha256,
+        origin.buffers,
+        f"{origin.model} (buffers)",
+    )
 
 
 def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
@@ -31,16 +36,32 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
     if not lost:
         return ()
     several, kept = len(lost) > 1, random_start(project) if start is None else None
-    what = f"{len(lost):,} buffers differ from those" if several else f"{lost[0]} differs from that"
+    what = (
+        f"{len(lost):,} buffers differ from those"
+        if several
+        else f"{lost[0]} differs from that"
+    )
     message = f"{what} of {origin.model}"
-    named = f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
-    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the start weights do not "
-              "contain them, so the outputs of the net differ from the model's.")  # fmt: skip
-    cures = (Cure("Use the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
+    named = (
+        f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
+    )
+    reason = (
+        f"{named}{'their' if several else 'its'} values are not in the code, and the start weights do not "
+        "contain them, so the outputs of the net differ from the model's."
+    )
+    cures = (
+        (Cure("Use the buffers of the model", (SetTraining("", "start", kept),)),)
+        if kept
+        else ()
+    )
     return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
 
 
 def node_of(key: str, source: Source) -> str | None:
     """Return the node of the drawing that a key of the state_dict belongs to."""
-    found = {path: node for node, path in source.modules.items() if key == path or key.startswith(f"{path}.")}
+    found = {
+        path: node
+        for node, path in source.modules.items()
+        if key == path or key.startswith(f"{path}.")
+    }
     return found[max(found, key=len)] if found else None

@@ -17,17 +17,29 @@ from app.project.weights.state_dict_diff import Diff
 from app.project.weights.state_dicts import StateDict
 from app.source.generated import Source
 from app.training.config import StartWeights
-from app.training.setup.weights_header import StartError, header, is_unchanged, misfit_text, misfits
+from app.training.setup.weights_header import (
+    StartError,
+    header,
+    is_unchanged,
+    misfit_text,
+    misfits,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LARGEST_HASHED = 256 * 2**20  # of a file that is read whole each time it changes; larger ones are when a run begins
+LARGEST_HASHED = (
+    256 * 2**20
+)  # of a file that is read whole each time it changes; larger ones are when a run begins
 
 
-def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> StartWeights:
+def chosen(
+    state: StateDict, found: Diff, keys: Iterable[str] | None = None
+) -> StartWeights:
     """Store the chosen tensors of a file, under the net's own keys. Raises WeightsError, OSError."""
-    return store_tensors(state_dicts.selected_tensors(state, found, keys), state.path.name)
+    return store_tensors(
+        state_dicts.selected_tensors(state, found, keys), state.path.name
+    )
 
 
 def store_tensors(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
@@ -46,7 +58,15 @@ def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
             raise StartError(f"{start.path} was changed since its weights were loaded.")
     except (StartError, OSError) as error:
         reason = str(error).partition(" Load the weights again")[0]
-        return (Problem("error", None, "The start weights cannot be used", reason, cures=(_without(),)),)
+        return (
+            Problem(
+                "error",
+                None,
+                "The start weights cannot be used",
+                reason,
+                cures=(_without(),),
+            ),
+        )
     return (_unfit(start, source, wrong),) if wrong else ()
 
 
@@ -54,12 +74,24 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
     fitting = tuple(key for key in header(start) if key not in wrong)
     cures = [_without()]
     if fitting:
-        text = f"Load the other {len(fitting):,}" if len(fitting) > 1 else "Load the other one"
-        cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
-    many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
-    reason = f"{misfit_text(start, wrong)} The other tensors are initialised from the seed."
+        text = (
+            f"Load the other {len(fitting):,}"
+            if len(fitting) > 1
+            else "Load the other one"
+        )
+        cures.insert(
+            0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),))
+        )
+    many = (
+        "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
+    )
+    reason = (
+        f"{misfit_text(start, wrong)} The other tensors are initialised from the seed."
+    )
     node = node_of(next(iter(wrong)), source)
-    return Problem("error", node, f"{many} not fit the net", reason, port="", cures=tuple(cures))
+    return Problem(
+        "error", node, f"{many} not fit the net", reason, port="", cures=tuple(cures)
+    )
 
 
 def _without() -> Cure:

@@ -10,15 +10,34 @@ from msgspec import Struct
 from app.training.setup.weights_header import TensorInfo, convertible
 from app.util.formatting import shape_text
 
-SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".th", ".tar")  # .tar: .pth.tar, a usual name
-PATTERNS = " ".join(f"*{suffix}" for suffix in (*SUFFIXES, ".index.json"))  # of file dialogs
+SUFFIXES = (
+    ".safetensors",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".bin",
+    ".th",
+    ".tar",
+)  # .tar: .pth.tar, a usual name
+PATTERNS = " ".join(
+    f"*{suffix}" for suffix in (*SUFFIXES, ".index.json")
+)  # of file dialogs
 Infos = Mapping[str, TensorInfo]
 
-SAME, DTYPE, SHAPE, MISSING, UNEXPECTED = "same", "dtype", "shape", "missing", "unexpected"
+SAME, DTYPE, SHAPE, MISSING, UNEXPECTED = (
+    "same",
+    "dtype",
+    "shape",
+    "missing",
+    "unexpected",
+)
 KINDS = {
-    SAME: "fit", DTYPE: "fit in another dtype", SHAPE: "with another shape", MISSING: "missing in the file",
+    SAME: "fit",
+    DTYPE: "fit in another dtype",
+    SHAPE: "with another shape",
+    MISSING: "missing in the file",
     UNEXPECTED: "not in the net",
-}  # fmt: skip
+}
 
 
 class KeyRow(Struct, frozen=True):
@@ -66,7 +85,9 @@ class Diff(Struct, frozen=True):
 
     def counts_text(self) -> str:
         """Format the nonzero counts: `118 fit, 2 with another shape`."""
-        return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
+        return ", ".join(
+            f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count
+        )
 
 
 def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> Diff:
@@ -78,9 +99,13 @@ def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> 
         if source is None:
             rows.append(KeyRow(key, MISSING, own))
         else:
-            rows.append(KeyRow(key, _kind(own, theirs[source]), own, theirs[source], source))
+            rows.append(
+                KeyRow(key, _kind(own, theirs[source]), own, theirs[source], source)
+            )
     rows += [
-        KeyRow(key, UNEXPECTED, None, theirs[source], source) for key, source in renamed.items() if key not in ours
+        KeyRow(key, UNEXPECTED, None, theirs[source], source)
+        for key, source in renamed.items()
+        if key not in ours
     ]
     return Diff(tuple(rows))
 
@@ -96,11 +121,21 @@ def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
     found: list[Suggestion] = []
     fit = _matches(theirs, ours, {})
     names, form = _other_form(theirs, ours)
-    prefix, words = _prefix({names.get(key, key): info for key, info in theirs.items()}, ours)
-    names = {key: to for key in theirs if (to := prefix.get(named := names.get(key, key), named)) != key}
+    prefix, words = _prefix(
+        {names.get(key, key): info for key, info in theirs.items()}, ours
+    )
+    names = {
+        key: to
+        for key in theirs
+        if (to := prefix.get(named := names.get(key, key), named)) != key
+    }
     if words := " ".join(filter(None, (form, words))):
         most = _matches(theirs, ours, names)
-        found.append(Suggestion(f"{words} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", names))
+        found.append(
+            Suggestion(
+                f"{words} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", names
+            )
+        )
     pairs = _renamed(theirs, ours, names)
     if pairs:
         first, to = next(iter(pairs.items()))
@@ -135,7 +170,11 @@ def _other_form(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
         if not any(_ends_like(key, ours) for key in names.values()):
             return {}, ""
     else:
-        new_of_old = {_last_parts(_old_form(key)): _new_end(key) for key in ours if _old_form(key) != key}
+        new_of_old = {
+            _last_parts(_old_form(key)): _new_end(key)
+            for key in ours
+            if _old_form(key) != key
+        }
         names = {}
         for key in theirs:
             if end := new_of_old.get(_last_parts(key)):
@@ -144,7 +183,10 @@ def _other_form(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
     if not names:
         return {}, ""
     first, to = next(iter(names.items()))
-    return names, f"{len(names):,} keys are of another form of a parametrization: {first} is {to} here."
+    return (
+        names,
+        f"{len(names):,} keys are of another form of a parametrization: {first} is {to} here.",
+    )
 
 
 def _last_parts(key: str) -> tuple[str, ...]:
@@ -170,7 +212,10 @@ def transposed(theirs: Infos, ours: Infos) -> str:
         for key, info in theirs.items()
         if info.shape != info.shape[::-1]
         and not (key in ours and ours[key].shape == info.shape)
-        and any(own.shape == info.shape[::-1] for own in by_stem.get(key.rpartition(".")[0], ()))
+        and any(
+            own.shape == info.shape[::-1]
+            for own in by_stem.get(key.rpartition(".")[0], ())
+        )
     ]
     if not turned:
         return ""
@@ -191,7 +236,10 @@ def _prefix(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
         )
         for one in _prefixes(theirs)
     ]
-    ways += [({key: one + key for key in theirs}, f"Add “{one}” to the start of the keys.") for one in _prefixes(ours)]
+    ways += [
+        ({key: one + key for key in theirs}, f"Add “{one}” to the start of the keys.")
+        for one in _prefixes(ours)
+    ]
     for way in ways:
         if (count := _matches(theirs, ours, way[0])) > most:
             most, best = count, way
@@ -211,14 +259,18 @@ def _prefixes(keys: Iterable[str]) -> list[str]:
 def _matches(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> int:
     """Count the net's keys that would be filled; two keys under one name count once."""
     taken = {names.get(key, key): info for key, info in theirs.items()}
-    return sum(key in ours and _kind(ours[key], info) != SHAPE for key, info in taken.items())
+    return sum(
+        key in ours and _kind(ours[key], info) != SHAPE for key, info in taken.items()
+    )
 
 
 def _renamed(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> dict[str, str]:
     """Pair missing keys with unknown ones of the same kind, in order, if there are equally many."""
     renamed = {names.get(key, key): key for key in theirs}
     missing = _alike({key: info for key, info in ours.items() if key not in renamed})
-    unknown = _alike({key: theirs[source] for key, source in renamed.items() if key not in ours})
+    unknown = _alike(
+        {key: theirs[source] for key, source in renamed.items() if key not in ours}
+    )
     pairs: dict[str, str] = {}
     for like, keys in missing.items():
         if len(found := unknown.get(like, [])) == len(keys):
@@ -236,9 +288,16 @@ def _alike(infos: Infos) -> dict[tuple[str, TensorInfo], list[str]]:
 
 def table(infos: Infos) -> str:
     """Format a state_dict as text: key, shape, dtype, bytes; a line each, and the sum."""
-    rows = [(key, shape_text(info.shape, "()"), info.dtype, f"{info.bytes:,}") for key, info in infos.items()]
+    rows = [
+        (key, shape_text(info.shape, "()"), info.dtype, f"{info.bytes:,}")
+        for key, info in infos.items()
+    ]
     total = sum(info.bytes for info in infos.values())
-    rows = [("key", "shape", "dtype", "bytes"), *rows, (f"{len(infos):,} tensors", "", "", f"{total:,}")]
+    rows = [
+        ("key", "shape", "dtype", "bytes"),
+        *rows,
+        (f"{len(infos):,} tensors", "", "", f"{total:,}"),
+    ]
     wide = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = (
         f"{key:<{wide[0]}}  {shape:<{wide[1]}}  {dtype:<{wide[2]}}  {count:>{wide[3]}}"

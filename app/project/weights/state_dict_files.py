@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Keys under which checkpoints store a state_dict, in order of preference.
-NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "module", "generator", "weights", "params")
+NESTED = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "network",
+    "module",
+    "generator",
+    "weights",
+    "params",
+)
 # Keys of what has tensors and is no state_dict of a model.
 _OTHERS = ("optim", "scheduler", "scaler", "amp", "rng", "callback", "loop", "hyper")
 DEEPEST = 6
@@ -40,7 +50,11 @@ class Content(Struct, frozen=True):
 def chosen_part(path: Path) -> tuple[Path, str]:
     """Split `FILE:NAME` into the file and the name of one of its state_dicts, "" for the usual one."""
     before, colon, name = str(path).rpartition(":")
-    return (Path(before), name) if colon and not path.exists() and Path(before).exists() else (path, "")
+    return (
+        (Path(before), name)
+        if colon and not path.exists() and Path(before).exists()
+        else (path, "")
+    )
 
 
 def holds_weights(path: Path) -> bool:
@@ -59,7 +73,9 @@ def content_of(path: Path, tell: Tell) -> Content:
             index = tensor_files.index_in(file)
             only = _only_file(file) if index is None else None
             if index is None and only is None:
-                raise WeightsError(f"{file} is a folder without an index of weights (*{tensor_files.INDEX}).")
+                raise WeightsError(
+                    f"{file} is a folder without an index of weights (*{tensor_files.INDEX})."
+                )
             file = index or only or file
         if file.name.endswith(tensor_files.INDEX):
             return _of_shards(file, tell)
@@ -70,7 +86,11 @@ def content_of(path: Path, tell: Tell) -> Content:
 
 def _only_file(folder: Path) -> Path | None:
     """Return the weights file of a folder that has one; of the same weights in two formats the safetensors."""
-    files = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file()]
+    files = [
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+    ]
     safe = [path for path in files if path.suffix == ".safetensors"]
     return next(iter(safe or files)) if len(safe or files) == 1 else None
 
@@ -83,15 +103,21 @@ def _of_shards(index: Path, tell: Tell) -> Content:
         held = _of_file(path, "", tell).tensors
         wanted = [key for key, own in files.items() if own == path]
         if lost := [key for key in wanted if key not in held]:
-            raise WeightsError(f"{path} has no {some(lost)}, which {index.name} says that it has.")
+            raise WeightsError(
+                f"{path} has no {some(lost)}, which {index.name} says that it has."
+            )
         tensors |= {key: held[key] for key in wanted}
-    return Content(tensors, (f"The state_dict is in {len(names)} files, by {index.name}.",))
+    return Content(
+        tensors, (f"The state_dict is in {len(names)} files, by {index.name}.",)
+    )
 
 
 def _of_file(path: Path, part: str, tell: Tell) -> Content:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise WeightsError(f"{path.name} ends in {path.suffix or 'nothing'}; weights are {', '.join(SUFFIXES)}.")
+        raise WeightsError(
+            f"{path.name} ends in {path.suffix or 'nothing'}; weights are {', '.join(SUFFIXES)}."
+        )
     try:
         tell(f"Reading {path.name}, {path.stat().st_size / 1e6:,.1f} MB")
     except OSError:
@@ -112,7 +138,9 @@ def _of_file(path: Path, part: str, tell: Tell) -> Content:
     return content
 
 
-def _tensors_alone(path: Path, refusal: tensor_files.UnreadableTensorsError) -> tuple[Any, list[str]]:
+def _tensors_alone(
+    path: Path, refusal: tensor_files.UnreadableTensorsError
+) -> tuple[Any, list[str]]:
     """Read a dictionary with tensors beside objects of other classes. Raises `refusal` for anything else."""
     if refusal.fault != "unsafe":
         raise refusal
@@ -130,18 +158,30 @@ def _of_safetensors(path: Path) -> Content:
     if not tensors:
         raise WeightsError(f"{path} holds no tensors.")
     own = {id(value): key for key, value in reversed(tensors.items())}
-    tied = [f"{key} ({own[id(value)]})" for key, value in tensors.items() if own[id(value)] != key]
-    return Content(tensors, (f"Tied tensors of one memory: {some(tied)}.",) if tied else ())
+    tied = [
+        f"{key} ({own[id(value)]})"
+        for key, value in tensors.items()
+        if own[id(value)] != key
+    ]
+    return Content(
+        tensors, (f"Tied tensors of one memory: {some(tied)}.",) if tied else ()
+    )
 
 
 def _found_in(value: Any, path: Path, part: str) -> Content:
     """Return one of the state_dicts of a file's content. Raises WeightsError."""
     if not isinstance(value, Mapping):
-        raise WeightsError(f"{path} holds {type(value).__name__}, not a state_dict: it must map names to tensors.")
+        raise WeightsError(
+            f"{path} holds {type(value).__name__}, not a state_dict: it must map names to tensors."
+        )
     found = _state_dicts(value)
     if not found:
         keys = some([str(key) for key in value])
-        inside = f"under its keys ({keys}) there are no tensors" if keys else "it holds a dict without entries"
+        inside = (
+            f"under its keys ({keys}) there are no tensors"
+            if keys
+            else "it holds a dict without entries"
+        )
         raise WeightsError(f"{path} holds no state_dict: {inside}.")
     if part and part not in found:
         raise WeightsError(
@@ -155,11 +195,19 @@ def _found_in(value: Any, path: Path, part: str) -> Content:
         more = f"; its other entries are ignored: {some(beside)}" if beside else ""
         notes.append(f"The state_dict is under “{name}”{more}.")
     if nested := [other for other in others if other]:
-        notes.append(f"It has {some(nested)} too; to take that, add “:{nested[0]}” to the name of the file.")
+        notes.append(
+            f"It has {some(nested)} too; to take that, add “:{nested[0]}” to the name of the file."
+        )
     held = _at(value, name)
-    ignored = [str(key) for key, one in held.items() if key not in tensors and not (name == "" and str(key) in found)]
+    ignored = [
+        str(key)
+        for key, one in held.items()
+        if key not in tensors and not (name == "" and str(key) in found)
+    ]
     if ignored:
-        notes.append(f"{len(ignored)} entries are not plain tensors and are ignored: {some(ignored)}.")
+        notes.append(
+            f"{len(ignored)} entries are not plain tensors and are ignored: {some(ignored)}."
+        )
     return Content(tensors, tuple(notes), tuple(found))
 
 
@@ -171,7 +219,9 @@ def _at(value: Any, name: str) -> Mapping[Any, Any]:
     return held
 
 
-def _state_dicts(value: Mapping[Any, Any], path: str = "", depth: int = 0) -> dict[str, dict[str, Tensor]]:
+def _state_dicts(
+    value: Mapping[Any, Any], path: str = "", depth: int = 0
+) -> dict[str, dict[str, Tensor]]:
     """Return the tensors of each state_dict in a nested dictionary by its keys with points, the usual one first.
 
     Under usual names is what a checkpoint calls so; tensors at the top come before what is under other names.
@@ -185,13 +235,23 @@ def _state_dicts(value: Mapping[Any, Any], path: str = "", depth: int = 0) -> di
             inner = value.get(name)
             if not name:
                 found[path] = own
-            elif depth < DEEPEST and isinstance(inner, Mapping) and "." not in name and _may_be_model(name, inner):
-                found |= _state_dicts(inner, f"{path}.{name}" if path else name, depth + 1)
+            elif (
+                depth < DEEPEST
+                and isinstance(inner, Mapping)
+                and "." not in name
+                and _may_be_model(name, inner)
+            ):
+                found |= _state_dicts(
+                    inner, f"{path}.{name}" if path else name, depth + 1
+                )
     return found
 
 
 def _may_be_model(name: str, value: Mapping[Any, Any]) -> bool:
-    return not any(other in name.lower() for other in _OTHERS) and "param_groups" not in value
+    return (
+        not any(other in name.lower() for other in _OTHERS)
+        and "param_groups" not in value
+    )
 
 
 def tensors_of(value: Mapping[Any, Any]) -> dict[str, Tensor]:
@@ -208,4 +268,6 @@ def tensors_of(value: Mapping[Any, Any]) -> dict[str, Tensor]:
 
 def some(names: list[str], most: int = 4) -> str:
     """Return the first of some names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )

@@ -41,7 +41,9 @@ class StateDict(Struct, frozen=True, dict=True):
 
     @cached_property
     def infos(self) -> Infos:
-        return {key: TensorInfo.from_tensor(value) for key, value in self.tensors.items()}
+        return {
+            key: TensorInfo.from_tensor(value) for key, value in self.tensors.items()
+        }
 
 
 def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
@@ -62,8 +64,12 @@ def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
         return
     odd = []
     for name, tensor in tensors.items():
-        with suppress(RuntimeError, NotImplementedError):  # of dtypes and layouts that torch cannot compare
-            if (tensor.is_floating_point() or tensor.is_complex()) and not bool(tensor.isfinite().all()):
+        with suppress(
+            RuntimeError, NotImplementedError
+        ):  # of dtypes and layouts that torch cannot compare
+            if (tensor.is_floating_point() or tensor.is_complex()) and not bool(
+                tensor.isfinite().all()
+            ):
                 odd.append(name)
     if odd:
         yield f"Values that are NaN or infinite in {some(odd)}: a net that starts from them may compute NaN."
@@ -77,20 +83,42 @@ def _precision(tensors: Mapping[str, Tensor]) -> Iterable[str]:
         yield f"{kind} in {some(coarse)}: two or three digits, without the scales that such files may need."
 
 
-def _without_wrappers(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def _without_wrappers(
+    tensors: dict[str, Tensor],
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Remove what wrappers of modules add to keys, in any order, and say which."""
     notes = []
-    if AVERAGED in tensors and len(tensors) > 1 and _all_start(tensors.keys() - {AVERAGED}):
+    if (
+        AVERAGED in tensors
+        and len(tensors) > 1
+        and _all_start(tensors.keys() - {AVERAGED})
+    ):
         tensors = {key: value for key, value in tensors.items() if key != AVERAGED}
         notes.append(f"{AVERAGED}, the count of an AveragedModel, is ignored.")
     while True:
-        wrapper = next((name for name in WRAPPERS if any(name in key.split(".") for key in tensors)), "")
+        wrapper = next(
+            (
+                name
+                for name in WRAPPERS
+                if any(name in key.split(".") for key in tensors)
+            ),
+            "",
+        )
         if wrapper:
-            tensors = {".".join(p for p in key.split(".") if p != wrapper): value for key, value in tensors.items()}
-            notes.append(f"Keys had “{wrapper}.” of {WRAPPERS[wrapper]}, which was removed.")
+            tensors = {
+                ".".join(p for p in key.split(".") if p != wrapper): value
+                for key, value in tensors.items()
+            }
+            notes.append(
+                f"Keys had “{wrapper}.” of {WRAPPERS[wrapper]}, which was removed."
+            )
         elif tensors and _all_start(tensors):
-            tensors = {key.removeprefix(DATA_PARALLEL): value for key, value in tensors.items()}
-            notes.append(f"Every key had the prefix “{DATA_PARALLEL}” of DataParallel, which was removed.")
+            tensors = {
+                key.removeprefix(DATA_PARALLEL): value for key, value in tensors.items()
+            }
+            notes.append(
+                f"Every key had the prefix “{DATA_PARALLEL}” of DataParallel, which was removed."
+            )
         else:
             return tensors, tuple(notes)
 
@@ -112,13 +140,21 @@ def net_infos(source: Source) -> Infos:
     try:
         with torch.device("meta"):
             model = make_module(source)
-    except (NotImplementedError, RuntimeError, TypeError):  # a custom layer computes with its weights
+    except (
+        NotImplementedError,
+        RuntimeError,
+        TypeError,
+    ):  # a custom layer computes with its weights
         with borrowed(0):
             model = make_module(source)
-    return {key: TensorInfo.from_tensor(value) for key, value in model.state_dict().items()}
+    return {
+        key: TensorInfo.from_tensor(value) for key, value in model.state_dict().items()
+    }
 
 
-def selected_tensors(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> dict[str, Tensor]:
+def selected_tensors(
+    state: StateDict, found: Diff, keys: Iterable[str] | None = None
+) -> dict[str, Tensor]:
     """Select the tensors to load, by the net's own keys: all that fit, or those named. Raises WeightsError."""
     fitting = {row.key: row for row in found.rows if row.fits}
     wanted = list(fitting) if keys is None else list(keys)

@@ -35,11 +35,24 @@ FIRST_STAGE = 1
 KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
 _BY_STEP = re.compile(r"step-(\d+)\.pt")
 _TO_REVISIT = re.compile(r"revisit-(\d+)\.pt")  # never pruned
-_OF_STAGE = re.compile(r"stage-(\d+)-(start|end|best)\.pt")  # around a surgery, never pruned
+_OF_STAGE = re.compile(
+    r"stage-(\d+)-(start|end|best)\.pt"
+)  # around a surgery, never pruned
 
 
-_PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "schedule", "scaler", "average",
-          "waiting", "gradients")  # fmt: skip
+_PARTS = (
+    "position",
+    "source",
+    "shuffle",
+    "generators",
+    "model",
+    "optimizer",
+    "schedule",
+    "scaler",
+    "average",
+    "waiting",
+    "gradients",
+)
 
 
 class CheckpointError(JobError):
@@ -104,7 +117,11 @@ def ran_on() -> dict[str, Any]:
     """Return the environment that the numbers depend on besides the settings: torch version, threads, processes."""
     import torch
 
-    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": 1}
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "processes": 1,
+    }
 
 
 def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -119,17 +136,25 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
     if before.get("torch", now["torch"]) != now["torch"]:
         found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
     if before.get("threads", now["threads"]) != now["threads"]:
-        found.append(f"{now['threads']} {plural(now['threads'], 'thread')} instead of {before['threads']}")
+        found.append(
+            f"{now['threads']} {plural(now['threads'], 'thread')} instead of {before['threads']}"
+        )
     processes = now.get("processes", 1)
     if before.get("processes", processes) != processes:
-        found.append(f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}")
+        found.append(
+            f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}"
+        )
     if not found:
         return ""
     return f"It resumes with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
 
 
 def go_on(
-    path: Path, source: str, shuffle: Generator, stepper: Stepper, settings: Mapping[str, str]
+    path: Path,
+    source: str,
+    shuffle: Generator,
+    stepper: Stepper,
+    settings: Mapping[str, str],
 ) -> tuple[Position, str]:
     """Restore a run from a checkpoint; return its position and the differences of the environment, see `changed`.
 
@@ -137,7 +162,9 @@ def go_on(
     """
     state = load(path)
     check_source(state, path, source)
-    if wrong := refusal(refusals(state.get("settings", {}), settings, state["waiting"] > 0)):
+    if wrong := refusal(
+        refusals(state.get("settings", {}), settings, state["waiting"] > 0)
+    ):
         raise CheckpointError(f"{path.name} was saved with {wrong}")
     at = Position(**state["position"])
     if at.batch and not at.samples:  # as programs before this one saved it
@@ -145,13 +172,19 @@ def go_on(
     try:
         stepper.restore(state)
         # Within an epoch its order is drawn again; after it, the next epoch's.
-        shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
+        shuffle.set_state(
+            at.order if at.batch and at.order is not None else state["shuffle"]
+        )
         restore_generators(state["generators"])
     except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path.name} was saved with other settings: {error}. Leave them, or {FROM_WEIGHTS}."
         ) from error
-    return at, " ".join(filter(None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))))
+    return at, " ".join(
+        filter(
+            None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))
+        )
+    )
 
 
 def check_source(state: dict[str, Any], path: Path, source: str) -> None:
@@ -202,7 +235,9 @@ def step_by_name(path: Path) -> int | None:
 
 def to_revisit(folder: Path) -> list[Path]:
     """List the checkpoints that are kept for revisiting, in the order of their steps."""
-    return sorted(file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name))
+    return sorted(
+        file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name)
+    )
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -229,11 +264,17 @@ def prune(folder: Path) -> None:
 def clean(folder: Path) -> None:
     """Delete temporary files of a program that was killed while writing. Raises OSError."""
     leftovers.sweep(folder)
-    for file in folder.glob(".*.pt.*"):  # as versions before this one, and scripts, call theirs
+    for file in folder.glob(
+        ".*.pt.*"
+    ):  # as versions before this one, and scripts, call theirs
         file.unlink(missing_ok=True)
 
 
-def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None, stages: int | None = None) -> Path | None:
+def newest(
+    folder: Path,
+    tell: Callable[[str], None] = lambda _words: None,
+    stages: int | None = None,
+) -> Path | None:
     """Return the newest intact checkpoint, which a run resumes from; `tell` is called for each one skipped, as also for
     those of a stage after the `stages` that are known."""
     found = []
@@ -242,9 +283,18 @@ def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None, stag
             state = _read(file, mmap=True)
             _check_position(state, file)
             if stages is not None and state.get("stage", FIRST_STAGE) > stages:
-                tell(f"A checkpoint is skipped: the surgery before {file} was not recorded.")
+                tell(
+                    f"A checkpoint is skipped: the surgery before {file} was not recorded."
+                )
                 continue
-            found.append((state["position"]["step"], state.get("stage", FIRST_STAGE), file.name, file))
+            found.append(
+                (
+                    state["position"]["step"],
+                    state.get("stage", FIRST_STAGE),
+                    file.name,
+                    file,
+                )
+            )
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
     for *_, file in sorted(found, reverse=True):
@@ -268,8 +318,14 @@ def resume_hint(folder: Path | None, resumed: Path | None = None) -> str:
 
 def _named(folder: Path) -> list[Path]:
     by_step = (_BY_STEP, _TO_REVISIT, _OF_STAGE)
-    known = (file for file in folder.glob("*.pt") if any(one.fullmatch(file.name) for one in by_step))
-    return sorted((*known, *(folder / name for name in (LAST, BEST) if (folder / name).exists())))
+    known = (
+        file
+        for file in folder.glob("*.pt")
+        if any(one.fullmatch(file.name) for one in by_step)
+    )
+    return sorted(
+        (*known, *(folder / name for name in (LAST, BEST) if (folder / name).exists()))
+    )
 
 
 def load_chosen(path: Path) -> dict[str, Any]:
@@ -279,7 +335,9 @@ def load_chosen(path: Path) -> dict[str, Any]:
     except DamagedCheckpointError as error:
         other = newest(path.parent)
         cure = (
-            f"{other} is intact: use that one." if other is not None else "No other checkpoint in its folder is intact."
+            f"{other} is intact: use that one."
+            if other is not None
+            else "No other checkpoint in its folder is intact."
         )
         raise DamagedCheckpointError(f"{error} {cure}") from error
 
@@ -290,8 +348,14 @@ def load(path: Path) -> dict[str, Any]:
     if wrong := checksums.difference(state):
         raise DamagedCheckpointError(f"{path} is damaged: {wrong}.")
     missing = [name for name in _PARTS if name not in state]
-    if missing or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS and checksums.NAME not in state:
-        raise DamagedCheckpointError(f"{path} is damaged: {', '.join(missing) or 'checksums'} missing.")
+    if (
+        missing
+        or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS
+        and checksums.NAME not in state
+    ):
+        raise DamagedCheckpointError(
+            f"{path} is damaged: {', '.join(missing) or 'checksums'} missing."
+        )
     _check_position(state, path)
     return state
 
@@ -309,7 +373,9 @@ def stage_of(path: Path) -> int:
     """Return the stage of the run at a checkpoint, without verifying its tensors. Raises CheckpointError."""
     stage = _read(path, mmap=True).get("stage", FIRST_STAGE)
     if not isinstance(stage, int) or stage < FIRST_STAGE:
-        raise DamagedCheckpointError(f"{path} is damaged: the stage of the run is missing.")
+        raise DamagedCheckpointError(
+            f"{path} is damaged: the stage of the run is missing."
+        )
     return stage
 
 
@@ -323,7 +389,9 @@ def unverified(state: dict[str, Any], path: Path) -> str:
     """Return the warning that a checkpoint of an older version has no checksums; "" if it was verified."""
     if checksums.NAME in state:
         return ""
-    return f"{path.name} is of an older version and has no checksums: it was not verified."
+    return (
+        f"{path.name} is of an older version and has no checksums: it was not verified."
+    )
 
 
 def _position(path: Path) -> dict[str, Any]:
@@ -338,22 +406,34 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
     try:
         state = tensor_files.load(path, mmap=mmap)
     except tensor_files.UnreadableTensorsError as error:
-        kind = CheckpointError if error.fault == "unreadable" else DamagedCheckpointError
+        kind = (
+            CheckpointError if error.fault == "unreadable" else DamagedCheckpointError
+        )
         raise kind(f"{error}") from error
     version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
     if version not in (WITHOUT_CHECKSUMS, VERSION):
         raise ForeignCheckpointError(
-            f"{path} is not a checkpoint of a run" + (f" (version {version})." if version else ".")
+            f"{path} is not a checkpoint of a run"
+            + (f" (version {version})." if version else ".")
         )
     return dict(state)
 
 
 def _check_position(state: dict[str, Any], path: Path) -> None:
     at, known = state.get("position"), set(Position.__struct_fields__)
-    if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
-        raise DamagedCheckpointError(f"{path} is damaged: the position of the run is missing.")
-    if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):
-        raise DamagedCheckpointError(f"{path} is damaged: the position of the run is missing.")
+    if (
+        not isinstance(at, dict)
+        or not {"step", "done", "epoch", "batch"} <= set(at) <= known
+    ):
+        raise DamagedCheckpointError(
+            f"{path} is damaged: the position of the run is missing."
+        )
+    if not all(
+        isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")
+    ):
+        raise DamagedCheckpointError(
+            f"{path} is damaged: the position of the run is missing."
+        )
 
 
 def generators() -> dict[str, Any]:
@@ -384,6 +464,8 @@ def restore_generators(states: dict[str, Any]) -> None:
     if states["mps"] is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(states["mps"])
     words, place, has_gauss, gauss = states["numpy"]
-    np.random.set_state(("MT19937", words.numpy().astype(np.uint32), place, has_gauss, gauss))
+    np.random.set_state(
+        ("MT19937", words.numpy().astype(np.uint32), place, has_gauss, gauss)
+    )
     version, state, spare = states["random"]
     random.setstate((version, tuple(state.tolist()), spare))

@@ -9,7 +9,15 @@ from app.util.formatting import bytes_text, duration
 
 HALF = 0.5  # of the seconds asked for are for the capture, and for a machine that does more then than during the run
 # Tensors of the size of a parameter that an optimizer keeps for it.
-_KEPT = {"SGD": 0, "Adagrad": 1, "RMSprop": 1, "Rprop": 2, "LBFGS": 20, "Adafactor": 0, "Muon": 1}
+_KEPT = {
+    "SGD": 0,
+    "Adagrad": 1,
+    "RMSprop": 1,
+    "Rprop": 2,
+    "LBFGS": 20,
+    "Adafactor": 0,
+    "Muon": 1,
+}
 
 
 def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
@@ -18,10 +26,16 @@ def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
     kept = _KEPT.get(optimizer.name, 2)
     if optimizer.name in ("SGD", "RMSprop") and optimizer.params.get("momentum"):
         kept += 1
-    return 4 * parameters * (1 + kept + (training.ema is not None) + (training.accumulate > 1))
+    return (
+        4
+        * parameters
+        * (1 + kept + (training.ema is not None) + (training.accumulate > 1))
+    )
 
 
-def estimate_text(training: TrainingConfig, parameters: int, run: str = "", seconds: float = 0.0) -> str:
+def estimate_text(
+    training: TrainingConfig, parameters: int, run: str = "", seconds: float = 0.0
+) -> str:
     """Return the estimate as text, also for as long as a `run` took; "" where no checkpoint is kept for revisiting.
 
     >>> estimate_text(TrainingConfig(revisit_seconds=30.0), 85_066, "Run 3", 600)

@@ -14,8 +14,14 @@ FROM_WEIGHTS = (
     "start a new run from the weights of this one: Fork under Runs, or `tapedeck import RUN/weights.pt --into "
     "PROJECT --strict`, then `tapedeck train`"
 )
-WAITING = ("accumulate", "amp")  # settings that gradients waiting for the optimizer's step depend on
-SETS_RATES = ("OneCycleLR", "CyclicLR")  # schedules that do not begin with the optimizer's rate
+WAITING = (
+    "accumulate",
+    "amp",
+)  # settings that gradients waiting for the optimizer's step depend on
+SETS_RATES = (
+    "OneCycleLR",
+    "CyclicLR",
+)  # schedules that do not begin with the optimizer's rate
 
 _OTHER_SAMPLES = "samples that were trained on would be validated, and others would follow in this epoch"
 _OTHER_ORDER = "the order of the samples of an epoch depends on it"
@@ -53,10 +59,15 @@ def fixed_settings(training: TrainingConfig, data: DataConfig) -> dict[str, str]
     'Adam'
     """
     schedule = training.schedule
-    losses = [f"{one.output}: {_call(one.loss)} * {_text(one.weight)} of {one.target}" for one in training.losses]
+    losses = [
+        f"{one.output}: {_call(one.loss)} * {_text(one.weight)} of {one.target}"
+        for one in training.losses
+    ]
     return {
         "optimizer": training.optimizer.name,
-        "schedule": f"{_call(schedule.choice)} per {schedule.per}, warmup {schedule.warmup}" if schedule else "none",
+        "schedule": f"{_call(schedule.choice)} per {schedule.per}, warmup {schedule.warmup}"
+        if schedule
+        else "none",
         "groups": _listed(group.path for group in training.groups),
         "no_decay": _text(training.no_decay),
         "loss": "of each output" if training.losses else _call(training.loss),
@@ -90,7 +101,9 @@ def sample_counts(training: int, validation: int) -> str:
     return f"{training} for training, {validation} for validation"
 
 
-def refusals(before: Mapping[str, str], now: Mapping[str, str], waiting: bool = True) -> list[str]:
+def refusals(
+    before: Mapping[str, str], now: Mapping[str, str], waiting: bool = True
+) -> list[str]:
     """Name each setting that cannot be changed and is another one now, with both values and the reason.
 
     `waiting` says whether gradients are waiting for the optimizer's step.
@@ -101,7 +114,10 @@ def refusals(before: Mapping[str, str], now: Mapping[str, str], waiting: bool = 
     return [
         f"{name} is {before[name]} in the run and not {now[name]}: {reason}"
         for name, reason in _REASONS.items()
-        if name in before and name in now and before[name] != now[name] and (waiting or name not in WAITING)
+        if name in before
+        and name in now
+        and before[name] != now[name]
+        and (waiting or name not in WAITING)
     ]
 
 
@@ -113,7 +129,9 @@ def refusal(found: Sequence[str]) -> str:
 
 
 def _call(choice: Choice) -> str:
-    params = ", ".join(f"{name}={_text(value)}" for name, value in sorted(choice.params.items()))
+    params = ", ".join(
+        f"{name}={_text(value)}" for name, value in sorted(choice.params.items())
+    )
     return f"{choice.name}({params})" if params else choice.name
 
 
@@ -124,7 +142,11 @@ def _listed(names: Iterable[str]) -> str:
 def _text(value: Any) -> str:
     """Return a value as text, the same whether it was read from a file or not."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_text(one)}" for name, one in sorted(value.items())) + "}"
+        return (
+            "{"
+            + ", ".join(f"{name}: {_text(one)}" for name, one in sorted(value.items()))
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "(" + ", ".join(map(_text, value)) + ")"
     if isinstance(value, float) and value.is_integer():

@@ -7,9 +7,7 @@ from app.training.checkpoints.disk_estimate import HALF
 LEAST = 0.1  # of them are between two checkpoints at least, however long reading the data takes
 SHARE = 0.05  # of the run's time may go into saving; where that holds checkpoints up, steps are further away
 WINDOW = 1.0  # seconds over which the pace of the steps is taken
-LOADS = (
-    2  # times that a checkpoint is read and verified: when the nearest is searched, and when the run resumes from it
-)
+LOADS = 2  # reads of a checkpoint, each verified: in the search for the nearest, and where the run resumes
 
 
 class Placing:
@@ -22,7 +20,9 @@ class Placing:
 
     def __init__(self, within: float, set_up: float, now: float, step: int) -> None:
         self._within, self._set_up = within, set_up
-        self._beside = 0.0  # seconds that a recomputed step takes longer than one of the run
+        self._beside = (
+            0.0  # seconds that a recomputed step takes longer than one of the run
+        )
         self._written = self._cost = 0.0
         self._at, self._step = now, step  # of the last checkpoint
         self._window = now, step
@@ -40,7 +40,10 @@ class Placing:
     @property
     def seconds(self) -> float:
         """Return how many seconds of recomputed steps may lie between two checkpoints."""
-        return max(HALF * self._within - self._set_up - LOADS * self._written, LEAST * self._within)
+        return max(
+            HALF * self._within - self._set_up - LOADS * self._written,
+            LEAST * self._within,
+        )
 
     def due(self, seconds: float, step: int) -> bool:
         """Return whether a checkpoint is due after a step, at a second of the run."""
@@ -49,7 +52,9 @@ class Placing:
             self._slowest = max(self._slowest, (seconds - since) / (step - pace_since))
             self._window = seconds, step
         steps = step - self._step
-        recomputed = max(seconds - self._at, steps * self._slowest) + steps * self._beside
+        recomputed = (
+            max(seconds - self._at, steps * self._slowest) + steps * self._beside
+        )
         return recomputed >= self.seconds and seconds - self._at >= self._cost / SHARE
 
     def placed(self, seconds: float, step: int) -> None:

@@ -35,6 +35,10 @@ class SaveReport:
         found = [self.unkept] if self.unkept else []
         if self.failed:
             what = f"{counted(self.failed, 'checkpoint')} could not be saved"
-            have = f"the newest saved one is from step {self._newest:,}" if self._newest else "none has been saved"
+            have = (
+                f"the newest saved one is from step {self._newest:,}"
+                if self._newest
+                else "none has been saved"
+            )
             found.append(f"{what}; {have}.")
         return " ".join(found)

@@ -31,8 +31,12 @@ class Saver:
         self._closing = False
         self._thread: threading.Thread | None = None
         self._rested = 0.0
-        self.writing = 0.0  # seconds that the newest checkpoint by step took to be written
-        self.news = False  # whether events are pending; read at every step without the lock
+        self.writing = (
+            0.0  # seconds that the newest checkpoint by step took to be written
+        )
+        self.news = (
+            False  # whether events are pending; read at every step without the lock
+        )
 
     def put(self, name: str, step: int, state: dict[str, Any]) -> None:
         """Copy a state and queue it for writing.
@@ -47,9 +51,13 @@ class Saver:
             replaces = name in self._waiting
             self._waiting[name] = (step, copy)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._write, name="checkpoints", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._write, name="checkpoints", daemon=True
+                )
                 self._thread.start()
-            elif not (replaces and self._rests(name)):  # the thread knows until when that one has to wait
+            elif not (
+                replaces and self._rests(name)
+            ):  # the thread knows until when that one has to wait
                 self._condition.notify_all()
 
     @property
@@ -101,7 +109,9 @@ class Saver:
             began = monotonic()
             try:
                 problem = checkpoint.keep(self.folder, name, state)
-            except Exception as error:  # the run waits for this thread, which must not end
+            except (
+                Exception
+            ) as error:  # the run waits for this thread, which must not end
                 problem = f"{self.folder / name} could not be written: {type(error).__name__}: {error}."
             if _by_step(name):
                 self.writing = monotonic() - began
@@ -116,11 +126,16 @@ class Saver:
 
     def _next(self) -> str | None:
         """Return the name of the state to write now; the best one may wait for a better one."""
-        names = sorted(self._waiting, key=lambda name: (name == checkpoint.LAST, name == checkpoint.BEST))
+        names = sorted(
+            self._waiting,
+            key=lambda name: (name == checkpoint.LAST, name == checkpoint.BEST),
+        )
         return next((name for name in names if not self._rests(name)), None)
 
     def _rests(self, name: str) -> bool:
-        return name == checkpoint.BEST and not self._closing and monotonic() < self._rested
+        return (
+            name == checkpoint.BEST and not self._closing and monotonic() < self._rested
+        )
 
     def _patience(self) -> float | None:
         """Return the seconds until the next deadline."""

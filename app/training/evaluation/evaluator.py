@@ -83,7 +83,11 @@ class Evaluator:
         self.data = self.data.to(device)
         self.device = device
         self.task = task_of(job, info)
-        given = initial_weights(job.source, job.training.seed, job.training.start) if weights is None else weights
+        given = (
+            initial_weights(job.source, job.training.seed, job.training.start)
+            if weights is None
+            else weights
+        )
         with borrowed():
             model = make_module(job.source)
         _put_in(model, given)
@@ -95,7 +99,14 @@ class Evaluator:
 
         from app.training.stepper import Stepper
 
-        config = replace(self.job.training, compile=False, ema=None, recompute=(), groups=(), schedule=None)
+        config = replace(
+            self.job.training,
+            compile=False,
+            ema=None,
+            recompute=(),
+            groups=(),
+            schedule=None,
+        )
         model = model.to(self.device)
         if config.channels_last:
             model = model.to(memory_format=torch.channels_last)
@@ -107,10 +118,18 @@ class Evaluator:
 
     def samples(self, part: str) -> Samples:
         """Return the samples of a split. Raises EvaluationError if it is empty."""
-        found = {"training": self.data.train, "validation": self.data.val, "test": self.data.test}[part]
+        found = {
+            "training": self.data.train,
+            "validation": self.data.val,
+            "test": self.data.test,
+        }[part]
         if not len(found):
-            name = {"validation": "validation_fraction", "test": "test_fraction"}.get(part, "")
-            raise EvaluationError(f"No samples are held out for {part}. Set {name} under Training > Data.")
+            name = {"validation": "validation_fraction", "test": "test_fraction"}.get(
+                part, ""
+            )
+            raise EvaluationError(
+                f"No samples are held out for {part}. Set {name} under Training > Data."
+            )
         return found
 
     def read(self, part: str, numbers: Sequence[int]) -> tuple[Any, Any]:
@@ -150,16 +169,26 @@ class Evaluator:
     def _check(self, augment: Sequence[str]) -> None:
         for name in augment:
             if name not in AUGMENTATIONS:
-                raise EvaluationError(f"There is no augmentation “{name}”; choose among {', '.join(AUGMENTATIONS)}.")
+                raise EvaluationError(
+                    f"There is no augmentation “{name}”; choose among {', '.join(AUGMENTATIONS)}."
+                )
         shape = self.data.info.input_shape
-        if augment and (self.task.kind != CLASSES or len(shape) != 3 or self.data.info.inputs):
-            raise EvaluationError(f"Test-time augmentation needs images with class labels; these samples are {shape}.")
+        if augment and (
+            self.task.kind != CLASSES or len(shape) != 3 or self.data.info.inputs
+        ):
+            raise EvaluationError(
+                f"Test-time augmentation needs images with class labels; these samples are {shape}."
+            )
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches as a run reads them, restoring the random generators."""
         from app.training.evaluation.validation import sample_numbers
 
-        batches = iter(samples.batches(sample_numbers(count, self.job.training.batch_size, self.device)))
+        batches = iter(
+            samples.batches(
+                sample_numbers(count, self.job.training.batch_size, self.device)
+            )
+        )
         while True:
             with borrowed():
                 batch = next(batches, None)
@@ -171,8 +200,14 @@ class Evaluator:
 class _Collected:
     """Results accumulated batch by batch."""
 
-    def __init__(self, evaluator: Evaluator, count: int, augment: tuple[str, ...]) -> None:
-        self.stepper, self.task, self.augment = evaluator.stepper, evaluator.task, augment
+    def __init__(
+        self, evaluator: Evaluator, count: int, augment: tuple[str, ...]
+    ) -> None:
+        self.stepper, self.task, self.augment = (
+            evaluator.stepper,
+            evaluator.task,
+            augment,
+        )
         self.info, self._rows = evaluator.data.info, evaluator.data.rows
         self.each = copy.deepcopy(self.stepper.chief_loss)
         self.each.reduction = "none"  # type: ignore[assignment]
@@ -181,7 +216,13 @@ class _Collected:
         self._correct = 0
         self._ignored = 0
         self._own = isinstance(self.task.one, OwnTask)
-        names = () if self._own else tuple(score.name for score in fitting(self.task.kind, self.task.classes))
+        names = (
+            ()
+            if self._own
+            else tuple(
+                score.name for score in fitting(self.task.kind, self.task.classes)
+            )
+        )
         self.gathered = Gathered(names, self.task)
         self._columns: dict[str, list[Any]] = {}
         self._confusion: Any = None
@@ -198,18 +239,29 @@ class _Collected:
             self._total += loss.item() * len(inputs)
             if self._own:  # it is one number for a batch, so each sample is one
                 samples = range(len(inputs))
-                self._keep(loss=torch.stack([self._loss_of(inputs[n : n + 1], labels[n : n + 1]) for n in samples]))
+                self._keep(
+                    loss=torch.stack(
+                        [
+                            self._loss_of(inputs[n : n + 1], labels[n : n + 1])
+                            for n in samples
+                        ]
+                    )
+                )
                 self.count += len(inputs)
                 return
             output, labels = self.task.chief(output, labels)
             each = self.each(*self.task.one.loss_inputs(output.float(), labels))
             self._keep(loss=self._mean_of_judged(each.float(), labels))
             output = self.task.scores(output)
-            {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
+            {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[
+                self.task.kind
+            ](inputs, output, labels)
         self.count += len(inputs)
 
     def _loss_of(self, inputs: Any, labels: Any) -> Tensor:
-        return self.stepper.measured(self.stepper.output(self.stepper.model, inputs), labels).float()
+        return self.stepper.measured(
+            self.stepper.output(self.stepper.model, inputs), labels
+        ).float()
 
     def _must_fit(self, output: Any, labels: Any) -> None:
         """Refuse an output that cannot be compared. Raises OutputError."""
@@ -229,10 +281,18 @@ class _Collected:
     def _classes(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         rows = probabilities(self.task.loss, output)
         if self.augment:
-            given = (self.stepper.output(self.stepper.model, view) for view in views(inputs, self.augment))
-            changed = [self.task.scores(self.task.chief(one, labels)[0]) for one in given]
+            given = (
+                self.stepper.output(self.stepper.model, view)
+                for view in views(inputs, self.augment)
+            )
+            changed = [
+                self.task.scores(self.task.chief(one, labels)[0]) for one in given
+            ]
             self._views = 1 + len(changed)
-            rows = sum((probabilities(self.task.loss, one) for one in changed), rows) / self._views
+            rows = (
+                sum((probabilities(self.task.loss, one) for one in changed), rows)
+                / self._views
+            )
             called = rows.argmax(1)
         else:
             called = output.argmax(1)
@@ -240,7 +300,13 @@ class _Collected:
         self.gathered.add_rows(rows, labels)
         right = self._judge(called, labels, rows.shape[1])
         sure = rows.gather(1, labels[:, None]).flatten()
-        self._keep(true=labels[:, None], called=called[:, None], sure=sure, top=top.indices, shares=top.values)
+        self._keep(
+            true=labels[:, None],
+            called=called[:, None],
+            sure=sure,
+            top=top.indices,
+            shares=top.values,
+        )
         self._keep(right=right.float())
 
     def _tokens(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
@@ -252,12 +318,17 @@ class _Collected:
 
     def _values(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         self.gathered.add(output, labels)
-        true, called = (self.task.in_units(one).reshape(len(labels), -1) for one in (labels, output))
+        true, called = (
+            self.task.in_units(one).reshape(len(labels), -1) for one in (labels, output)
+        )
         self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
 
     def _judge(self, called: Tensor, labels: Tensor, columns: int) -> Tensor:
         """Count what is predicted, without the labels that the loss ignores; return which labels are, bool (...)."""
-        right, judged = self.task.one.right(called, labels), self.task.one.judged(labels)
+        right, judged = (
+            self.task.one.right(called, labels),
+            self.task.one.judged(labels),
+        )
         self._correct += int(right.sum())
         self._ignored += int((~judged).sum())
         self._count_pairs(labels[judged], called[judged], columns)
@@ -279,11 +350,15 @@ class _Collected:
                 f"The net has {columns:,} classes; an evaluation counts every pair of them and supports at most "
                 f"{MOST_CLASSES:,}."
             )
-        pairs = torch.bincount(labels * columns + called, minlength=columns * columns).reshape(columns, columns)
+        pairs = torch.bincount(
+            labels * columns + called, minlength=columns * columns
+        ).reshape(columns, columns)
         self._confusion = pairs if self._confusion is None else self._confusion + pairs
 
     def result(self, part: str, weights: str, seconds: float) -> Evaluation:
-        columns = {name: np.concatenate(values) for name, values in self._columns.items()}
+        columns = {
+            name: np.concatenate(values) for name, values in self._columns.items()
+        }
         if part in self._rows:
             columns["row"] = self._rows[part].numpy()
         classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
@@ -292,10 +367,21 @@ class _Collected:
             confusion = self._confusion.cpu().numpy()
             classes += tuple(map(str, range(len(classes), len(confusion))))
         return Evaluation(
-            self.info.source, part, weights, self.task.kind, classes, self.count, self._total / self.count,
-            self.task.share(self._correct, self.count, self._ignored), self.gathered.compute(), confusion, columns,
-            self._views, self.augment, seconds,
-        )  # fmt: skip
+            self.info.source,
+            part,
+            weights,
+            self.task.kind,
+            classes,
+            self.count,
+            self._total / self.count,
+            self.task.share(self._correct, self.count, self._ignored),
+            self.gathered.compute(),
+            confusion,
+            columns,
+            self._views,
+            self.augment,
+            seconds,
+        )
 
 
 def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
@@ -314,7 +400,9 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
     def shifted(base: Tensor) -> list[Tensor]:
         wide = F.pad(base, (right, right, down, down), mode="replicate")
         places = ((0, right), (2 * down, right), (down, 0), (down, 2 * right))
-        return [wide[..., top : top + height, left : left + width] for top, left in places]
+        return [
+            wide[..., top : top + height, left : left + width] for top, left in places
+        ]
 
     return [*found, *chain.from_iterable(shifted(base) for base in bases)]
 
@@ -326,16 +414,28 @@ def checkpoint_weights(path: Any) -> dict[str, Tensor]:
     state = load_chosen(path)
     if state["average"] is None:
         return dict(state["model"])
-    return {name.removeprefix("module."): value for name, value in state["average"].items() if "." in name}
+    return {
+        name.removeprefix("module."): value
+        for name, value in state["average"].items()
+        if "." in name
+    }
 
 
 def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
     """Load weights. Raises EvaluationError for weights of another network."""
     own = model.state_dict()
-    told = misfits({key: TensorInfo.from_tensor(value) for key, value in weights.items()},
-                   {key: TensorInfo.from_tensor(value) for key, value in own.items()})  # fmt: skip
-    told |= {key: "the weights have no tensor of that name" for key in own if key not in weights}
+    told = misfits(
+        {key: TensorInfo.from_tensor(value) for key, value in weights.items()},
+        {key: TensorInfo.from_tensor(value) for key, value in own.items()},
+    )
+    told |= {
+        key: "the weights have no tensor of that name"
+        for key in own
+        if key not in weights
+    }
     if told:
         first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:3])
-        raise EvaluationError(f"The weights belong to another network: {first}. Choose weights of this network.")
+        raise EvaluationError(
+            f"The weights belong to another network: {first}. Choose weights of this network."
+        )
     model.load_state_dict(dict(weights))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def probabilities(loss: str, output: Tensor) -> Tensor:
     """Return the output (N, classes) as the loss interprets it, float32: probabilities, or raw values."""
     output = output.float()
-    return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(reading(loss), lambda: output)()
+    return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(
+        reading(loss), lambda: output
+    )()
 
 
 class Gathered:
@@ -37,11 +39,17 @@ class Gathered:
             return
         task = self._task
         output = task.scores(output)
-        columns = output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
+        columns = (
+            output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
+        )
         if not self._metrics:
-            self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)
+            self._metrics = tuple(
+                make(score, columns).to(output.device) for score in self._scores
+            )
         if task.kind == VALUES:
-            self._update(task.in_units(output).flatten(1), task.in_units(labels).flatten(1))
+            self._update(
+                task.in_units(output).flatten(1), task.in_units(labels).flatten(1)
+            )
             return
         if task.one.ignore is not None:
             judged = task.one.judged(labels)
@@ -52,11 +60,15 @@ class Gathered:
     def add_rows(self, rows: Tensor, labels: Tensor) -> None:
         """Update with probabilities (N, classes) and class ids (N,)."""
         if not self._metrics:
-            self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
+            self._metrics = tuple(
+                make(score, rows.shape[1]).to(rows.device) for score in self._scores
+            )
         judged = self._task.one.judged(labels)
         self._update(rows[judged], labels[judged])
 
-    def _update(self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None) -> None:
+    def _update(
+        self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None
+    ) -> None:
         for score, metric in zip(self._scores, self._metrics, strict=True):
             if score is PERPLEXITY:
                 metric.update(output, tokens)
@@ -68,9 +80,12 @@ class Gathered:
         from app.training.script_recipes import computed
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about classes without samples, which the support column shows
+            warnings.simplefilter(
+                "ignore"
+            )  # warnings about classes without samples, which the support column shows
             return tuple(
-                (score.name, computed(metric)) for score, metric in zip(self._scores, self._metrics, strict=False)
+                (score.name, computed(metric))
+                for score, metric in zip(self._scores, self._metrics, strict=False)
             )
 
 

@@ -47,13 +47,18 @@ MAPS = 8  # channels of a layer that are shown
 LAYERS = 6
 
 
-def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tuple[Shown, ...]:
+def shown(
+    evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]
+) -> tuple[Shown, ...]:
     """Load the samples of an evaluation again. Raises DataError."""
     if not len(numbers):
         return ()
     inputs, _ = evaluator.read(found.part, numbers)
     rows = [inputs[place] for place in range(len(numbers))]
-    return tuple(_shown(evaluator, found, int(number), one) for number, one in zip(numbers, rows, strict=True))
+    return tuple(
+        _shown(evaluator, found, int(number), one)
+        for number, one in zip(numbers, rows, strict=True)
+    )
 
 
 def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) -> Shown:
@@ -65,34 +70,63 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) ->
         true, called = columns["true"][number], columns["called"][number]
     if found.kind == CLASSES:
         right = bool(true[0] == called[0])
-        title = found.name(int(called[0])) if right else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
+        title = (
+            found.name(int(called[0]))
+            if right
+            else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
+        )
         shares = columns["shares"][number]
         unit = reading(evaluator.task.loss) != PLAIN
         first = f"{100 * shares[0]:.0f} %" if unit else in_units(shares[0], 3)
         detail = f"{first}, {loss}"
-        rows = [f"{found.name(int(c))}: {_share(s, unit)}" for c, s in zip(columns["top"][number], shares, strict=True)]
-        tip = f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
+        rows = [
+            f"{found.name(int(c))}: {_share(s, unit)}"
+            for c, s in zip(columns["top"][number], shares, strict=True)
+        ]
+        tip = (
+            f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n"
+            + "\n".join(rows)
+        )
     elif found.kind == TOKENS:
         title, detail = f"{100 * columns['right'][number]:.0f} % right", loss
         tip = f"{found.name_of(number)}: the token that follows each token, and below it the prediction\n"
         join = "" if all(len(name) == 1 for name in found.classes) else " "
-        tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))
+        tip += "\n".join(
+            join.join(found.name(int(token)) for token in row) for row in (true, called)
+        )
     elif not len(true):
         title, detail, tip = loss, "", f"{found.name_of(number)}, {loss}"
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
-        detail, tip = loss, f"{found.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}"
+        detail, tip = (
+            loss,
+            f"{found.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}",
+        )
     data, fields = evaluator.data, evaluator.data.info.inputs
-    inputs = inputs[""] if isinstance(inputs, Fields) and not fields else inputs  # beside targets that go into the net
-    pictures = [inputs[one.name] for one in fields if is_picture(one.shape)] if fields else [inputs]
-    pictured = found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
+    inputs = (
+        inputs[""] if isinstance(inputs, Fields) and not fields else inputs
+    )  # beside targets that go into the net
+    pictures = (
+        [inputs[one.name] for one in fields if is_picture(one.shape)]
+        if fields
+        else [inputs]
+    )
+    pictured = (
+        found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
+    )
     if fields:
-        known = Fields({name: data.unscaled(name, one) for name, one in inputs.parts.items()})
+        known = Fields(
+            {name: data.unscaled(name, one) for name, one in inputs.parts.items()}
+        )
         text = fields_text(fields, known)
         tip += f"\n{text}"
     else:
         text = "" if pictured else _text(evaluator, data.unscaled("", inputs), found)
-    seen = np.concatenate([picture(one) for one in _of_one_height(pictures)], axis=1) if pictured else None
+    seen = (
+        np.concatenate([picture(one) for one in _of_one_height(pictures)], axis=1)
+        if pictured
+        else None
+    )
     return Shown(number, seen, "" if pictured else text, title, detail, right, tip)
 
 
@@ -112,7 +146,9 @@ def _share(value: float, unit: bool) -> str:
 def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
     if found.kind == TOKENS and all(len(name) == 1 for name in found.classes):
         names = evaluator.data.info.classes
-        return "".join(names[int(token)] for token in inputs.flatten().tolist()).replace("\n", "↵")
+        return "".join(
+            names[int(token)] for token in inputs.flatten().tolist()
+        ).replace("\n", "↵")
     names = spec_of(evaluator.job.data).columns
     values = list(map(in_units, inputs.flatten().tolist()[:12]))
     if len(names) == inputs.numel():
@@ -127,7 +163,15 @@ def picture(sample: Tensor) -> Picture:
     low, high = float(values.min()), float(values.max())
     if low < 0 or high > 1:
         values = (values - low) / max(high - low, 1e-12)
-    pixels: Picture = values.mul(255).round().byte().permute(1, 2, 0).expand(-1, -1, 3).contiguous().numpy()
+    pixels: Picture = (
+        values.mul(255)
+        .round()
+        .byte()
+        .permute(1, 2, 0)
+        .expand(-1, -1, 3)
+        .contiguous()
+        .numpy()
+    )
     return pixels
 
 
@@ -139,32 +183,56 @@ class OutputMap(Struct, frozen=True):
     note: str
 
 
-def output_maps(evaluator: Evaluator, part: str, numbers: Sequence[int]) -> list[OutputMap]:
+def output_maps(
+    evaluator: Evaluator, part: str, numbers: Sequence[int]
+) -> list[OutputMap]:
     """Return targets and outputs of samples if both are pictures of one size; none otherwise. Raises DataError."""
     import torch
 
-    if not len(numbers) or evaluator.task.kind == CLASSES or isinstance(evaluator.task.one, OwnTask):
+    if (
+        not len(numbers)
+        or evaluator.task.kind == CLASSES
+        or isinstance(evaluator.task.one, OwnTask)
+    ):
         return []
     inputs, labels = evaluator.read(part, numbers)
     with borrowed(), torch.no_grad():
         given = inputs.to(evaluator.device)
         output, labels = evaluator.task.chief(
-            evaluator.stepper.output(evaluator.stepper.model, given), labels.to(evaluator.device)
+            evaluator.stepper.output(evaluator.stepper.model, given),
+            labels.to(evaluator.device),
         )
     if evaluator.task.kind == TOKENS:
         called = output.argmax(-1)
-        if called.ndim != 3 or called.shape != labels.shape or min(called.shape[1:]) < 2:
+        if (
+            called.ndim != 3
+            or called.shape != labels.shape
+            or min(called.shape[1:]) < 2
+        ):
             return []
         last = max(output.shape[-1] - 1, 1)
         shares = (called == labels).float().flatten(1).mean(1).tolist()
         pairs = zip(labels.cpu(), called.cpu(), shares, strict=True)
-        return [OutputMap(picture(a / last), picture(b / last), f"{100 * share:.0f} % right") for a, b, share in pairs]
-    if output.ndim != 4 or output.shape != labels.shape or output.shape[1] not in (1, 3) or min(output.shape[2:]) < 2:
+        return [
+            OutputMap(
+                picture(a / last), picture(b / last), f"{100 * share:.0f} % right"
+            )
+            for a, b, share in pairs
+        ]
+    if (
+        output.ndim != 4
+        or output.shape != labels.shape
+        or output.shape[1] not in (1, 3)
+        or min(output.shape[2:]) < 2
+    ):
         return []
     binary = reading(evaluator.task.loss) == SIGMOID
     values = output.float().sigmoid() if binary else output.float()
     pairs_of_values = zip(labels.float().cpu(), values.cpu(), strict=True)
-    return [OutputMap(picture(a), picture(b), _overlap(a, b) if binary else "") for a, b in pairs_of_values]
+    return [
+        OutputMap(picture(a), picture(b), _overlap(a, b) if binary else "")
+        for a, b in pairs_of_values
+    ]
 
 
 def _overlap(target: Tensor, output: Tensor) -> str:
@@ -189,35 +257,72 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
     losses = job.training.losses
     loss = losses[0].loss if losses else job.training.loss
     unit = data.info.task == CLASSES and reading(loss.name) != PLAIN
-    names, columns = tuple(dict.fromkeys(evaluator.stepper.fields)), spec_of(job.data).columns
+    names, columns = (
+        tuple(dict.fromkeys(evaluator.stepper.fields)),
+        spec_of(job.data).columns,
+    )
     if not names:
         return _surveyed(
-            inputs, FieldInfo("", data.info.input_shape, data.info.dtype), evaluator, columns, weights, unit
+            inputs,
+            FieldInfo("", data.info.input_shape, data.info.dtype),
+            evaluator,
+            columns,
+            weights,
+            unit,
         )
-    known = {one.name: one for one in data.info.inputs or (FieldInfo("", data.info.input_shape, data.info.dtype),)}
+    known = {
+        one.name: one
+        for one in data.info.inputs
+        or (FieldInfo("", data.info.input_shape, data.info.dtype),)
+    }
     places: Mapping[str, Sequence[int]] = spec_of(job.data).arguments.get("fields", {})
     parts = [
         _surveyed(
-            inputs[name], known[name], evaluator,
-            tuple(columns[place] for place in places.get(name, ())) if name else columns, weights, unit,
+            inputs[name],
+            known[name],
+            evaluator,
+            tuple(columns[place] for place in places.get(name, ()))
+            if name
+            else columns,
+            weights,
+            unit,
         )
-        for name in names if name in known  # targets that go into the net are those of the first sample
-    ]  # fmt: skip
+        for name in names
+        if name in known  # targets that go into the net are those of the first sample
+    ]
     return replace(parts[0], parts=tuple(parts)) if len(parts) > 1 else parts[0]
 
 
 def _surveyed(
-    inputs: Tensor, field: FieldInfo, evaluator: Evaluator, columns: tuple[str, ...], weights: str, unit: bool
+    inputs: Tensor,
+    field: FieldInfo,
+    evaluator: Evaluator,
+    columns: tuple[str, ...],
+    weights: str,
+    unit: bool,
 ) -> InputSurvey:
     axes = [0] if len(field.shape) <= 1 else [0, *range(2, inputs.ndim)]
     data = evaluator.data
     scale = data.scales.get(field.name) if len(field.shape) == 1 else None
-    values = inputs.float() if scale is None else data.unscaled(field.name, inputs.float())
+    values = (
+        inputs.float() if scale is None else data.unscaled(field.name, inputs.float())
+    )
     return InputSurvey(
-        field.shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
-        values.mean(axes).numpy(), columns, unit, weights, field.name, field.dtype, field.symbols,
-        inputs[0].float().numpy().copy(), scale=scale, outputs=_outputs(evaluator),
-    )  # fmt: skip
+        field.shape,
+        tuple(data.info.classes),
+        values.amin(axes).numpy(),
+        values.amax(axes).numpy(),
+        values.mean(axes).numpy(),
+        columns,
+        unit,
+        weights,
+        field.name,
+        field.dtype,
+        field.symbols,
+        inputs[0].float().numpy().copy(),
+        scale=scale,
+        outputs=_outputs(evaluator),
+    )
 
 
 def _outputs(evaluator: Evaluator) -> tuple[str, ...]:
@@ -226,10 +331,14 @@ def _outputs(evaluator: Evaluator) -> tuple[str, ...]:
     if info.task == CLASSES or not name:
         return ()
     count = max(info.labels_per_sample, 1)
-    return (name,) if count == 1 else tuple(f"{name} {number}" for number in range(count))
+    return (
+        (name,) if count == 1 else tuple(f"{name} {number}" for number in range(count))
+    )
 
 
-def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> tuple[Image, str]:
+def read_file(
+    evaluator: Evaluator, file: PictureFile, survey: InputSurvey
+) -> tuple[Image, str]:
     """Read a picture file as an input of the net, and describe what of it is not as it seems.
 
     For an image folder it is what evaluation makes of a file there; for other data its black and white are the minimum
@@ -237,9 +346,16 @@ def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> t
     """
     spec = spec_of(evaluator.job.data)
     folder = spec.key == PICTURES and not evaluator.data.info.inputs
-    arguments = {name: spec.arguments[name] for name in ("size", "colour", "span", "deep") if name in spec.arguments}
+    arguments = {
+        name: spec.arguments[name]
+        for name in ("size", "colour", "span", "deep")
+        if name in spec.arguments
+    }
     try:
-        pixels = read_picture(file.path, **(arguments if folder else {"size": None, "colour": True, "deep": True}))
+        pixels = read_picture(
+            file.path,
+            **(arguments if folder else {"size": None, "colour": True, "deep": True}),
+        )
     except Exception as error:  # decoders raise any error
         raise DataError(f"{file.path.name} cannot be read: {error}") from error
     if file.inverted:
@@ -254,7 +370,10 @@ def read_file(evaluator: Evaluator, file: PictureFile, survey: InputSurvey) -> t
 
 
 def try_input(
-    evaluator: Evaluator, sample: Sample, layers: bool = False, survey: InputSurvey | None = None
+    evaluator: Evaluator,
+    sample: Sample,
+    layers: bool = False,
+    survey: InputSurvey | None = None,
 ) -> Prediction:
     """Return the network's output for one sample without batch dimension, of several inputs by name; with `layers`,
     channels of its first image-like layers. A picture file needs the `survey` of the data. Raises DataError.
@@ -262,7 +381,11 @@ def try_input(
     import torch
 
     info, remarks = evaluator.data.info, list[str]()
-    parts = {part.name: part for part in (survey.parts or (survey,))} if survey is not None else {}
+    parts = (
+        {part.name: part for part in (survey.parts or (survey,))}
+        if survey is not None
+        else {}
+    )
 
     def batch(entered: Entered, dtype: str, name: str = "") -> Tensor:
         values = entered
@@ -275,8 +398,17 @@ def try_input(
     names = evaluator.stepper.fields
     if names:
         known = {one.name: one.dtype for one in info.inputs}
-        given = sample if isinstance(sample, Mapping) else {next(n for n in names if n in ("", *known)): sample}
-        inputs: Any = Fields({name: batch(one, known.get(name, info.dtype), name) for name, one in given.items()})
+        given = (
+            sample
+            if isinstance(sample, Mapping)
+            else {next(n for n in names if n in ("", *known)): sample}
+        )
+        inputs: Any = Fields(
+            {
+                name: batch(one, known.get(name, info.dtype), name)
+                for name, one in given.items()
+            }
+        )
         if targets := [name for name in names if name in target_fields(info)]:
             first, _ = evaluator.read("training", [0])
             for name in targets:
@@ -288,22 +420,39 @@ def try_input(
     hooks = _hooked(evaluator.stepper.model, maps) if layers else []
     try:
         with borrowed(), torch.no_grad():
-            output = evaluator.task.answer(evaluator.stepper.output(evaluator.stepper.model, inputs))
+            output = evaluator.task.answer(
+                evaluator.stepper.output(evaluator.stepper.model, inputs)
+            )
     finally:
         for hook in hooks:
             hook.remove()
     task = evaluator.task
-    values = probabilities(task.loss, task.scores(output)) if info.task == CLASSES else task.in_units(output)
+    values = (
+        probabilities(task.loss, task.scores(output))
+        if info.task == CLASSES
+        else task.in_units(output)
+    )
     only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
-    seen = picture(only[0].float().cpu()) if only is not None and is_picture(info.input_shape) else None
-    told = tuple((name, tuple(_map(one) for one in value[0][:MAPS].float().cpu())) for name, value in maps[:LAYERS])
+    seen = (
+        picture(only[0].float().cpu())
+        if only is not None and is_picture(info.input_shape)
+        else None
+    )
+    told = tuple(
+        (name, tuple(_map(one) for one in value[0][:MAPS].float().cpu()))
+        for name, value in maps[:LAYERS]
+    )
     return Prediction(values.flatten().cpu().numpy(), seen, told, " ".join(remarks))
 
 
 def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:
     def keeper(name: str) -> Any:
         def keep(_module: Any, _inputs: Any, output: Any) -> None:
-            if getattr(output, "ndim", 0) == 4 and min(output.shape[2:]) > 1 and len(maps) < LAYERS:
+            if (
+                getattr(output, "ndim", 0) == 4
+                and min(output.shape[2:]) > 1
+                and len(maps) < LAYERS
+            ):
                 maps.append((name, output.detach()))
 
         return keep

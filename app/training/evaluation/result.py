@@ -16,7 +16,10 @@ from app.data.spec import CLASSES
 Numbers = NDArray[np.int64]
 PARTS = ("validation", "test", "training")
 FLIP, SHIFT = "flip", "shift"
-AUGMENTATIONS = {FLIP: "flipped horizontally", SHIFT: "shifted up, down, left and right"}
+AUGMENTATIONS = {
+    FLIP: "flipped horizontally",
+    SHIFT: "shifted up, down, left and right",
+}
 
 
 class ClassRow(Struct, frozen=True):
@@ -57,13 +60,19 @@ class Evaluation(Struct, frozen=True, eq=False):
 
     def worst(self) -> Numbers:
         """Return all samples by descending loss, NaN first."""
-        losses = np.where(np.isfinite(self.columns["loss"]), self.columns["loss"], np.inf)
+        losses = np.where(
+            np.isfinite(self.columns["loss"]), self.columns["loss"], np.inf
+        )
         return np.argsort(-losses, kind="stable")
 
     def wrong(self) -> Numbers:
         """Return the misclassified samples by descending loss."""
         order = self.worst()
-        return order[self.columns["right"][order] < 1] if "right" in self.columns else order[:0]
+        return (
+            order[self.columns["right"][order] < 1]
+            if "right" in self.columns
+            else order[:0]
+        )
 
     def name_of(self, sample: int) -> str:
         """Return how a sample is called: its number in the part, and its row of the data.
@@ -73,22 +82,40 @@ class Evaluation(Struct, frozen=True, eq=False):
         'Sample 0 (row 17 of the data)'
         """
         rows = self.columns.get("row")
-        return f"Sample {sample}" + (f" (row {int(rows[sample])} of the data)" if rows is not None else "")
+        return f"Sample {sample}" + (
+            f" (row {int(rows[sample])} of the data)" if rows is not None else ""
+        )
 
     def cell(self, true: int, called: int) -> Numbers:
         """Return the samples of a cell of the confusion matrix by descending loss."""
         order = self.worst()
-        there = (self.columns["true"][order] == true) & (self.columns["called"][order] == called)
+        there = (self.columns["true"][order] == true) & (
+            self.columns["called"][order] == called
+        )
         return order[there.any(1)]
 
     def class_rows(self) -> tuple[ClassRow, ...]:
         """Return precision, recall, F1 and support of every class; none for regression."""
         if self.confusion is None:
             return ()
-        hits, support, called = self.confusion.diagonal(), self.confusion.sum(1), self.confusion.sum(0)
+        hits, support, called = (
+            self.confusion.diagonal(),
+            self.confusion.sum(1),
+            self.confusion.sum(0),
+        )
         rows = []
-        for name, hit, there, said in zip(self.classes, hits.tolist(), support.tolist(), called.tolist(), strict=True):
-            rows.append(ClassRow(name, _ratio(hit, said), _ratio(hit, there), _ratio(2 * hit, said + there), there))
+        for name, hit, there, said in zip(
+            self.classes, hits.tolist(), support.tolist(), called.tolist(), strict=True
+        ):
+            rows.append(
+                ClassRow(
+                    name,
+                    _ratio(hit, said),
+                    _ratio(hit, there),
+                    _ratio(2 * hit, said + there),
+                    there,
+                )
+            )
         return tuple(rows)
 
     def name(self, number: int) -> str:
@@ -97,16 +124,26 @@ class Evaluation(Struct, frozen=True, eq=False):
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics as plain data, null for non-finite values."""
-        told: dict[str, Any] = {"samples": self.count, "part": self.part, "weights": self.weights}
+        told: dict[str, Any] = {
+            "samples": self.count,
+            "part": self.part,
+            "weights": self.weights,
+        }
         told |= {"loss": _plain(self.loss), "accuracy": self.accuracy}
         told |= {name: _plain(value) for name, value in self.metrics}
         if self.augment:
             told |= {"augment": list(self.augment), "views": self.views}
         if self.confusion is not None:
             told["classes"] = [
-                {"name": row.name, "precision": _plain(row.precision), "recall": _plain(row.recall),
-                 "f1": _plain(row.f1), "support": row.support} for row in self.class_rows()
-            ]  # fmt: skip
+                {
+                    "name": row.name,
+                    "precision": _plain(row.precision),
+                    "recall": _plain(row.recall),
+                    "f1": _plain(row.f1),
+                    "support": row.support,
+                }
+                for row in self.class_rows()
+            ]
             told["confusion"] = self.confusion.tolist()
         return told
 
@@ -119,21 +156,48 @@ class Evaluation(Struct, frozen=True, eq=False):
         head = ("sample",) if rows is None else ("sample", "row")
         named = [(n,) if rows is None else (n, int(rows[n])) for n in range(self.count)]
         if self.kind == CLASSES:
-            writer.writerow((*head, "class", "called", "right", "probability of class", "loss"))
+            writer.writerow(
+                (*head, "class", "called", "right", "probability of class", "loss")
+            )
             for number in range(self.count):
-                true, called = int(columns["true"][number, 0]), int(columns["called"][number, 0])
-                sure, loss = float(columns["sure"][number]), float(columns["loss"][number])
-                writer.writerow((*named[number], self.name(true), self.name(called), int(true == called), sure, loss))
+                true, called = (
+                    int(columns["true"][number, 0]),
+                    int(columns["called"][number, 0]),
+                )
+                sure, loss = (
+                    float(columns["sure"][number]),
+                    float(columns["loss"][number]),
+                )
+                writer.writerow(
+                    (
+                        *named[number],
+                        self.name(true),
+                        self.name(called),
+                        int(true == called),
+                        sure,
+                        loss,
+                    )
+                )
             return out.getvalue()
         if "true" not in columns:  # of a loss that the model computes itself
             writer.writerow((*head, "loss"))
-            writer.writerows((*named[number], float(columns["loss"][number])) for number in range(self.count))
+            writer.writerows(
+                (*named[number], float(columns["loss"][number]))
+                for number in range(self.count)
+            )
             return out.getvalue()
         width = columns["true"].shape[1]
-        heads = [f"{word}{'' if width == 1 else f' {place}'}" for word in ("true", "called") for place in range(width)]
+        heads = [
+            f"{word}{'' if width == 1 else f' {place}'}"
+            for word in ("true", "called")
+            for place in range(width)
+        ]
         writer.writerow((*head, *heads, "loss"))
         for number in range(self.count):
-            values = (*columns["true"][number].tolist(), *columns["called"][number].tolist())
+            values = (
+                *columns["true"][number].tolist(),
+                *columns["called"][number].tolist(),
+            )
             writer.writerow((*named[number], *values, float(columns["loss"][number])))
         return out.getvalue()
 
@@ -142,11 +206,17 @@ class Evaluation(Struct, frozen=True, eq=False):
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("class", "precision", "recall", "f1", "support"))
-        writer.writerows((row.name, row.precision, row.recall, row.f1, row.support) for row in self.class_rows())
+        writer.writerows(
+            (row.name, row.precision, row.recall, row.f1, row.support)
+            for row in self.class_rows()
+        )
         writer.writerow(())
         if self.confusion is not None:
             writer.writerow(("class \\ called", *self.classes))
-            writer.writerows((name, *row) for name, row in zip(self.classes, self.confusion.tolist(), strict=True))
+            writer.writerows(
+                (name, *row)
+                for name, row in zip(self.classes, self.confusion.tolist(), strict=True)
+            )
         return out.getvalue()
 
 

@@ -15,8 +15,12 @@ from app.data.spec import ColumnScale
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]
 MNIST_BOX = 20 / 28  # fraction of the side that a digit of MNIST fills
-SMALL = 12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
-GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
+SMALL = (
+    12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
+)
+GREY = np.array(
+    [0.299, 0.587, 0.114], np.float32
+)  # of red, green and blue, as PIL weighs them (ITU-R 601)
 
 
 class PictureFile(Struct, frozen=True):
@@ -87,7 +91,9 @@ class Prediction(Struct, frozen=True, eq=False):
 
 def is_picture(shape: Sequence[int]) -> bool:
     """Return whether a sample can be displayed: grey or colour, (C, H, W) or (H, W)."""
-    return (len(shape) == 3 and shape[0] in (1, 3)) or (len(shape) == 2 and min(shape) > 3)
+    return (len(shape) == 3 and shape[0] in (1, 3)) or (
+        len(shape) == 2 and min(shape) > 3
+    )
 
 
 def as_digit(ink: Image, side: tuple[int, int]) -> Image:
@@ -105,7 +111,10 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
     small = min(side) < SMALL
     box = min(side) if small else max(round(min(side) * MNIST_BOX), 1)
     scale = box / max(drawn.shape)
-    size = (max(round(drawn.shape[0] * scale), 1), max(round(drawn.shape[1] * scale), 1))
+    size = (
+        max(round(drawn.shape[0] * scale), 1),
+        max(round(drawn.shape[1] * scale), 1),
+    )
     fitted = resized(drawn[None], size)[0]
     if fitted.max() > 0:
         fitted = fitted / fitted.max()
@@ -123,7 +132,9 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
 
 def resized(values: Image, side: tuple[int, int]) -> Image:
     """Resize pictures (C, H, W) like torch's bilinear interpolation with `antialias`."""
-    down, along = (_weights(have, want) for have, want in zip(values.shape[1:], side, strict=True))
+    down, along = (
+        _weights(have, want) for have, want in zip(values.shape[1:], side, strict=True)
+    )
     small: Image = (down @ values @ along.T).astype(np.float32)
     return small
 
@@ -149,5 +160,7 @@ def as_input(values: Image, survey: InputSurvey) -> Image:
     low, high = survey.low.reshape(-1, 1, 1), survey.high.reshape(-1, 1, 1)
     if len(survey.shape) == 2:
         low, high = low.min(), high.max()
-    fitted: Image = (low + values * (high - low)).astype(np.float32).reshape(survey.shape)
+    fitted: Image = (
+        (low + values * (high - low)).astype(np.float32).reshape(survey.shape)
+    )
     return fitted

@@ -53,7 +53,10 @@ def evaluate(
         inputs, labels = batch
         if stopping():
             return None, None, ()
-        with GENERATOR, torch.no_grad():  # TorchScript that has trained cannot run in inference mode
+        with (
+            GENERATOR,
+            torch.no_grad(),
+        ):  # TorchScript that has trained cannot run in inference mode
             output = stepper.output(model, inputs)
             losses.append(stepper.measured(output, labels))
             for name, part in stepper.parts.items():
@@ -69,7 +72,9 @@ def evaluate(
         return None, None, ()
     count = sum(sizes)
     accuracy = stepper.task.share(int(sum(correct)), count, int(sum(ignored)))
-    told = tuple((f"loss_{name}", _sum(values, sizes) / count) for name, values in parts.items())
+    told = tuple(
+        (f"loss_{name}", _sum(values, sizes) / count) for name, values in parts.items()
+    )
     return _sum(losses, sizes) / count, accuracy, told
 
 

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 def of_run(live: LiveRun, layer: str, sample: int) -> LayerInside:
     """Return the activations of a layer at this moment of the run."""
     weights = f"the run's weights after step {live.step:,}"
-    return _inside(live.model, live.data, live.device, layer, sample, weights, live.stepper.fields)
+    return _inside(
+        live.model, live.data, live.device, layer, sample, weights, live.stepper.fields
+    )
 
 
-def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> LayerInside:
+def of_weights(
+    job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str
+) -> LayerInside:
     """Return the activations with the weights `state`, described by `words`; without, with the initial weights of the
     seed.
 
@@ -45,7 +49,13 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
 
 
 def _inside(
-    model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str, fields: tuple[str, ...]
+    model: nn.Module,
+    data: Dataset,
+    device: str,
+    layer: str,
+    sample: int,
+    words: str,
+    fields: tuple[str, ...],
 ) -> LayerInside:
     import torch
 
@@ -54,7 +64,9 @@ def _inside(
     count = data.info.train_count
     sample = min(max(sample, 0), count - 1)
     with borrowed():  # reading a sample may draw, as augmentation does
-        inputs, labels = next(iter(data.train.batches([torch.tensor([sample], device=device)])))
+        inputs, labels = next(
+            iter(data.train.batches([torch.tensor([sample], device=device)]))
+        )
     given = arguments(inputs, fields)
     channels, inputs = activations(model, layer, *given), given[0]
     shape = tuple(inputs.shape[1:])
@@ -63,7 +75,9 @@ def _inside(
         sample,
         count,
         label_text(first(labels)[0], tuple(map(str, first_classes(data.info)))),
-        inputs[0].detach().float().cpu().numpy() if inputs.is_floating_point() else None,
+        inputs[0].detach().float().cpu().numpy()
+        if inputs.is_floating_point()
+        else None,
         channels,
         filters(model, layer, shape),
         words,

@@ -7,11 +7,23 @@ from functools import singledispatch
 from typing import Any
 
 from app.telemetry import gpu
-from app.training.monitoring import activations, measured_memory, snapshots, step_profile
+from app.training.monitoring import (
+    activations,
+    measured_memory,
+    snapshots,
+    step_profile,
+)
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
 from app.training.monitoring.memory_report import MemoryReport
-from app.training.run_requests import LookInside, ProfileStep, SetRate, ShowCaught, TellMemory, WriteSnapshot
+from app.training.run_requests import (
+    LookInside,
+    ProfileStep,
+    SetRate,
+    ShowCaught,
+    TellMemory,
+    WriteSnapshot,
+)
 
 
 @singledispatch
@@ -23,7 +35,9 @@ def answer(request: Any, live: LiveRun) -> Any:
 @answer.register
 def _(request: SetRate, live: LiveRun) -> float:
     rates = live.stepper.rates
-    before = dict(zip(rates.names, rates.all, strict=True)).get(request.group or rates.names[0], math.nan)
+    before = dict(zip(rates.names, rates.all, strict=True)).get(
+        request.group or rates.names[0], math.nan
+    )
     live.stepper.set_rate(request.rate, request.group)
     return before
 

@@ -35,10 +35,16 @@ def lost_over(reach: LayerTable) -> tuple[LostGradient, ...]:
             "vanishes": values < VANISHED,
             "explodes": (values > EXPLODED) & ~np.isinf(values),
         }
-    return tuple(found for kind, cells in asked.items() for found in _of_kind(kind, cells, values, reach))
+    return tuple(
+        found
+        for kind, cells in asked.items()
+        for found in _of_kind(kind, cells, values, reach)
+    )
 
 
-def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> Iterator[LostGradient]:
+def _of_kind(
+    kind: str, cells: np.ndarray, values: Array, reach: LayerTable
+) -> Iterator[LostGradient]:
     samples = np.flatnonzero(cells.any(axis=0))
     if not samples.size:
         return
@@ -53,7 +59,11 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
         "explodes": f"its gradient norm is {size} times that at the last layer, more than {EXPLODED:g}",
     }[kind]
     word = "Not finite" if kind == "non_finite" else kind.capitalize()
-    when = "every measured step" if samples.size == count else f"{samples.size:,} of {count:,} measured steps"
+    when = (
+        "every measured step"
+        if samples.size == count
+        else f"{samples.size:,} of {count:,} measured steps"
+    )
     since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
     now = "" if newest == count - 1 else "; not at the newest"
     text = f"{word} first at {layer}: at step {last:,} {rule}; found at {when}{since}{now}."

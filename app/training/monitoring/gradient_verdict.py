@@ -24,7 +24,9 @@ class Verdict(Struct, frozen=True):
     text: str
 
 
-def verdict(layers: Sequence[str], norms: Array, first_loss: float = 0.0) -> Verdict | None:
+def verdict(
+    layers: Sequence[str], norms: Array, first_loss: float = 0.0
+) -> Verdict | None:
     """Diagnose the newest gradient norms, shape (layers, samples); None if they are healthy. A `first_loss` that is
     large from the start has large gradients without any exploding.
 
@@ -48,7 +50,8 @@ def verdict(layers: Sequence[str], norms: Array, first_loss: float = 0.0) -> Ver
                 )
                 return Verdict("exploding", layers[row], text)
             text = (
-                f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first layer from the loss."
+                f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first "
+                "layer from the loss."
             )
             return Verdict("exploding", layers[row], text)
     for row in reversed(range(len(layers))):
@@ -56,7 +59,11 @@ def verdict(layers: Sequence[str], norms: Array, first_loss: float = 0.0) -> Ver
         if not known[row]:
             continue
         if middle[row] == 0:
-            return Verdict("vanishing", layers[row], f"No gradient reaches {_named(layers[row])}: its norm is 0.")
+            return Verdict(
+                "vanishing",
+                layers[row],
+                f"No gradient reaches {_named(layers[row])}: its norm is 0.",
+            )
         if behind.size and middle[row] < VANISHED * behind.max():
             text = (
                 f"The gradient vanishes: {significant(middle[row], 2)} at {_named(layers[row])}, "

@@ -24,7 +24,9 @@ class HealthCheck(Struct, frozen=True):
     detail: str
 
 
-def health_checks(seen: LayerHistory, layer: str, step: int | None = None) -> tuple[HealthCheck, ...]:
+def health_checks(
+    seen: LayerHistory, layer: str, step: int | None = None
+) -> tuple[HealthCheck, ...]:
     """Return the checks of a layer that apply to it, at a step or measured last before it; None for the newest."""
     gradient = histogram_at(seen, "gradients", layer, step)
     checks = [*_dead(seen.tables["dead"], layer, step)]
@@ -35,11 +37,17 @@ def health_checks(seen: LayerHistory, layer: str, step: int | None = None) -> tu
     if not math.isnan(update):
         low, high = USUAL_UPDATES
         detail = f"Norm of the update over the norm of the weights; {figure(low)} to {figure(high)} is usual"
-        checks.append(HealthCheck("Update / weight", figure(update), low <= update <= high, detail))
+        checks.append(
+            HealthCheck(
+                "Update / weight", figure(update), low <= update <= high, detail
+            )
+        )
     return tuple(checks)
 
 
-def histogram_at(seen: LayerHistory, kind: str, layer: str, step: int | None = None) -> Histogram | None:
+def histogram_at(
+    seen: LayerHistory, kind: str, layer: str, step: int | None = None
+) -> Histogram | None:
     """Return the histogram of a layer that was measured at a step or last before it; None for the newest."""
     series = seen.histograms.get(kind)
     samples = series.samples_of(layer) if series is not None else []
@@ -64,14 +72,24 @@ def _of_gradient(gradient: Histogram) -> list[HealthCheck]:
     counted = sum(gradient.counts)
     known = counted + gradient.not_finite
     odd = gradient.not_finite
-    of = f"of {grouped_digits(known)} values" + (f", every n-th of {gradient.size:,}" if gradient.sampled else "")
+    of = f"of {grouped_digits(known)} values" + (
+        f", every n-th of {gradient.size:,}" if gradient.sampled else ""
+    )
     zeros = gradient.zeros / known
     return [
-        HealthCheck("NaN or Inf", grouped_digits(odd) if odd else "none", not odd,
-                    f"Of the gradient: {grouped_digits(odd)} {of}"),
-        HealthCheck("Zero gradients", share(zeros, 1.0), zeros < 0.5,
-                    f"Exactly 0: {grouped_digits(gradient.zeros)} {of}; half of them is a lot"),
-    ]  # fmt: skip
+        HealthCheck(
+            "NaN or Inf",
+            grouped_digits(odd) if odd else "none",
+            not odd,
+            f"Of the gradient: {grouped_digits(odd)} {of}",
+        ),
+        HealthCheck(
+            "Zero gradients",
+            share(zeros, 1.0),
+            zeros < 0.5,
+            f"Exactly 0: {grouped_digits(gradient.zeros)} {of}; half of them is a lot",
+        ),
+    ]
 
 
 def _reached(table: LayerTable, layer: str, step: int | None) -> list[HealthCheck]:
@@ -82,7 +100,15 @@ def _reached(table: LayerTable, layer: str, step: int | None) -> list[HealthChec
         return []
     worst = min(known, key=lambda value: -math.inf if math.isinf(value) else value)
     ok = not math.isinf(worst) and VANISHED <= worst <= EXPLODED
-    word = "arrives" if ok else "not finite" if math.isinf(worst) else "vanishes" if worst < VANISHED else "explodes"
+    word = (
+        "arrives"
+        if ok
+        else "not finite"
+        if math.isinf(worst)
+        else "vanishes"
+        if worst < VANISHED
+        else "explodes"
+    )
     detail = (
         f"Norm of the gradient at its input: {figure(worst)} times that at the last layer; "
         f"{figure(VANISHED)} to {figure(EXPLODED)} is healthy"
@@ -94,5 +120,7 @@ def _at(table: LayerTable, layer: str, step: int | None) -> float:
     """Return the value at a step or measured last before it, NaN without one."""
     if layer not in table.layers or not len(table):
         return math.nan
-    count = len(table) if step is None else int(np.searchsorted(table.steps, step, "right"))
+    count = (
+        len(table) if step is None else int(np.searchsorted(table.steps, step, "right"))
+    )
     return float(table.columns[layer][count - 1]) if count else math.nan

@@ -85,7 +85,9 @@ class HistogramSeries:
 
     def add(self, event: Histograms) -> None:
         if self._offered % self._stride == 0:
-            self.samples.append((event.step, {each.layer: each for each in event.layers}))
+            self.samples.append(
+                (event.step, {each.layer: each for each in event.layers})
+            )
             if len(self.samples) > self._most:
                 self.samples = self.samples[::2]
                 self._stride *= 2
@@ -96,7 +98,9 @@ class HistogramSeries:
 
     def samples_of(self, layer: str) -> list[tuple[int, Histogram]]:
         """Return the histograms of a layer with their steps."""
-        return [(step, layers[layer]) for step, layers in self.samples if layer in layers]
+        return [
+            (step, layers[layer]) for step, layers in self.samples if layer in layers
+        ]
 
 
 class LayerHistory:
@@ -104,7 +108,9 @@ class LayerHistory:
     the last layer), `histograms` by "weights", "gradients" and "activations"."""
 
     def __init__(self) -> None:
-        self.tables = {name: LayerTable() for name in ("weight", "update", "dead", "gain", "reach")}
+        self.tables = {
+            name: LayerTable() for name in ("weight", "update", "dead", "gain", "reach")
+        }
         self.histograms: dict[str, HistogramSeries] = {}
         self.version = 0  # grows with every event
 
@@ -124,7 +130,9 @@ class LayerHistory:
         leaving, arriving = np.array(event.leaving), np.array(event.arriving)
         for name, by in (("gain", arriving), ("reach", event.reached)):
             with np.errstate(divide="ignore", invalid="ignore"):
-                ratios = np.where(np.isinf(leaving), np.inf, np.where(by > 0, leaving / by, np.nan))
+                ratios = np.where(
+                    np.isinf(leaving), np.inf, np.where(by > 0, leaving / by, np.nan)
+                )
             self.tables[name].add(event.step, event.layers, ratios.tolist())
 
     def cut(self, step: int) -> None:
@@ -136,7 +144,9 @@ class LayerHistory:
         self.version += 1
 
 
-def spread(samples: list[tuple[int, Histogram]], bins: int) -> tuple[NDArray[np.float64], float, float]:
+def spread(
+    samples: list[tuple[int, Histogram]], bins: int
+) -> tuple[NDArray[np.float64], float, float]:
     """Resample histograms over time to one scale: the fraction of values in each of `bins` bins, shape (bins, samples),
     lowest first, and the ends of the scale. Counts are spread evenly over their own bin."""
     if not samples:
@@ -151,6 +161,10 @@ def spread(samples: list[tuple[int, Histogram]], bins: int) -> tuple[NDArray[np.
         total = max(sum(h.counts), 1)
         below = np.concatenate([[0.0], np.cumsum(h.counts) / total])
         # One value alone has no width: it is shown in the part where it lies.
-        ends = (h.low, h.high) if h.high > h.low else (h.low, h.low + (high - low) / bins)
-        parts[:, index] = np.diff(np.interp(edges, np.linspace(*ends, len(h.counts) + 1), below))
+        ends = (
+            (h.low, h.high) if h.high > h.low else (h.low, h.low + (high - low) / bins)
+        )
+        parts[:, index] = np.diff(
+            np.interp(edges, np.linspace(*ends, len(h.counts) + 1), below)
+        )
     return parts, low, high

@@ -31,7 +31,9 @@ class LiveRun(Struct):
     epoch: int = 0
     step: int = 0
     batch: int = 0
-    caught: tuple[Tensor, Tensor] | None = None  # the batch that a watch point held at, inputs and labels
+    caught: tuple[Tensor, Tensor] | None = (
+        None  # the batch that a watch point held at, inputs and labels
+    )
 
     @property
     def model(self) -> nn.Module:
@@ -49,7 +51,9 @@ class LiveRun(Struct):
     def weights(self) -> dict[str, Tensor]:
         """Return a copy of the state_dict on the CPU, of the EMA weights if there are any."""
         state = self.stepper.validated.state_dict()
-        return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        return {
+            name: value.detach().to("cpu", copy=True) for name, value in state.items()
+        }
 
     def visit(self, function: Callable[[LiveRun], T]) -> T:
         """Run `function(self)`, then restore generators, buffers, train flags and gradients."""

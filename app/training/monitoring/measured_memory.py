@@ -14,7 +14,14 @@ from app.training.setup.devices import resolve
 def of_run(live: LiveRun) -> MemoryReport:
     """Measure the memory of a training step now."""
     step = memory_by_layer.of_run(live)
-    return MemoryReport(live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident())
+    return MemoryReport(
+        live.device,
+        step,
+        False,
+        gpu.allocator(live.device),
+        gpu.read(live.device),
+        memory.resident(),
+    )
 
 
 def before(job: Job, device: str) -> MemoryReport:

@@ -46,7 +46,9 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
     batch = min(training.batch_size, data.train_count)
     with borrowed(), torch.device("meta"):
         model = make_module(job.source)
-        stepper = Stepper(model, training, task, "cpu", fields_of(job.source, training.inputs, data))
+        stepper = Stepper(
+            model, training, task, "cpu", fields_of(job.source, training.inputs, data)
+        )
         inputs, labels = _batch(job, data, batch)
 
         def forward() -> Any:
@@ -54,7 +56,9 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
 
         try:
             for parameter in model.parameters():
-                parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+                parameter.grad = (
+                    torch.empty_like(parameter) if parameter.requires_grad else None
+                )
             stepper.optimizer.step()
             return step_bytes(model, stepper.optimizer.state, batch, forward)
         except (NotImplementedError, RuntimeError, TypeError):
@@ -62,7 +66,9 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
         except Exception:
             if not job.source.opened:
                 raise
-            return None  # a model of code may do anything with values that are not there
+            return (
+                None  # a model of code may do anything with values that are not there
+            )
 
 
 def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
@@ -72,14 +78,33 @@ def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     from app.data.fields import Fields
     from app.data.targets import synthetic_targets, with_targets
 
-    inputs: Any = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
+    inputs: Any = torch.empty(
+        batch, *data.input_shape, dtype=getattr(torch, data.dtype)
+    )
     if data.inputs:
-        sizes = {one.name: (one.shape, getattr(torch, one.dtype)) for one in data.inputs}
-        inputs = Fields({name: torch.empty(batch, *shape, dtype=dtype) for name, (shape, dtype) in sizes.items()})
+        sizes = {
+            one.name: (one.shape, getattr(torch, one.dtype)) for one in data.inputs
+        }
+        inputs = Fields(
+            {
+                name: torch.empty(batch, *shape, dtype=dtype)
+                for name, (shape, dtype) in sizes.items()
+            }
+        )
 
     def label(target: TargetInfo) -> Tensor:
-        return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
+        return torch.empty(
+            batch,
+            *target.label_shape,
+            dtype=torch.float32 if target.task == VALUES else torch.int64,
+        )
 
-    labels = synthetic_targets(data, inputs, INPUT if input_is_target(job.training) else "", label)
-    targets = [name for name in fields_of(job.source, job.training.inputs, data) if name in target_fields(data)]
+    labels = synthetic_targets(
+        data, inputs, INPUT if input_is_target(job.training) else "", label
+    )
+    targets = [
+        name
+        for name in fields_of(job.source, job.training.inputs, data)
+        if name in target_fields(data)
+    ]
     return with_targets(inputs, labels, targets, TARGET) if targets else inputs, labels

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from app.training.stepper import Stepper
 
 
-def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Any = None) -> NotFinite:
+def not_finite(
+    stepper: Stepper, source: Source, value: float, step: int, later: Any = None
+) -> NotFinite:
     """Build the error for a loss of `value` at `step`, naming the first non-finite tensor.
 
     Reruns the forward with the same inputs. After the step, when the weights may be non-finite already, `later` are
@@ -32,10 +34,20 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
     if not all(map(_is_finite, _tensors(inputs))):
         held = "the batch contains" if later is None else "the data contain"
         return NotFinite(f"{head}: {held} non-finite values.")
-    spoilt = next((name for name, tensor in stepper.model.named_parameters() if not _is_finite(tensor)), None)
+    spoilt = next(
+        (
+            name
+            for name, tensor in stepper.model.named_parameters()
+            if not _is_finite(tensor)
+        ),
+        None,
+    )
     if spoilt:
         node = _owner(spoilt, source)
-        return NotFinite(f"{head}: the weights of {spoilt} became non-finite in the previous step.", node)
+        return NotFinite(
+            f"{head}: the weights of {spoilt} became non-finite in the previous step.",
+            node,
+        )
     found = first_not_finite(stepper, source, inputs, state)
     amp = stepper.config.amp
     where = f" in {amp}" if amp else ""
@@ -54,7 +66,9 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
             f"{head}. When repeated{where}, every layer's output is finite; the loss itself overflows, or a random "
             "operation such as dropout differs."
         )
-    return NotFinite(f"{head}. Every layer's output is finite{where}; the loss itself overflows.")
+    return NotFinite(
+        f"{head}. Every layer's output is finite{where}; the loss itself overflows."
+    )
 
 
 def first_not_finite(
@@ -75,15 +89,22 @@ def first_not_finite(
     order = itertools.count()
 
     class NonFiniteOriginMode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            before = [origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            before = [
+                origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins
+            ]
             out = func(*args, **(kwargs or {}))
             for tensor in _tensors(out):
                 if _is_finite(tensor):
                     origins.pop(id(tensor), None)
                 else:
                     own = NonFiniteOrigin(
-                        bool(tensor.isnan().any()), next(order), str(func.overloadpacket), *_line(source)
+                        bool(tensor.isnan().any()),
+                        next(order),
+                        str(func.overloadpacket),
+                        *_line(source),
                     )
                     # nan is more significant than an infinity, which may be a mask; then the earlier one is.
                     origins[id(tensor)] = min(before, default=own)
@@ -95,7 +116,9 @@ def first_not_finite(
             torch.set_rng_state(state)
         with NonFiniteOriginMode():
             output = stepper.output(stepper.model, inputs)
-    return min((origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None)
+    return min(
+        (origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None
+    )
 
 
 class NonFiniteOrigin(Struct, frozen=True):
@@ -143,5 +166,9 @@ def _line(source: Source) -> tuple[str | None, str]:
 
 def _owner(parameter: str, source: Source) -> str | None:
     """Return the node that owns a parameter."""
-    owners = (node for node, path in source.modules.items() if not path or f"{parameter}.".startswith(f"{path}."))
+    owners = (
+        node
+        for node, path in source.modules.items()
+        if not path or f"{parameter}.".startswith(f"{path}.")
+    )
     return next(owners, None)

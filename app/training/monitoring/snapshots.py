@@ -39,15 +39,26 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
     problem = ""
     with torch.no_grad():
         try:
-            given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
+            given, labels = live.stepper.task.chief(
+                live.stepper.output(live.model, inputs), labels
+            )
             outputs = live.stepper.task.scores(given).float().cpu().numpy()
             losses = losses_of(live.stepper, given, labels)
-        except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless
+        except (
+            Exception
+        ) as error:  # custom layers may raise anything; the batch is shown nevertheless
             problem = f"{type(error).__name__}: {error}"
     info = live.data.info
     count = len(live.caught[0])
     return BatchPeek(
-        count, array(first(inputs)), array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
+        count,
+        array(first(inputs)),
+        array(labels),
+        outputs,
+        losses,
+        tuple(map(str, info.classes)),
+        info.task,
+        problem,
     )
 
 
@@ -58,7 +69,9 @@ def losses_of(stepper: Stepper, output: Tensor, labels: Tensor) -> Any:
     loss, task = copy(stepper.chief_loss), stepper.task.one
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
     each = loss(*task.loss_inputs(output, labels))
-    return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
+    return (
+        each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
+    )
 
 
 def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None:
@@ -127,7 +140,9 @@ def of_values(values: Tensor, what: str) -> Channels:
     return Channels(pictures[:CHANNELS].numpy(), len(pictures), what)
 
 
-def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channels | None:
+def filters(
+    model: nn.Module, path: str, input_shape: tuple[int, ...]
+) -> Channels | None:
     """Return the weights of a layer as pictures: one per filter and input channel of a convolution, and one per unit of
     a Linear on a flattened picture of `input_shape`. None for a layer without such weights."""
     import torch
@@ -141,7 +156,11 @@ def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channe
     if weight.ndim == 4:
         pictures = weight.reshape(-1, *weight.shape[2:])
         return Channels(pictures[:CHANNELS].numpy(), len(pictures), shape)
-    if weight.ndim == 2 and len(input_shape) >= 2 and weight.shape[1] == int(np.prod(input_shape)):
+    if (
+        weight.ndim == 2
+        and len(input_shape) >= 2
+        and weight.shape[1] == int(np.prod(input_shape))
+    ):
         pictures = weight.reshape(-1, *input_shape[-2:])
         return Channels(pictures[:CHANNELS].numpy(), len(pictures), shape)
     if weight.ndim == 2:
@@ -154,7 +173,11 @@ def _shape(values: Tensor) -> str:
 
 
 def _range(values: Tensor) -> str:
-    return f"{figure(float(values.min()))} to {figure(float(values.max()))}" if values.numel() else "empty"
+    return (
+        f"{figure(float(values.min()))} to {figure(float(values.max()))}"
+        if values.numel()
+        else "empty"
+    )
 
 
 def array(values: Tensor) -> Any:

@@ -42,21 +42,32 @@ def of_run(live: LiveRun, trace: str = "") -> StepProfile:
             atomic.write(trace, lambda file: profiler.export_chrome_trace(str(file)))
         except OSError as error:  # report the requested file, not the temporary one
             raise OSError(error.errno, error.strerror, trace) from error
-    return _step_profile(live.device, len(inputs), seconds, profiler.key_averages(), on_cuda)
+    return _step_profile(
+        live.device, len(inputs), seconds, profiler.key_averages(), on_cuda
+    )
 
 
-def _step_profile(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
+def _step_profile(
+    device: str, batch: int, seconds: float, averages: Any, on_cuda: bool
+) -> StepProfile:
     # Kernels have separate rows, and also count for the operations that launched them.
     rows = [
         OpTime(
-            each.key, each.count, float(each.self_cpu_time_total),
+            each.key,
+            each.count,
+            float(each.self_cpu_time_total),
             float(each.self_device_time_total) if on_cuda else None,
         )
-        for each in averages if each.device_type.name == "CPU"
-    ]  # fmt: skip
+        for each in averages
+        if each.device_type.name == "CPU"
+    ]
     rows.sort(key=lambda row: (-(row.on_device or 0.0), -row.cpu, row.name))
     return StepProfile(
-        device, batch, 1000 * seconds, sum(row.cpu for row in rows),
+        device,
+        batch,
+        1000 * seconds,
+        sum(row.cpu for row in rows),
         sum(row.on_device or 0.0 for row in rows) if on_cuda else None,
-        tuple(rows[:MOST]), max(len(rows) - MOST, 0),
-    )  # fmt: skip
+        tuple(rows[:MOST]),
+        max(len(rows) - MOST, 0),
+    )

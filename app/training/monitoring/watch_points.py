@@ -28,7 +28,9 @@ class WatchPoints(Struct, frozen=True):
 
     def problem(self) -> str:
         """Validate the limits; return the error message, "" if valid."""
-        if self.gradient_norm is not None and not (math.isfinite(self.gradient_norm) and self.gradient_norm > 0):
+        if self.gradient_norm is not None and not (
+            math.isfinite(self.gradient_norm) and self.gradient_norm > 0
+        ):
             return f"The gradient norm limit is {self.gradient_norm:g}; it must be above 0."
         if self.dead is not None and not 0 < self.dead <= 1:
             return f"The fraction of dead units is {self.dead:g}; it must be above 0 and at most 1."
@@ -48,7 +50,10 @@ def from_text(text: str) -> WatchPoints:
         raw = json.loads(text)
         points = WatchPoints(
             bool(raw["not_finite"]),
-            *(None if raw[name] is None else kind(raw[name]) for name, kind in _KINDS.items()),
+            *(
+                None if raw[name] is None else kind(raw[name])
+                for name, kind in _KINDS.items()
+            ),
         )
     except (ValueError, TypeError, KeyError):
         return WatchPoints()
@@ -74,7 +79,12 @@ def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Wat
         return []
     words = "the gradient norm of {} is {}, above {}"
     return [
-        WatchHit("gradient", layer, norm, words.format(layer, significant(norm, 3), significant(bound)))
+        WatchHit(
+            "gradient",
+            layer,
+            norm,
+            words.format(layer, significant(norm, 3), significant(bound)),
+        )
         for layer, norm in norms.items()
         if norm > bound
     ]

@@ -26,7 +26,13 @@ from app.training.events import (
     Noticed,
 )
 from app.training.monitoring.live_model import LiveRun
-from app.training.monitoring.watch_points import WatchHit, WatchPoints, dead_above, gradients_above, memory_above
+from app.training.monitoring.watch_points import (
+    WatchHit,
+    WatchPoints,
+    dead_above,
+    gradients_above,
+    memory_above,
+)
 from app.training.revisit.recording import HashRecording
 from app.training.setup.module_checks import mistakes
 from app.util.processors import Delay
@@ -43,7 +49,9 @@ LOOKS = (0.5, 0.002)
 # last one, so that the values shown after a run are from its end, and others while looks took less than this share.
 FIRST_EPOCHS, SHARE_OF_LOOKS = 10, 0.002
 MEMORY = (memory.EVERY, 0.002)
-DELAY_EVERY = 5.0  # seconds from one measurement of what other programs cost to the next
+DELAY_EVERY = (
+    5.0  # seconds from one measurement of what other programs cost to the next
+)
 # The share of the time that a run waits for a processor: above the first it is reported, below the other it is over.
 SLOWED, CALM = 0.2, 0.1
 
@@ -64,11 +72,15 @@ class Watcher:
             Meter(live.device, *pace) for pace in (NORMS, LOOKS, MEMORY)
         )
         compiled = live.stepper.config.compile
-        self.look = Look(live.model, source, self.sampler, self._look_meter, hooks=not compiled)
+        self.look = Look(
+            live.model, source, self.sampler, self._look_meter, hooks=not compiled
+        )
         self._hashes = HashRecording(live.model, live.device)
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
-        self._looked_at: int | None = None  # the step of a measurement that is not fetched yet
+        self._looked_at: int | None = (
+            None  # the step of a measurement that is not fetched yet
+        )
         self._epoch, self._epochs = -1, 0  # the newest measured epoch, and how many are
         self._since = perf_counter()
         self._told: set[tuple[str, str]] = set()
@@ -78,7 +90,11 @@ class Watcher:
         self.look_due = self._measures
         self.idle_until = 0.0  # on the clock of `perf_counter`
         self.flush_due = 0.0
-        self._delay, self._delay_due, self._slowed = Delay(), perf_counter() + DELAY_EVERY, False
+        self._delay, self._delay_due, self._slowed = (
+            Delay(),
+            perf_counter() + DELAY_EVERY,
+            False,
+        )
         self.began = (0, 0.0)  # the step and second where the run starts or resumes
 
     def share(self, seconds: float) -> float:
@@ -88,7 +104,11 @@ class Watcher:
     @property
     def seconds(self) -> float:
         """Return the telemetry time so far."""
-        return self._norms_meter.seconds + self._look_meter.seconds + self._memory_meter.seconds
+        return (
+            self._norms_meter.seconds
+            + self._look_meter.seconds
+            + self._memory_meter.seconds
+        )
 
     # --- Around a step
 
@@ -143,14 +163,21 @@ class Watcher:
         if self.every_step or self.look.open or self.look_due:
             self.idle_until = 0.0
             return
-        measured = min(self._norms_meter.due, self._look_meter.due) if self._measures else math.inf
+        measured = (
+            min(self._norms_meter.due, self._look_meter.due)
+            if self._measures
+            else math.inf
+        )
         self.idle_until = min(measured, self._hashes.due)
 
     def _epoch_lacks_look(self, now: float) -> bool:
         """Return whether this epoch has no look and may have one, whatever is due."""
         if self._epoch == self._live.epoch:
             return False
-        if self._epochs < FIRST_EPOCHS or self._live.epoch >= self._live.stepper.config.epochs:
+        if (
+            self._epochs < FIRST_EPOCHS
+            or self._live.epoch >= self._live.stepper.config.epochs
+        ):
             return True
         return self._look_meter.seconds < SHARE_OF_LOOKS * (now - self._since)
 
@@ -177,20 +204,33 @@ class Watcher:
             for at, norms in self._fetched():
                 yield GradientNorms(at, self.sampler.layers, norms)
                 by_layer = dict(zip(self.sampler.layers, norms, strict=True))
-                found += [(at, each, _node_of(self._source, each.layer)) for each in gradients_above(points, by_layer)]
+                found += [
+                    (at, each, _node_of(self._source, each.layer))
+                    for each in gradients_above(points, by_layer)
+                ]
         if self._looked_at is not None:
             at, self._looked_at = self._looked_at, None
             seen = self.look.fetch()
             yield LayerFigures(
-                at, self.sampler.layers, seen.weights, seen.ratios, tuple(seen.dead), tuple(seen.dead.values())
+                at,
+                self.sampler.layers,
+                seen.weights,
+                seen.ratios,
+                tuple(seen.dead),
+                tuple(seen.dead.values()),
             )
             if seen.gains is not None:
                 gains = seen.gains
-                yield GainFigures(at, gains.reached, gains.layers, gains.arriving, gains.leaving)
+                yield GainFigures(
+                    at, gains.reached, gains.layers, gains.arriving, gains.leaving
+                )
             for kind, histograms in seen.histograms.items():
                 yield Histograms(at, kind, histograms)
             yield from self._notice(at)
-            found += [(at, each, seen.nodes[each.layer]) for each in dead_above(points, seen.dead)]
+            found += [
+                (at, each, seen.nodes[each.layer])
+                for each in dead_above(points, seen.dead)
+            ]
         now = perf_counter()
         if now >= self._memory_meter.due:
             yield from self._read_memory(step, seconds, found)
@@ -203,7 +243,9 @@ class Watcher:
                 self._told.add((each.what, each.layer))
                 self._control.pause()
                 message = f"Paused at step {at:,}: {each.message}."
-                yield Caught(epoch, at, each.what, each.layer, node, each.value, message)
+                yield Caught(
+                    epoch, at, each.what, each.layer, node, each.value, message
+                )
 
     def _notice_delay(self, step: int, now: float) -> Iterator[Event]:
         """Report that other programs slow the run down, once until that is over."""
@@ -211,16 +253,24 @@ class Watcher:
         share = self._delay.share()
         if share > SLOWED and not self._slowed:
             waited = f"{round(100 * share)} % of the last {DELAY_EVERY:.0f} seconds it waited for a processor"
-            yield Noticed(step, "", None, f"Other programs slow this run down: {waited}.")
+            yield Noticed(
+                step, "", None, f"Other programs slow this run down: {waited}."
+            )
         self._slowed = share > (CALM if self._slowed else SLOWED)
 
     def _notice(self, step: int) -> Iterator[Event]:
         """Return mistakes not reported yet."""
         with self._look_meter:
-            new = [each for each in mistakes(self._live.model) if (each.layer, each.name) not in self._noticed]
+            new = [
+                each
+                for each in mistakes(self._live.model)
+                if (each.layer, each.name) not in self._noticed
+            ]
         for each in new:
             self._noticed.add((each.layer, each.name))
-            yield Noticed(step, each.layer, _node_of(self._source, each.layer), each.text)
+            yield Noticed(
+                step, each.layer, _node_of(self._source, each.layer), each.text
+            )
 
     def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
         import torch
@@ -228,18 +278,28 @@ class Watcher:
         with self._norms_meter:
             rows, self._norms = self._norms, []
             values = torch.stack([norms for _, norms in rows]).tolist()
-            return [(at, self.sampler.by_layer(row)) for (at, _), row in zip(rows, values, strict=True)]
+            return [
+                (at, self.sampler.by_layer(row))
+                for (at, _), row in zip(rows, values, strict=True)
+            ]
 
-    def _read_memory(self, step: int, seconds: float, found: list[tuple[int, WatchHit, str | None]]) -> Iterator[Event]:
+    def _read_memory(
+        self, step: int, seconds: float, found: list[tuple[int, WatchHit, str | None]]
+    ) -> Iterator[Event]:
         for meter in (self._norms_meter, self._look_meter, self._memory_meter):
             meter.settle()
         with self._memory_meter:
             r = memory.read(self._live.device)
         self._memory_meter.schedule_next()
-        yield MemorySample(step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident)
+        yield MemorySample(
+            step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident
+        )
         yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
         yield self.hashing(step, seconds)
-        found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
+        found += [
+            (step, each, None)
+            for each in memory_above(self._control.watch, r.allocated or r.resident)
+        ]
 
     def hashing(self, step: int, seconds: float) -> Hashing:
         """Return the cost of recording hashes up to a step and second of the run."""

@@ -19,7 +19,9 @@ FIGURES = {
 }
 NOT_FINITE = "is not finite"
 _RELATIONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_TEXT = re.compile(r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is not finite))\s*")
+_TEXT = re.compile(
+    r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is not finite))\s*"
+)
 
 
 class ConditionError(CodedError, ValueError):
@@ -47,8 +49,16 @@ class Condition(Struct, frozen=True):
 
     def first(self, values: Mapping[str, float]) -> tuple[str, float] | None:
         """Return the first layer, with its value, for which it holds."""
-        chosen = {self.layer: values[self.layer]} if self.layer in values else {} if self.layer else values
-        return next(((name, value) for name, value in chosen.items() if self.holds(value)), None)
+        chosen = (
+            {self.layer: values[self.layer]}
+            if self.layer in values
+            else {}
+            if self.layer
+            else values
+        )
+        return next(
+            ((name, value) for name, value in chosen.items() if self.holds(value)), None
+        )
 
 
 def parse_condition(text: str) -> Condition:

@@ -19,7 +19,9 @@ def bits_of(tensor: Tensor) -> Tensor:
         if flat.storage_offset() * size % 8:  # a piece of a larger tensor
             flat = flat.clone()
         return flat.view(torch.int64)
-    return flat.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size])
+    return flat.view(
+        {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    )
 
 
 def hash_of(tensor: Tensor) -> Tensor:
@@ -31,7 +33,11 @@ def hash_of(tensor: Tensor) -> Tensor:
         tensor = tensor.coalesce()
         return hash_of(tensor.values()) * 3 + hash_of(tensor.indices())
     bits = bits_of(tensor)
-    return torch.hash_tensor(bits).view(torch.int64) if len(bits) else bits.new_zeros((), dtype=torch.int64)
+    return (
+        torch.hash_tensor(bits).view(torch.int64)
+        if len(bits)
+        else bits.new_zeros((), dtype=torch.int64)
+    )
 
 
 def odd_numbers(count: int) -> Tensor:
@@ -47,30 +53,46 @@ class GradientHasher:
     """
 
     def __init__(self, model: nn.Module, device: Any) -> None:
-        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        named = [
+            (name, parameter)
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        ]
         owners = [name.rpartition(".")[0] or name for name, _ in named]
         self.layers = tuple(dict.fromkeys(owners))
         self.parameters = [parameter for _, parameter in named]
         self.device = torch.device(device)
         self.factors = odd_numbers(len(named)).to(self.device)
-        self.places = torch.tensor([self.layers.index(owner) for owner in owners], dtype=torch.int64).to(self.device)
-        self.missing = torch.ones((), dtype=torch.int64, device=self.device)  # where a parameter has no gradient
+        self.places = torch.tensor(
+            [self.layers.index(owner) for owner in owners], dtype=torch.int64
+        ).to(self.device)
+        self.missing = torch.ones(
+            (), dtype=torch.int64, device=self.device
+        )  # where a parameter has no gradient
         self.state_factors = odd_numbers(torch.get_rng_state().numel() // 8)
 
     def warm_up(self) -> None:
         """Call each operation once, on a few numbers: the first call takes milliseconds."""
         self.generator()
         few = torch.stack([hash_of(torch.ones(2, device=self.device))] * 2)
-        self.missing.new_zeros(2).index_add_(0, torch.arange(2, device=self.device), few * few)
+        self.missing.new_zeros(2).index_add_(
+            0, torch.arange(2, device=self.device), few * few
+        )
 
     def gradients(self) -> Tensor:
         """Return a hash for each layer, int64 (layers,): that of its parameters' gradients, in their order."""
         found = [
-            self.missing if parameter.grad is None else hash_of(parameter.grad).to(self.device)
+            self.missing
+            if parameter.grad is None
+            else hash_of(parameter.grad).to(self.device)
             for parameter in self.parameters
         ]
         hashes = self.missing.new_zeros(len(self.layers))
-        return hashes.index_add_(0, self.places, torch.stack(found) * self.factors) if found else hashes
+        return (
+            hashes.index_add_(0, self.places, torch.stack(found) * self.factors)
+            if found
+            else hashes
+        )
 
     def generator(self) -> Tensor:
         """Return the hash of the states of torch's generators for the CPU and the device, a scalar int64."""

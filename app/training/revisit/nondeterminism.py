@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 TIMES = 3  # that the step is compared with its first run
 # Their memory is not written yet.
-_UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "resize_", "empty_permuted")
+_UNWRITTEN = (
+    "empty",
+    "new_empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty_strided",
+    "resize_",
+    "empty_permuted",
+)
 
 
 class Place(Struct, frozen=True):
@@ -48,7 +56,9 @@ class _Call(Struct, frozen=True):
     backward: bool
 
 
-def find_operation(stepper: Stepper, snapshot: Snapshot, source: Source) -> Operation | None:
+def find_operation(
+    stepper: Stepper, snapshot: Snapshot, source: Source
+) -> Operation | None:
     """Run a step's forward and backward pass several times from its state; return the first operation whose outputs
     differ for equal inputs, or whose input no operation made. Else the one that torch warns of; None without either.
 
@@ -79,7 +89,12 @@ def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
             return Operation(one.name, one.place, reason, one.backward)
     if len(first) != len(second):
         last = max(first, second, key=len)[min(len(first), len(second))]
-        return Operation(last.name, last.place, "it is called in only one of the two runs", last.backward)
+        return Operation(
+            last.name,
+            last.place,
+            "it is called in only one of the two runs",
+            last.backward,
+        )
     return None
 
 
@@ -96,7 +111,10 @@ def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
     """Return the operation that torch itself warns of."""
     import torch
 
-    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before, warned = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         try:
@@ -120,7 +138,9 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
     places = _Places(stepper, source)
 
     class HashingMode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             kwargs = kwargs or {}
             place, backward = places.here(sys._getframe(1))
             if _is_view(func):
@@ -129,7 +149,11 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
             inputs, others = _hashes(read)
             result = func(*args, **kwargs)
             outputs, _ = _hashes((result, written))
-            calls.append(_Call(str(func.overloadpacket), inputs, others, outputs, place, backward))
+            calls.append(
+                _Call(
+                    str(func.overloadpacket), inputs, others, outputs, place, backward
+                )
+            )
             return result
 
     with places, HashingMode():
@@ -139,24 +163,41 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
 
 def _is_view(func: Any) -> bool:
     """Return whether an operation only returns a view: its output shares the memory of an input."""
-    return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+    return any(
+        one.alias_info is not None and not one.alias_info.is_write
+        for one in func._schema.returns
+    )
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
     """Return the arguments that an operation reads, and those that it overwrites, whose old values do not matter."""
-    given = {**dict(zip((one.name for one in func._schema.arguments), args, strict=False)), **kwargs}
-    writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
-    return [v for name, v in given.items() if name not in writes], [v for n, v in given.items() if n in writes]
+    given = {
+        **dict(zip((one.name for one in func._schema.arguments), args, strict=False)),
+        **kwargs,
+    }
+    writes = {
+        one.name
+        for one in func._schema.arguments
+        if one.alias_info is not None and one.alias_info.is_write
+    }
+    return [v for name, v in given.items() if name not in writes], [
+        v for n, v in given.items() if n in writes
+    ]
 
 
 class _Places:
     """Knows which module runs, and at which line; in backward those of the operation that it is the backward of."""
 
     def __init__(self, stepper: Stepper, source: Source) -> None:
-        self._modules, self._source = dict(module_tree.named_modules(stepper.model)), source
+        self._modules, self._source = (
+            dict(module_tree.named_modules(stepper.model)),
+            source,
+        )
         self._stack: list[str] = []
         self._hooks: list[Any] = []
-        self._made: dict[int, Place] = {}  # by the sequence number of the node that an operation made
+        self._made: dict[
+            int, Place
+        ] = {}  # by the sequence number of the node that an operation made
 
     def __enter__(self) -> _Places:
 
@@ -187,7 +228,11 @@ class _Places:
         file, number = user_frames.location(frame, generated=True)
         layer = self._stack[-1] if self._stack else ""
         own = file == self._source.filename
-        text = self._source.text.splitlines()[number - 1] if own and number else linecache.getline(file, number)
+        text = (
+            self._source.text.splitlines()[number - 1]
+            if own and number
+            else linecache.getline(file, number)
+        )
         name = "the code" if own else layer_files.display_name(file)
         where = f"line {number} of {name}: {text.strip()}" if number else ""
         place = Place(layer, self._source.node_at(number) if own else None, where)
@@ -205,8 +250,16 @@ def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
     found, others = [], []
     for leaf in tree_leaves(values):
         if not isinstance(leaf, torch.Tensor):
-            others.append(repr(leaf) if isinstance(leaf, bool | int | float | complex | str) else type(leaf).__name__)
-        elif leaf.is_meta or leaf.layout not in (torch.strided, torch.sparse_coo) or leaf.is_quantized:
+            others.append(
+                repr(leaf)
+                if isinstance(leaf, bool | int | float | complex | str)
+                else type(leaf).__name__
+            )
+        elif (
+            leaf.is_meta
+            or leaf.layout not in (torch.strided, torch.sparse_coo)
+            or leaf.is_quantized
+        ):
             found.append(0)
         else:
             found.append(int(hash_of(leaf)))

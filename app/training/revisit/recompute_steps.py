@@ -63,7 +63,13 @@ class RecomputeWatcher(Watcher):
     every_step = True
 
     def __init__(
-        self, live: LiveRun, source: Source, control: Control, recorded: Recorded, last: int, probe: Probe | None
+        self,
+        live: LiveRun,
+        source: Source,
+        control: Control,
+        recorded: Recorded,
+        last: int,
+        probe: Probe | None,
     ) -> None:
         from app.training.revisit.hashes import GradientHasher
 
@@ -77,7 +83,9 @@ class RecomputeWatcher(Watcher):
         self.live = live
         self.snapshot: Snapshot | None = None
         self.snapshot_of = 0  # the step that the snapshot is of
-        self.gradients: list[Tensor | None] = []  # of the last step, as backward left them
+        self.gradients: list[
+            Tensor | None
+        ] = []  # of the last step, as backward left them
         self.parting: Parting | None = None
         self.done = False
         self.verified = 0  # steps whose recorded hashes were found equal
@@ -104,7 +112,9 @@ class RecomputeWatcher(Watcher):
     def hash_gradients(self) -> None:
         self._row = self._hasher.generator(), self._hasher.gradients()
         if self._is_last:
-            self._layer_norms = self.sampler.measure()  # `measure` follows where the optimizer takes a step
+            self._layer_norms = (
+                self.sampler.measure()
+            )  # `measure` follows where the optimizer takes a step
             self.gradients = self.gradients or gradients_of(self.live.model)
 
     def measure(self) -> None:
@@ -138,7 +148,11 @@ class RecomputeWatcher(Watcher):
             return Parting(step, "position")
         names, known = self._hasher.layers, self._recorded.layers_of(step)
         if names != known:
-            return Parting(step, "gradients", tuple(one for one in names if one not in known) or names)
+            return Parting(
+                step,
+                "gradients",
+                tuple(one for one in names if one not in known) or names,
+            )
         pairs = zip(names, hashes, row[FIRST:], strict=True)
         if parted := tuple(name for name, one, other in pairs if one != other):
             return Parting(step, "gradients", parted)
@@ -152,9 +166,21 @@ class RecomputeWatcher(Watcher):
         assert self._row is not None
         names = self._hasher.layers
         hashes = dict(zip(names, self._row[1].tolist(), strict=True))
-        measured = self.sampler.by_layer(self._layer_norms.tolist()) if self._layer_norms is not None else ()
+        measured = (
+            self.sampler.by_layer(self._layer_norms.tolist())
+            if self._layer_norms is not None
+            else ()
+        )
         norms = dict(zip(names, measured or (math.nan,) * len(names), strict=True))
-        return StepFigures(step, self.live.epoch, self.live.batch, loss, int(self._row[0]), hashes, norms)
+        return StepFigures(
+            step,
+            self.live.epoch,
+            self.live.batch,
+            loss,
+            int(self._row[0]),
+            hashes,
+            norms,
+        )
 
     def layer_norms(self) -> dict[str, float]:
         """Return the gradient norm of each layer at the last step; empty between two steps of the optimizer."""
@@ -169,8 +195,12 @@ class RecomputeWatcher(Watcher):
         import torch
 
         with torch.no_grad():
-            norms = torch._foreach_norm([one.detach() for one in self.sampler.parameters], math.inf)
-            found = torch.stack([one.to(norms[0].device, torch.float32) for one in norms]).tolist()
+            norms = torch._foreach_norm(
+                [one.detach() for one in self.sampler.parameters], math.inf
+            )
+            found = torch.stack(
+                [one.to(norms[0].device, torch.float32) for one in norms]
+            ).tolist()
         largest: dict[str, float] = {}
         for layer, value in zip(self.sampler.owners, found, strict=True):
             largest[layer] = max(value, largest.get(layer, 0.0))
@@ -238,34 +268,61 @@ def recompute_steps(
         for event in events:
             match event:
                 case Started():
-                    began, changed, per_epoch = event.resumed_at, event.changed, event.steps_per_epoch
+                    began, changed, per_epoch = (
+                        event.resumed_at,
+                        event.changed,
+                        event.steps_per_epoch,
+                    )
                     _set_rates(watchers[0], recorded, began)
                 case StepDone():
                     tell(event.step - began, step - began)
                     watcher = watchers[0]
                     known = recorded.losses.get(event.step)
-                    if watcher.parting is None and known is not None and not _same(known, event.loss):
+                    if (
+                        watcher.parting is None
+                        and known is not None
+                        and not _same(known, event.loss)
+                    ):
                         watcher.parting = Parting(event.step, "loss")
                     if watcher.done or watcher.parting is not None:
                         figures = watcher.figures(event.step, event.loss)
                         found = at_end(watcher, figures)
-                        return Recomputed(began, watcher.verified, figures, watcher.parting, found, changed)
+                        return Recomputed(
+                            began,
+                            watcher.verified,
+                            figures,
+                            watcher.parting,
+                            found,
+                            changed,
+                        )
                 case Skipped() if event.step == step == watchers[0].snapshot_of:
-                    return _untrained(watchers[0], event.step, per_epoch, began, changed, at_end)
+                    return _untrained(
+                        watchers[0], event.step, per_epoch, began, changed, at_end
+                    )
                 case Skipped() if event.step >= step:
-                    raise RecomputeError(f"The batch of step {event.step:,} was not trained on: {event.message}")
+                    raise RecomputeError(
+                        f"The batch of step {event.step:,} was not trained on: {event.message}"
+                    )
                 case Caught():
                     control.resume()
-                case Failed(kind="not finite") if watchers and watchers[0].snapshot_of == step == event.step + 1:
-                    return _untrained(watchers[0], step, per_epoch, began, changed, at_end)
+                case Failed(kind="not finite") if (
+                    watchers and watchers[0].snapshot_of == step == event.step + 1
+                ):
+                    return _untrained(
+                        watchers[0], step, per_epoch, began, changed, at_end
+                    )
                 case Failed():
-                    raise RecomputeError(f"Recomputing failed after step {event.step:,}: {event.message}")
+                    raise RecomputeError(
+                        f"Recomputing failed after step {event.step:,}: {event.message}"
+                    )
             if cancelled():
                 raise RecomputeCancelledError
     finally:
         events.close()  # type: ignore[attr-defined]
     reached = watchers[0].live.step if watchers else 0
-    raise RecomputeError(f"The run has no step {step:,}: it ends after step {reached:,}.")
+    raise RecomputeError(
+        f"The run has no step {step:,}: it ends after step {reached:,}."
+    )
 
 
 def _untrained(
@@ -278,8 +335,12 @@ def _untrained(
 ) -> Recomputed[T]:
     """Return the end at a step whose loss was not finite."""
     epoch, batch = divmod(step - 1, max(per_epoch, 1))
-    figures = StepFigures(step, epoch + 1, batch + 1, math.nan, 0, {}, {}, trained=False)
-    return Recomputed(began, watcher.verified, figures, None, at_end(watcher, figures), changed)
+    figures = StepFigures(
+        step, epoch + 1, batch + 1, math.nan, 0, {}, {}, trained=False
+    )
+    return Recomputed(
+        began, watcher.verified, figures, None, at_end(watcher, figures), changed
+    )
 
 
 def _set_rates(watcher: RecomputeWatcher, recorded: Recorded, step: int) -> None:

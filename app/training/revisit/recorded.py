@@ -47,9 +47,16 @@ class Recorded(Struct, frozen=True):
 
     def layers_of(self, step: int) -> tuple[str, ...]:
         """Return the layers that the net had at a step."""
-        return next((layers for first, layers in reversed(self.later) if first <= step), self.layers)
+        return next(
+            (layers for first, layers in reversed(self.later) if first <= step),
+            self.layers,
+        )
 
     def layers_at(self, step: int) -> dict[str, int]:
         """Return the hash of each layer at a step, empty where it has none."""
         row = self.hashes.get(step)
-        return dict(zip(self.layers_of(step), row[FIRST:], strict=True)) if row is not None else {}
+        return (
+            dict(zip(self.layers_of(step), row[FIRST:], strict=True))
+            if row is not None
+            else {}
+        )

@@ -66,7 +66,9 @@ class HashRecording:
             places = torch.tensor([row[:3] for row in rows], dtype=torch.int64)
             states = torch.stack([row[3] for row in rows])[:, None]
             hashes = torch.stack([row[4] for row in rows]).cpu()
-            data = torch.cat([places, states, hashes], 1).numpy().astype("<i8").tobytes()
+            data = (
+                torch.cat([places, states, hashes], 1).numpy().astype("<i8").tobytes()
+            )
         yield StepHashes(rows[-1][0], self._hasher.layers, data)
 
     def cost(self, step: int, steps: int, seconds: float) -> Hashing:

@@ -20,8 +20,12 @@ class Snapshot:
     def __init__(self, stepper: Stepper, given: StepInputs) -> None:
         model = stepper.model
         self.given = given
-        self.scale = float(stepper.scaler.get_scale()) if stepper.scaler is not None else 1.0
-        self._parameters = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+        self.scale = (
+            float(stepper.scaler.get_scale()) if stepper.scaler is not None else 1.0
+        )
+        self._parameters = [
+            (parameter, parameter.detach().clone()) for parameter in model.parameters()
+        ]
         self._buffers = [
             (module, name, buffer, buffer.detach().clone())
             for module in module_tree.modules(model)
@@ -29,10 +33,15 @@ class Snapshot:
             if buffer is not None
         ]
         self._gradients = [
-            (parameter, parameter.grad.detach().clone() if parameter.grad is not None else None)
+            (
+                parameter,
+                parameter.grad.detach().clone() if parameter.grad is not None else None,
+            )
             for parameter, _ in self._parameters
         ]
-        self._modes = [(module, module.training) for module in module_tree.modules(model)]
+        self._modes = [
+            (module, module.training) for module in module_tree.modules(model)
+        ]
         self.generators = Generators()
 
     def restore(self) -> None:
@@ -66,7 +75,10 @@ def seconds_to_copy(stepper: Stepper) -> float:
 
 def gradients_of(model: nn.Module) -> list[Tensor | None]:
     """Return copies of the gradients of the parameters, in their order."""
-    return [None if one.grad is None else one.grad.detach().clone() for one in model.parameters()]
+    return [
+        None if one.grad is None else one.grad.detach().clone()
+        for one in model.parameters()
+    ]
 
 
 def same_bits(a: list[Any], b: list[Any]) -> bool:
@@ -80,7 +92,14 @@ def same_bits(a: list[Any], b: list[Any]) -> bool:
             if one is not other:
                 return False
             continue
-        one, other = (each.to_dense() if each.layout != torch.strided else each for each in (one, other))
-        if one.shape != other.shape or one.dtype != other.dtype or not torch.equal(bits_of(one), bits_of(other)):
+        one, other = (
+            each.to_dense() if each.layout != torch.strided else each
+            for each in (one, other)
+        )
+        if (
+            one.shape != other.shape
+            or one.dtype != other.dtype
+            or not torch.equal(bits_of(one), bits_of(other))
+        ):
             return False
     return True

@@ -34,15 +34,27 @@ class StepState:
     """
 
     def __init__(
-        self, stepper: Stepper, snapshot: Snapshot, gradients: Sequence[Tensor | None], info: DataInfo, step: int
+        self,
+        stepper: Stepper,
+        snapshot: Snapshot,
+        gradients: Sequence[Tensor | None],
+        info: DataInfo,
+        step: int,
     ) -> None:
-        self._stepper, self._given, self._info, self._step = stepper, snapshot.given, info, step
+        self._stepper, self._given, self._info, self._step = (
+            stepper,
+            snapshot.given,
+            info,
+            step,
+        )
         self._scale = snapshot.scale
         self._outputs: dict[str, Tensor] = {}
         self._left_out = False
         self._peek = self._run(snapshot)
         names = [name for name, _ in stepper.model.named_parameters()]
-        self._weights = {name: one.detach() for name, one in stepper.model.named_parameters()}
+        self._weights = {
+            name: one.detach() for name, one in stepper.model.named_parameters()
+        }
         self._gradients = dict(zip(names, gradients, strict=True))
 
     def _run(self, snapshot: Snapshot) -> BatchPeek:
@@ -58,21 +70,37 @@ class StepState:
         labels = first(given.labels)
         try:
             with torch.no_grad(), self._keeping():
-                output, labels = stepper.task.chief(stepper.output(stepper.model, given.inputs), given.labels)
+                output, labels = stepper.task.chief(
+                    stepper.output(stepper.model, given.inputs), given.labels
+                )
                 if isinstance(output, torch.Tensor):
-                    outputs = stepper.task.scores(output[: snapshots.SAMPLES]).float().cpu().numpy()
+                    outputs = (
+                        stepper.task.scores(output[: snapshots.SAMPLES])
+                        .float()
+                        .cpu()
+                        .numpy()
+                    )
                 if given.others is None:  # a mixed sample has two labels
                     losses = snapshots.losses_of(stepper, output, labels)
-        except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless
+        except (
+            Exception
+        ) as error:  # custom layers may raise anything; the batch is shown nevertheless
             problem = f"{type(error).__name__}: {error}"
         finally:
             snapshot.restore()
         shown = slice(snapshots.SAMPLES)
         info, inputs = self._info, first(given.inputs)
         return BatchPeek(
-            len(inputs), snapshots.array(inputs[shown]), snapshots.array(labels[shown]), outputs,
-            None if losses is None else losses[shown], tuple(map(str, info.classes)), info.task, problem, exact=True,
-        )  # fmt: skip
+            len(inputs),
+            snapshots.array(inputs[shown]),
+            snapshots.array(labels[shown]),
+            outputs,
+            None if losses is None else losses[shown],
+            tuple(map(str, info.classes)),
+            info.task,
+            problem,
+            exact=True,
+        )
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -96,7 +124,11 @@ class StepState:
 
         for path, module in module_tree.named_modules(self._stepper.model):
             if path:
-                hooks.append(module_tree.on_call(module, lambda _m, _i, output, path=path: keep(path, output)))
+                hooks.append(
+                    module_tree.on_call(
+                        module, lambda _m, _i, output, path=path: keep(path, output)
+                    )
+                )
         try:
             yield
         finally:
@@ -127,7 +159,9 @@ class StepState:
             count,
             label_text(label, tuple(map(str, first_classes(self._info)))),
             snapshots.array(inputs[sample]) if inputs.is_floating_point() else None,
-            None if known is None or len(known) <= sample else snapshots.described(path, known[sample]),
+            None
+            if known is None or len(known) <= sample
+            else snapshots.described(path, known[sample]),
             snapshots.filters(self._stepper.model, path, tuple(inputs.shape[1:])),
             "the step's weights, in train mode",
         )
@@ -138,7 +172,9 @@ class StepState:
 
     def _histograms(self, path: str, outputs: Tensor | None) -> dict[str, Histogram]:
         found = {"activations": histogram(path, outputs)} if outputs is not None else {}
-        weights, gradients = (_below(path, values) for values in (self._weights, self._gradients))
+        weights, gradients = (
+            _below(path, values) for values in (self._weights, self._gradients)
+        )
         if weights:
             found["weights"] = histogram(path, _joined(weights))
         if gradients:
@@ -148,7 +184,11 @@ class StepState:
 
 
 def _below(path: str, values: dict[str, Any]) -> list[Tensor]:
-    return [value for name, value in values.items() if value is not None and f"{name}.".startswith(f"{path}.")]
+    return [
+        value
+        for name, value in values.items()
+        if value is not None and f"{name}.".startswith(f"{path}.")
+    ]
 
 
 def _joined(values: list[Tensor]) -> Tensor:

@@ -18,11 +18,20 @@ def ordered(job: Job, count: int, shuffle: Generator, passed: int = 0) -> list[T
     import torch
 
     size = job.training.batch_size
-    order = torch.randperm(count, generator=shuffle) if job.data.shuffle else torch.arange(count)
+    order = (
+        torch.randperm(count, generator=shuffle)
+        if job.data.shuffle
+        else torch.arange(count)
+    )
     if job.training.one_batch:
         # The same samples each time, whatever the order of the others.
         return [] if passed else [torch.arange(min(count, size))]
     chunks = list(order[passed:].split(size)) if passed < count else []
-    if job.data.drop_last and chunks and len(chunks[-1]) < size and (passed or len(chunks) > 1):
+    if (
+        job.data.drop_last
+        and chunks
+        and len(chunks[-1]) < size
+        and (passed or len(chunks) > 1)
+    ):
         chunks.pop()
     return chunks

@@ -18,7 +18,9 @@ def devices() -> tuple[Device, ...]:
         properties = torch.cuda.get_device_properties(index)
         found.append(Device(f"cuda:{index}", properties.name, properties.total_memory))
     if torch.backends.mps.is_available():
-        found.append(Device("mps", "Apple GPU (Metal)", torch.mps.recommended_max_memory()))
+        found.append(
+            Device("mps", "Apple GPU (Metal)", torch.mps.recommended_max_memory())
+        )
     return (*found, Device("cpu", f"CPU, {torch.get_num_threads()} threads"))
 
 
@@ -42,7 +44,9 @@ def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
     'cuda:0'
     """
     if not DEVICE.fullmatch(name):
-        raise JobError(f"device is “{name}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ...")
+        raise JobError(
+            f"device is “{name}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ..."
+        )
     present = devices() if present is None else present
     if name == "auto":
         return Resolved(present[0].id)

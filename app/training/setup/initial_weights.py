@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.config import StartWeights
-from app.training.setup.weights_header import CURE, StartError, TensorInfo, header, is_unchanged, misfit_text, misfits
+from app.training.setup.weights_header import (
+    CURE,
+    StartError,
+    TensorInfo,
+    header,
+    is_unchanged,
+    misfit_text,
+    misfits,
+)
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -29,14 +37,18 @@ def put_in(model: nn.Module, start: StartWeights) -> None:
     """Load start weights into a module; other tensors are unchanged. Raises StartError."""
     given = tensors(start)
     own = model.state_dict()
-    told = misfits({key: TensorInfo.from_tensor(value) for key, value in given.items()},
-                   {key: TensorInfo.from_tensor(value) for key, value in own.items()})  # fmt: skip
+    told = misfits(
+        {key: TensorInfo.from_tensor(value) for key, value in given.items()},
+        {key: TensorInfo.from_tensor(value) for key, value in own.items()},
+    )
     if told:
         raise StartError(f"{misfit_text(start, told)} {CURE}")
     model.load_state_dict({**own, **given})
 
 
-def initial_weights(source: Source, seed: int, start: StartWeights | None = None) -> dict[str, Tensor]:
+def initial_weights(
+    source: Source, seed: int, start: StartWeights | None = None
+) -> dict[str, Tensor]:
     """Return the initial state_dict for this seed; generators are restored. Raises StartError."""
     with borrowed(seed):
         return dict(initial_module(source, start).state_dict())
@@ -48,7 +60,9 @@ def tensors(start: StartWeights) -> dict[str, Tensor]:
 
     held = header(start)
     if not is_unchanged(start):
-        raise StartError(f"{start.path} was changed since its weights were loaded. {CURE}")
+        raise StartError(
+            f"{start.path} was changed since its weights were loaded. {CURE}"
+        )
     try:
         found = load_file(start.path)
     except Exception as error:  # the reader may raise anything

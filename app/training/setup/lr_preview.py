@@ -28,7 +28,9 @@ def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule
         params = {"step_size": max(moves // 3, 1)}
         words = f"step_size was set to 1/3 of {run}."
     elif name == "MultiStepLR":
-        params = {"milestones": tuple(sorted({max(moves // 2, 1), max(3 * moves // 4, 1)}))}
+        params = {
+            "milestones": tuple(sorted({max(moves // 2, 1), max(3 * moves // 4, 1)}))
+        }
         words = f"milestones were set to 1/2 and 3/4 of {run}."
     elif name == "ExponentialLR":
         params = {"gamma": float(f"{0.01 ** (1 / moves):.4g}") if moves > 1 else 0.1}
@@ -43,9 +45,15 @@ def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule
         params = {"max_lr": rate, "total_steps": moves}
         words = f"max_lr was set to the optimizer's rate and total_steps to {run}."
     elif name == "CyclicLR":
-        params = {"base_lr": float(f"{rate / 10:.4g}"), "max_lr": rate, "step_size_up": max(moves // 8, 1)}
+        params = {
+            "base_lr": float(f"{rate / 10:.4g}"),
+            "max_lr": rate,
+            "step_size_up": max(moves // 8, 1),
+        }
         words = f"max_lr was set to the optimizer's rate, base_lr to a tenth of it, step_size_up to an eighth of {run}."
-    if name in ONCE_A_STEP and not {"momentum", "betas"} & {param.name for param in optimizer_params(optimizer.name)}:
+    if name in ONCE_A_STEP and not {"momentum", "betas"} & {
+        param.name for param in optimizer_params(optimizer.name)
+    }:
         params["cycle_momentum"] = False
     return Schedule(Choice(name, FrozenMap(params)), per), words
 
@@ -53,7 +61,14 @@ def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule
 def _rate(optimizer: Choice) -> float:
     given = optimizer.params.get("lr")
     if given is None:
-        given = next((param.default for param in optimizer_params(optimizer.name) if param.name == "lr"), None)
+        given = next(
+            (
+                param.default
+                for param in optimizer_params(optimizer.name)
+                if param.name == "lr"
+            ),
+            None,
+        )
     return float(given or 0.001)
 
 
@@ -67,21 +82,31 @@ def preview(config: TrainingConfig, length: Span) -> RatePreview:
     if schedule is None:
         return RatePreview(words="The learning rate is constant.")
     if schedule.choice.name == PLATEAU:
-        return RatePreview(words="It depends on the validation loss, so the rate cannot be previewed.")
+        return RatePreview(
+            words="It depends on the validation loss, so the rate cannot be previewed."
+        )
     moves = length.moves(schedule.per)
     if moves is None:
-        return RatePreview(words="The number of steps is known once the data have been read.")
+        return RatePreview(
+            words="The number of steps is known once the data have been read."
+        )
     parameter = torch.zeros(1, 1, requires_grad=True)
     optimizer = make_optimizer(config.optimizer, [parameter])
     moving = make_schedule(schedule, optimizer)
     rates = [float(optimizer.param_groups[0]["lr"])]
     words = f"The first {MOST:,} of {moves:,} steps." if moves > MOST else ""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that no step was taken before the schedule moved
+        warnings.simplefilter(
+            "ignore"
+        )  # that no step was taken before the schedule moved
         for move in range(1, min(moves, MOST)):
             try:
                 moving.step()
             except ValueError as error:
-                return RatePreview(tuple(rates), schedule.per, f"PyTorch stops after {move:,} of {moves:,}: {error}")
+                return RatePreview(
+                    tuple(rates),
+                    schedule.per,
+                    f"PyTorch stops after {move:,} of {moves:,}: {error}",
+                )
             rates.append(float(optimizer.param_groups[0]["lr"]))
     return RatePreview(tuple(rates), schedule.per, words)

@@ -24,7 +24,11 @@ class Mistake(Struct, frozen=True):
 
 def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
     """Find tensors stored as plain attributes: with their autograd graph, or aliasing a weight."""
-    owners = {_storage_of(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
+    owners = {
+        _storage_of(p): name
+        for name, p in (*model.named_parameters(), *model.named_buffers())
+        if p.numel()
+    }
     found = []
     for path, module in module_tree.named_modules(model):
         where = f"{path}." if path else ""
@@ -52,7 +56,9 @@ def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         computed = any(hasattr(module, name + end) for end in ("_orig", "_v"))
         if name.startswith("_") or computed or isinstance(value, torch.nn.Parameter):
             continue
-        values: tuple[Any, ...] = tuple(value[-1:]) if isinstance(value, list | tuple) else (value,)
+        values: tuple[Any, ...] = (
+            tuple(value[-1:]) if isinstance(value, list | tuple) else (value,)
+        )
         for each in values:
             if isinstance(each, torch.Tensor):
                 yield name, each

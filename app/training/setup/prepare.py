@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None) -> tuple[Stepper, Dataset]:
+def set_up(
+    job: Job, device: str, watch: Watch = lambda done, total, name: None
+) -> tuple[Stepper, Dataset]:
     """Load the data and initialise the net with the job's seed; leaves the generators of torch, Python and NumPy
     advanced.
 
@@ -38,7 +40,9 @@ def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None)
     data = data.to(device)
     task = task_of(job, data.info)
     if job.source.opened:
-        load_class(job.source)  # packages are imported before seeding, as the exported script imports them
+        load_class(
+            job.source
+        )  # packages are imported before seeding, as the exported script imports them
     with GENERATOR:
         torch.manual_seed(training.seed)
         random.seed(training.seed)

@@ -12,7 +12,11 @@ from app.util.frozen import FrozenMap
 
 ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
 # The parameter with a schedule's length.
-LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
+LENGTHS = {
+    "CosineAnnealingLR": "T_max",
+    "OneCycleLR": "total_steps",
+    "PolynomialLR": "total_iters",
+}
 
 
 class Span(Struct, frozen=True):
@@ -38,19 +42,28 @@ def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -
         samples = config.batch_size
     if samples is None:
         return Span(config.epochs, None)
-    batches = max(samples // config.batch_size if drop_last else math.ceil(samples / config.batch_size), 1)
+    batches = max(
+        samples // config.batch_size
+        if drop_last
+        else math.ceil(samples / config.batch_size),
+        1,
+    )
     updates = math.ceil(batches / config.accumulate)
     if config.max_steps is None or config.max_steps >= config.epochs * batches:
         return Span(config.epochs, config.epochs * updates)
     whole, rest = divmod(config.max_steps, batches)
-    return Span(whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate))
+    return Span(
+        whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate)
+    )
 
 
 def fitted(schedule: Schedule, length: Span) -> Schedule | None:
     """Return the schedule fitted to the length of the run; None if it is already, or has no length."""
     name = LENGTHS.get(schedule.choice.name)
     moves = length.moves(schedule.per)
-    if name is None or moves is None or schedule.warmup >= moves:  # no part of the run is left for it
+    if (
+        name is None or moves is None or schedule.warmup >= moves
+    ):  # no part of the run is left for it
         return None
     wanted = moves - schedule.warmup
     params = schedule.choice.params

@@ -17,7 +17,10 @@ def switched(config: TrainingConfig) -> Iterator[None]:
     if not (config.deterministic or config.anomaly or config.cudnn_benchmark):
         yield
         return
-    algorithms, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    algorithms, benchmark = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
     anomaly = torch.is_anomaly_enabled()
     try:
         if config.deterministic:
@@ -56,6 +59,8 @@ def set_cpu_threads(count: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     if count != before:
-        again = threading.Thread(target=torch.set_num_threads, args=(before,), name="torch's default")
+        again = threading.Thread(
+            target=torch.set_num_threads, args=(before,), name="torch's default"
+        )
         again.start()
         again.join()

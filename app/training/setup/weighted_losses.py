@@ -20,11 +20,15 @@ def takes_weights(loss: Choice) -> bool:
 
 def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
     """Explain why class weights cannot be used; "" if they can."""
-    if any(takes_weights(row.loss) for row in losses) or (not losses and takes_weights(loss)):
+    if any(takes_weights(row.loss) for row in losses) or (
+        not losses and takes_weights(loss)
+    ):
         return ""
-    given = f"none of the losses does ({', '.join(row.loss.name for row in losses)})" if losses else (
-        f"the loss is {loss.name}"
-    )  # fmt: skip
+    given = (
+        f"none of the losses does ({', '.join(row.loss.name for row in losses)})"
+        if losses
+        else (f"the loss is {loss.name}")
+    )
     return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {given}."
 
 
@@ -37,7 +41,12 @@ def summary_text(losses: Sequence[OutputLoss]) -> str:
     weighed = [row.output for row in losses if takes_weights(row.loss)]
     left = [
         f"{row.output} ({row.loss.name}{' with its own weight' * ('weight' in row.loss.params)})"
-        for row in losses if not takes_weights(row.loss)
-    ]  # fmt: skip
+        for row in losses
+        if not takes_weights(row.loss)
+    ]
     plain = f"; not in that of {', '.join(left)}" if left else ""
-    return f"Class weights apply to the loss of {', '.join(weighed)}{plain}." if weighed else ""
+    return (
+        f"Class weights apply to the loss of {', '.join(weighed)}{plain}."
+        if weighed
+        else ""
+    )

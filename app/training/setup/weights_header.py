@@ -25,11 +25,23 @@ REMEMBERED = 32
 _digests: dict[tuple[str, int, int], str] = {}
 # Names of dtypes in safetensors and in torch, and their size in bytes.
 DTYPES = {
-    "BOOL": ("bool", 1), "U8": ("uint8", 1), "I8": ("int8", 1), "I16": ("int16", 2), "I32": ("int32", 4),
-    "I64": ("int64", 8), "U16": ("uint16", 2), "U32": ("uint32", 4), "U64": ("uint64", 8), "F16": ("float16", 2),
-    "BF16": ("bfloat16", 2), "F32": ("float32", 4), "F64": ("float64", 8), "C64": ("complex64", 8),
-    "F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1),
-}  # fmt: skip
+    "BOOL": ("bool", 1),
+    "U8": ("uint8", 1),
+    "I8": ("int8", 1),
+    "I16": ("int16", 2),
+    "I32": ("int32", 4),
+    "I64": ("int64", 8),
+    "U16": ("uint16", 2),
+    "U32": ("uint32", 4),
+    "U64": ("uint64", 8),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "F32": ("float32", 4),
+    "F64": ("float64", 8),
+    "C64": ("complex64", 8),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+}
 
 
 class StartError(JobError):
@@ -64,11 +76,17 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
         stat = Path(start.path).stat()
         held = _header(start.path, stat.st_mtime_ns, stat.st_size)
     except FileNotFoundError as error:
-        raise StartError(f"The file with the start weights does not exist: {start.path}. {CURE}") from error
+        raise StartError(
+            f"The file with the start weights does not exist: {start.path}. {CURE}"
+        ) from error
     except OSError as error:
-        raise StartError(f"{start.path} cannot be read: {error.strerror or error}. {CURE}") from error
+        raise StartError(
+            f"{start.path} cannot be read: {error.strerror or error}. {CURE}"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise StartError(f"{start.path} is not a complete safetensors file: {error}. {CURE}") from error
+        raise StartError(
+            f"{start.path} is not a complete safetensors file: {error}. {CURE}"
+        ) from error
     gone = [key for key in start.keys if key not in held]
     if gone:
         raise StartError(f"{start.path} has no {', '.join(gone[:4])}. {CURE}")
@@ -90,7 +108,9 @@ def is_unchanged(start: _Hashed) -> bool:
             remember(start.path, sha256_of(start.path))
         return _digests.get(look) == start.sha256
     except OSError as error:
-        raise StartError(f"{start.path} cannot be read: {error.strerror or error}. {CURE}") from error
+        raise StartError(
+            f"{start.path} cannot be read: {error.strerror or error}. {CURE}"
+        ) from error
 
 
 def remember(path: str, sha256: str) -> None:
@@ -133,7 +153,11 @@ def read_header(path: Path, size: int | None = None) -> dict[str, TensorInfo]:
 
 def _info(key: str, one: Any) -> TensorInfo:
     try:
-        shape, (begin, end), name = tuple(one["shape"]), one["data_offsets"], one["dtype"]
+        shape, (begin, end), name = (
+            tuple(one["shape"]),
+            one["data_offsets"],
+            one["dtype"],
+        )
         dtype, width = DTYPES.get(name, (str(name).lower(), 0))
         good = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -143,7 +167,9 @@ def _info(key: str, one: Any) -> TensorInfo:
     return TensorInfo(shape, dtype, end - begin)
 
 
-def misfits(given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]) -> dict[str, str]:
+def misfits(
+    given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]
+) -> dict[str, str]:
     """Return the tensors that the network cannot load, with the reason; dtypes of the same kind are converted.
 
     >>> misfits({"a": TensorInfo((2,), "float32", 8)}, {"a": TensorInfo((3,), "float32", 12)})
@@ -166,7 +192,9 @@ def convertible(theirs: str, ours: str) -> bool:
     (True, False, True)
     """
     kinds = (("float", "bfloat"), ("int", "uint"), ("complex",), ("bool",))
-    return theirs == ours or any(theirs.startswith(kind) and ours.startswith(kind) for kind in kinds)
+    return theirs == ours or any(
+        theirs.startswith(kind) and ours.startswith(kind) for kind in kinds
+    )
 
 
 def misfit_text(start: StartWeights, told: Mapping[str, str]) -> str:

@@ -31,12 +31,18 @@ if TYPE_CHECKING:
 class Operation:
     """A surgery that was tried on a batch of the run, and is made by `commit`."""
 
-    def __init__(self, live: LiveRun, before: Job, job: Job, surgery: Surgery, seed: int) -> None:
+    def __init__(
+        self, live: LiveRun, before: Job, job: Job, surgery: Surgery, seed: int
+    ) -> None:
         """Try it. `before` and `job` are those of the run until and from here on. Raises SurgeryError; the run is as it
         was then."""
         stepper, data, device, step = live.stepper, live.data, live.device, live.step
-        if surgery.source.same_net(before.source) and job.training == replace(before.training, start=None):
-            raise SurgeryError("The edited net equals the net of the run: there is nothing to change.")
+        if surgery.source.same_net(before.source) and job.training == replace(
+            before.training, start=None
+        ):
+            raise SurgeryError(
+                "The edited net equals the net of the run: there is nothing to change."
+            )
         _check(stepper, data, job, surgery)
         self._stepper, self._job, self._device = stepper, job, device
         learned = [(one, one.requires_grad) for one in stepper.model.parameters()]
@@ -46,18 +52,26 @@ class Operation:
                 self._edited = Edited(stepper.model, self._build_net, seed, *moves)
                 self._average = None
                 if stepper.average is not None:
-                    self._average = Edited(stepper.average.module, self._build_net, seed, *moves)
+                    self._average = Edited(
+                        stepper.average.module, self._build_net, seed, *moves
+                    )
                 difference = self._tried(data)
         except SurgeryError:
             raise
         except (Exception, SystemExit) as error:  # code of the user too
-            told = failure(error, job.source, job.training.batch_size, 0, step, kept=False)
-            raise SurgeryError(f"The edited net was tried on a batch of the run, and it failed. {told.message} The run "
-                               f"is as it was. {told.cure}".strip()) from error  # fmt: skip
+            told = failure(
+                error, job.source, job.training.batch_size, 0, step, kept=False
+            )
+            raise SurgeryError(
+                f"The edited net was tried on a batch of the run, and it failed. {told.message} The run "
+                f"is as it was. {told.cure}".strip()
+            ) from error
         finally:
             for parameter, learns in learned:
                 parameter.requires_grad_(learns)
-        self.outcome = Outcome(tuple(Fate(*row) for row in self._edited.fates), difference)
+        self.outcome = Outcome(
+            tuple(Fate(*row) for row in self._edited.fates), difference
+        )
 
     def _build_net(self) -> nn.Module:
         model = make_module(self._job.source)
@@ -70,7 +84,11 @@ class Operation:
     def _tried(self, data: Dataset) -> float | None:
         """Run both nets in eval mode, and a training step of the edited one without its update; return the relative
         difference of the outputs."""
-        stepper, model, config = copy(self._stepper), self._edited.module, self._job.training
+        stepper, model, config = (
+            copy(self._stepper),
+            self._edited.module,
+            self._job.training,
+        )
         with preserved(self._stepper.model), preserved(model):
             inputs, labels = data.batch(config.batch_size)
             difference = self._difference(inputs)
@@ -81,7 +99,11 @@ class Operation:
             output = stepper.output(model, inputs)
             stepper.task.check(output, labels)
             stepper.measured(output, labels).backward()
-        groups = groups_of(model, {group.path: dict(group.options) for group in config.groups}, config.no_decay)
+        groups = groups_of(
+            model,
+            {group.path: dict(group.options) for group in config.groups},
+            config.no_decay,
+        )
         make_optimizer(config.optimizer, list(groups.values()))
         return difference
 
@@ -92,7 +114,9 @@ class Operation:
         with torch.no_grad():
             for model in (self._stepper.model, self._edited.module):
                 model.eval()
-                output = self._stepper.task.answer(model(*self._stepper.arguments(inputs)))
+                output = self._stepper.task.answer(
+                    model(*self._stepper.arguments(inputs))
+                )
                 found.append(output.double())
         before, after = found
         if before.shape != after.shape:
@@ -105,7 +129,9 @@ class Operation:
         import torch
 
         stepper, edited, config = self._stepper, self._edited, self._job.training
-        own_before = {group.path: dict(group.options) for group in stepper.config.groups}
+        own_before = {
+            group.path: dict(group.options) for group in stepper.config.groups
+        }
         own = {group.path: dict(group.options) for group in config.groups}
         before = groups_of(stepper.model, own_before, config.no_decay)
         edited.set_learning()
@@ -115,8 +141,12 @@ class Operation:
             stepper.average.module = self._average.module
         edited.module.train()
         stepper.model, stepper.config = edited.module, config
-        stepper.forward = torch.compile(edited.module) if config.compile else edited.module
-        stepper.rates = LearningRates(edited.module, stepper.optimizer, stepper.schedule, own)
+        stepper.forward = (
+            torch.compile(edited.module) if config.compile else edited.module
+        )
+        stepper.rates = LearningRates(
+            edited.module, stepper.optimizer, stepper.schedule, own
+        )
 
 
 def _channels_last() -> object:
@@ -133,9 +163,15 @@ def _check(stepper: Stepper, data: Dataset, job: Job, surgery: Surgery) -> None:
             "run, and start another one from its weights."
         )
     if surgery.source.opened:
-        raise SurgeryError("The net of an opened model is defined by its own code and cannot be edited during a run.")
+        raise SurgeryError(
+            "The net of an opened model is defined by its own code and cannot be edited during a run."
+        )
     if fields_of(job.source, job.training.inputs, data.info) != stepper.fields:
-        raise SurgeryError("The edited net has other inputs. Keep the inputs of the net during a run.")
+        raise SurgeryError(
+            "The edited net has other inputs. Keep the inputs of the net during a run."
+        )
     known = getattr(stepper.task, "forms", None)
     if job.training.losses and tuple(forms(job.source)) != tuple(known or ()):
-        raise SurgeryError("The edited net has other outputs, and each has its loss. Keep the outputs during a run.")
+        raise SurgeryError(
+            "The edited net has other outputs, and each has its loss. Keep the outputs during a run."
+        )

@@ -30,7 +30,11 @@ class Edited:
     """
 
     def __init__(
-        self, before: nn.Module, make: Callable[[], nn.Module], seed: int, *moves: Sequence[tuple[Any, ...]]
+        self,
+        before: nn.Module,
+        make: Callable[[], nn.Module],
+        seed: int,
+        *moves: Sequence[tuple[Any, ...]],
     ) -> None:
         kept = generators()
         try:
@@ -38,7 +42,9 @@ class Edited:
             np.random.seed(seed % 2**32)
             random.seed(seed)
             self.module = make()
-            self._learns = {name: one.requires_grad for name, one in self.module.named_parameters()}
+            self._learns = {
+                name: one.requires_grad for name, one in self.module.named_parameters()
+            }
             self.fates, self.changed = transfer(before, self.module, *moves)
         finally:
             restore_generators(kept)
@@ -77,7 +83,11 @@ def regroup(
     for key, wanted in after.items():
         group, factor = known.get(key), 1.0
         if group is None:
-            group = {**first, **optimizer.defaults, **{name: one for name, one in wanted.items() if name != "params"}}
+            group = {
+                **first,
+                **optimizer.defaults,
+                **{name: one for name, one in wanted.items() if name != "params"},
+            }
             begun, own = first.get("initial_lr", first.get("lr")), group.get("lr")
             factor = own / begun if begun and own is not None else 1.0
             for name in ("lr", "initial_lr", "max_lr", "min_lr"):
@@ -93,9 +103,21 @@ def regroup(
     count = len(optimizer.param_groups)
     optimizer.param_groups[:] = groups
     for one in (schedule, *getattr(schedule, "_schedulers", ())):
-        for name in ("base_lrs", "max_lrs", "min_lrs", "lr_lambdas", "_last_lr", "base_momentums", "max_momentums"):
+        for name in (
+            "base_lrs",
+            "max_lrs",
+            "min_lrs",
+            "lr_lambdas",
+            "_last_lr",
+            "base_momentums",
+            "max_momentums",
+        ):
             values = getattr(one, name, None)
-            if isinstance(values, list) and len(values) == count and list(before) != list(after):
+            if (
+                isinstance(values, list)
+                and len(values) == count
+                and list(before) != list(after)
+            ):
                 scales = name.endswith("lrs") or name == "_last_lr"
                 kept = [
                     values[place] * factor if scales and factor != 1 else values[place]
@@ -105,10 +127,18 @@ def regroup(
     for old, new, like in changed:
         if old in optimizer.state:
             state = optimizer.state[old]
-            tensors = {name: one for name, one in state.items() if isinstance(one, Tensor) and one.ndim}
+            tensors = {
+                name: one
+                for name, one in state.items()
+                if isinstance(one, Tensor) and one.ndim
+            }
             if all(one.shape == old.shape for one in tensors.values()):
                 optimizer.state[new] = {
-                    name: like(one) if name in tensors else one.clone() if isinstance(one, Tensor) else one
+                    name: like(one)
+                    if name in tensors
+                    else one.clone()
+                    if isinstance(one, Tensor)
+                    else one
                     for name, one in state.items()
                 }
     stays = {parameter for group in groups for parameter in group["params"]}

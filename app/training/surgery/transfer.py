@@ -24,8 +24,9 @@ def transfer(
     starts: Sequence[tuple[str, str, str]] = (),
     segments: Sequence[tuple[str, Sequence[tuple[int, int]]]] = (),
 ) -> tuple[
-    list[tuple[str, str, str, str]], list[tuple[nn.Parameter, nn.Parameter, Callable[[Tensor], Tensor]]]
-]:  # fmt: skip
+    list[tuple[str, str, str, str]],
+    list[tuple[nn.Parameter, nn.Parameter, Callable[[Tensor], Tensor]]],
+]:
     """Put the parameters and buffers of `before` into `after`, a freshly initialised net, and return a report by layer.
 
     `layers` are the paths, before and after, of layers that stay; where the shapes are equal, `after` gets the very
@@ -38,10 +39,14 @@ def transfer(
     parts, begun = dict(segments), {path: (how, reason) for path, how, reason in starts}
     rows: list[tuple[str, str, str, str]] = []
     changed: list[tuple[nn.Parameter, nn.Parameter, Callable[[Tensor], Tensor]]] = []
-    placed: dict[int, Tensor] = {}  # what takes the place of a tensor of `after`, by identity
+    placed: dict[
+        int, Tensor
+    ] = {}  # what takes the place of a tensor of `after`, by identity
     taken: set[int] = set()
     for old_path, new_path in layers:
-        what, reason, pairs = layer_plan(before, after, old_path, new_path, parts.get(new_path))
+        what, reason, pairs = layer_plan(
+            before, after, old_path, new_path, parts.get(new_path)
+        )
         for old, fresh, ways, cleared in pairs:
             if id(fresh) in placed:  # tied to one that has its values
                 continue
@@ -51,7 +56,10 @@ def transfer(
                 continue
             if ways is None:
                 ways = tuple(((0, 0, size),) for size in old.shape)
-                what, reason = "copied", "No longer tied: a copy of the weights that were shared."
+                what, reason = (
+                    "copied",
+                    "No longer tied: a copy of the weights that were shared.",
+                )
             with torch.no_grad():
                 place(fresh, None, cleared)
                 place(fresh, old, ways)
@@ -65,8 +73,13 @@ def transfer(
         if any(id(one) in placed for one in held):
             rows.append(("", path, "tied", "Shares the weights of another layer."))
         else:
-            rows.append(("", path, *begin(owner, name, *begun.get(path, ("plain", "")))))
-    rows += [(path, "", "removed", "") for path, _, _ in others(before, [old for old, _ in layers], ())]
+            rows.append(
+                ("", path, *begin(owner, name, *begun.get(path, ("plain", ""))))
+            )
+    rows += [
+        (path, "", "removed", "")
+        for path, _, _ in others(before, [old for old, _ in layers], ())
+    ]
     for module in after.modules():
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
@@ -75,7 +88,9 @@ def transfer(
     return rows, changed
 
 
-def others(net: nn.Module, paths: Collection[str], units: Collection[str]) -> Iterator[tuple[str, nn.Module, str]]:
+def others(
+    net: nn.Module, paths: Collection[str], units: Collection[str]
+) -> Iterator[tuple[str, nn.Module, str]]:
     """Yield the layers that are not in `paths`: path, owner, and the name of a free tensor, "" for a module.
 
     Layers are the modules in `units`, those without modules inside, and parameters and buffers beside modules.
@@ -83,9 +98,15 @@ def others(net: nn.Module, paths: Collection[str], units: Collection[str]) -> It
     done = set(paths)
     for path, module in net.named_modules():
         pieces = path.split(".")
-        if path and any(".".join(pieces[:end]) in done for end in range(1, len(pieces) + 1)):
+        if path and any(
+            ".".join(pieces[:end]) in done for end in range(1, len(pieces) + 1)
+        ):
             continue
-        if path in units or (path and not module._modules and type(module) not in (nn.Module, nn.ParameterDict)):
+        if path in units or (
+            path
+            and not module._modules
+            and type(module) not in (nn.Module, nn.ParameterDict)
+        ):
             done.add(path)
             yield path, module, ""
             continue
@@ -104,7 +125,9 @@ def tensors_at(net: nn.Module, path: str) -> list[tuple[str, nn.Module, str, Ten
         return [] if found is None else [("", owner, last, found)]
     return [
         (f"{inner}.{name}".lstrip("."), module, name, tensor)
-        for inner, module in net.get_submodule(path).named_modules(remove_duplicate=False)
+        for inner, module in net.get_submodule(path).named_modules(
+            remove_duplicate=False
+        )
         for tensors in (module._parameters, module._buffers)
         for name, tensor in tensors.items()
         if tensor is not None
@@ -112,14 +135,28 @@ def tensors_at(net: nn.Module, path: str) -> list[tuple[str, nn.Module, str, Ten
 
 
 def layer_plan(
-    before: nn.Module, after: nn.Module, old_path: str, new_path: str, parts: Sequence[tuple[int, int]] | None
-) -> tuple[str, str, list[tuple[Tensor, Tensor, tuple[tuple[tuple[int, int, int], ...], ...] | None, Any]]]:
+    before: nn.Module,
+    after: nn.Module,
+    old_path: str,
+    new_path: str,
+    parts: Sequence[tuple[int, int]] | None,
+) -> tuple[
+    str,
+    str,
+    list[
+        tuple[Tensor, Tensor, tuple[tuple[tuple[int, int, int], ...], ...] | None, Any]
+    ],
+]:
     """Return what becomes of a layer that stays, why, and its tensors: old, new, and of a resized one the ways and the
     part that is set to zero first, see `axes`.
     """
-    olds = {name: (owner, tensor) for name, owner, _, tensor in tensors_at(before, old_path)}
+    olds = {
+        name: (owner, tensor) for name, owner, _, tensor in tensors_at(before, old_path)
+    }
     news = tensors_at(after, new_path)
-    pairs: list[tuple[Tensor, Tensor, tuple[tuple[tuple[int, int, int], ...], ...] | None, Any]] = []
+    pairs: list[
+        tuple[Tensor, Tensor, tuple[tuple[tuple[int, int, int], ...], ...] | None, Any]
+    ] = []
     sizes, notes, frozen = [], [], []
     for name, owner, own, fresh in news:
         if name not in olds:
@@ -147,36 +184,69 @@ def layer_plan(
             notes.append(f"The new {name} starts at zero.")
     what, reason = "kept", settings_changed(before, after, old_path, new_path)
     if sizes:
-        grows = any(now > was for one, other in sizes for was, now in zip(one, other, strict=True))
-        shrinks = any(now < was for one, other in sizes for was, now in zip(one, other, strict=True))
+        grows = any(
+            now > was
+            for one, other in sizes
+            for was, now in zip(one, other, strict=True)
+        )
+        shrinks = any(
+            now < was
+            for one, other in sizes
+            for was, now in zip(one, other, strict=True)
+        )
         what = "resized" if grows and shrinks else "widened" if grows else "narrowed"
-        notes += ["The first units are kept, the others are discarded."] if shrinks else []
+        notes += (
+            ["The first units are kept, the others are discarded."] if shrinks else []
+        )
         reason = " ".join((f"{sizes[0][0]} → {sizes[0][1]}.", *notes))
     elif frozen and all(now and not was for was, now in frozen):
         what, reason = "frozen", reason or "Frozen from here on; its weights are kept."
     elif frozen and all(was and not now for was, now in frozen):
-        what, reason = "unfrozen", reason or "Trainable from here on, with its current weights."
+        what, reason = (
+            "unfrozen",
+            reason or "Trainable from here on, with its current weights.",
+        )
     elif reason or notes:
         what, reason = "changed", " ".join((*([reason] if reason else []), *notes))
     return what, reason, pairs
 
 
-def settings_changed(before: nn.Module, after: nn.Module, old_path: str, new_path: str) -> str:
+def settings_changed(
+    before: nn.Module, after: nn.Module, old_path: str, new_path: str
+) -> str:
     """Return which settings of a module differ, as its representation shows them, "" for none and for free tensors."""
     texts = []
     for net, path in ((before, old_path), (after, new_path)):
         above, _, last = path.rpartition(".")
-        texts.append(net.get_submodule(path).extra_repr() if last in net.get_submodule(above)._modules else "")
+        texts.append(
+            net.get_submodule(path).extra_repr()
+            if last in net.get_submodule(above)._modules
+            else ""
+        )
     old, new = (text.split(", ") for text in texts)
-    gone, come = [one for one in old if one not in new], [one for one in new if one not in old]
-    return f"{', '.join(gone) or 'default'} → {', '.join(come) or 'default'}." if gone or come else ""
+    gone, come = (
+        [one for one in old if one not in new],
+        [one for one in new if one not in old],
+    )
+    return (
+        f"{', '.join(gone) or 'default'} → {', '.join(come) or 'default'}."
+        if gone or come
+        else ""
+    )
 
 
 def axes(
-    holder: nn.Module, owner: nn.Module, name: str, old: Tensor, fresh: Tensor, parts: Sequence[tuple[int, int]] | None
+    holder: nn.Module,
+    owner: nn.Module,
+    name: str,
+    old: Tensor,
+    fresh: Tensor,
+    parts: Sequence[tuple[int, int]] | None,
 ) -> tuple[
-    tuple[tuple[tuple[int, int, int], ...], ...] | None, tuple[tuple[tuple[int, int, int], ...], ...], str
-]:  # fmt: skip
+    tuple[tuple[tuple[int, int, int], ...], ...] | None,
+    tuple[tuple[tuple[int, int, int], ...], ...],
+    str,
+]:
     """Return which parts of a resized tensor go where, axis by axis, each as (old start, new start, size).
 
     Second, the part of the new tensor that begins at zero: what old units take of new inputs. Last, a remark; or, with
@@ -188,9 +258,14 @@ def axes(
     kernel = 2 if "Conv" in type(owner).__name__ and name == "weight" else old.ndim
     if isinstance(owner, nn.Linear):
         inputs = (1,) if name == "weight" else ()
-    elif isinstance(owner, nn.modules.conv._ConvNd) and isinstance(holder, nn.modules.conv._ConvNd):
+    elif isinstance(owner, nn.modules.conv._ConvNd) and isinstance(
+        holder, nn.modules.conv._ConvNd
+    ):
         if (holder.groups, owner.groups) != (1, 1):
-            every = holder.groups == holder.in_channels and owner.groups == owner.in_channels
+            every = (
+                holder.groups == holder.in_channels
+                and owner.groups == owner.in_channels
+            )
             if owner.transposed or (old.shape[:2] != fresh.shape[:2] and not every):
                 return None, (), "The channels of its groups changed."
             inputs, summed = (0,) if every else (), False
@@ -198,18 +273,31 @@ def axes(
             inputs = (0,) if owner.transposed else (1,)
         if kernel < old.ndim and old.shape[2:] != fresh.shape[2:]:
             told = same_position(holder, owner)
-            note = "The old kernel is centred in the new one." if told else (
-                "The old kernel is centred in the new one, whose padding or stride does not match it: the "
-                "function changes.")  # fmt: skip
+            note = (
+                "The old kernel is centred in the new one."
+                if told
+                else (
+                    "The old kernel is centred in the new one, whose padding or stride does not match it: the "
+                    "function changes."
+                )
+            )
     elif isinstance(owner, nn.RNNBase):
         if owner.proj_size or not isinstance(holder, nn.RNNBase) or holder.proj_size:
             return None, (), "A recurrent layer with a projection cannot be resized."
         blocks = fresh.shape[0] // owner.hidden_size
         if name.startswith("weight"):
             inputs = (1,)
-            both = owner.bidirectional and name.startswith("weight_ih") and "_l0" not in name
+            both = (
+                owner.bidirectional
+                and name.startswith("weight_ih")
+                and "_l0" not in name
+            )
             hidden = name.startswith("weight_hh") or "_l0" not in name
-            parts = ((holder.hidden_size, owner.hidden_size),) * (2 if both else 1) if hidden else parts
+            parts = (
+                ((holder.hidden_size, owner.hidden_size),) * (2 if both else 1)
+                if hidden
+                else parts
+            )
     elif isinstance(owner, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm):
         inputs, summed, note = (
             (old.ndim - 1,),
@@ -220,11 +308,20 @@ def axes(
         if old.numel() == 1:
             return None, (), "One slope for all channels became one per channel."
         inputs, summed = (0,), False
-    elif isinstance(owner, nn.MultiheadAttention) or type(owner).__name__ == "NonDynamicallyQuantizableLinear":
+    elif (
+        isinstance(owner, nn.MultiheadAttention)
+        or type(owner).__name__ == "NonDynamicallyQuantizableLinear"
+    ):
         return None, (), "With another embed_dim the heads of attention differ."
-    elif not isinstance(owner, nn.Embedding | nn.EmbeddingBag) and type(owner).__module__.startswith("torch.nn"):
+    elif not isinstance(owner, nn.Embedding | nn.EmbeddingBag) and type(
+        owner
+    ).__module__.startswith("torch.nn"):
         if type(owner) not in (nn.ParameterDict, nn.Module):
-            return None, (), f"{type(owner).__name__} cannot be resized: only some kinds of layers can."
+            return (
+                None,
+                (),
+                f"{type(owner).__name__} cannot be resized: only some kinds of layers can.",
+            )
     ways: list[tuple[tuple[int, int, int], ...]] = []
     for axis, (was, now) in enumerate(zip(old.shape, fresh.shape, strict=True)):
         if axis >= kernel:
@@ -233,33 +330,65 @@ def axes(
         elif axis in inputs and parts is not None and was != now:
             found = scaled(parts, was, now)
             if found is None:
-                return None, (), "Its input comes from other layers, or has another size, now."
+                return (
+                    None,
+                    (),
+                    "Its input comes from other layers, or has another size, now.",
+                )
             ways.append(found)
         elif axis == 0 and blocks > 1:
-            ways.append(tuple((gate * (was // blocks), gate * (now // blocks), min(was, now) // blocks)
-                              for gate in range(blocks)))  # fmt: skip
+            ways.append(
+                tuple(
+                    (
+                        gate * (was // blocks),
+                        gate * (now // blocks),
+                        min(was, now) // blocks,
+                    )
+                    for gate in range(blocks)
+                )
+            )
         else:
             ways.append(((0, 0, min(was, now)),))
     sums = set(range(kernel, old.ndim)) | (set(inputs) if summed else set())
-    zeros = tuple(((0, 0, size),) if axis in sums else ways[axis] for axis, size in enumerate(fresh.shape))
+    zeros = tuple(
+        ((0, 0, size),) if axis in sums else ways[axis]
+        for axis, size in enumerate(fresh.shape)
+    )
     return tuple(ways), zeros if sums else (), note
 
 
 def same_position(holder: nn.Module, owner: nn.Module) -> bool:
     """Return whether two convolutions of other kernels take their windows around the same pixels."""
-    if not isinstance(holder, nn.modules.conv._ConvNd) or not isinstance(owner, nn.modules.conv._ConvNd):
+    if not isinstance(holder, nn.modules.conv._ConvNd) or not isinstance(
+        owner, nn.modules.conv._ConvNd
+    ):
         return False
     if holder.stride != owner.stride or holder.dilation != owner.dilation:
         return False
     if holder.padding == owner.padding == "same":
-        return all((new - old) % 2 == 0 for old, new in zip(holder.kernel_size, owner.kernel_size, strict=True))
+        return all(
+            (new - old) % 2 == 0
+            for old, new in zip(holder.kernel_size, owner.kernel_size, strict=True)
+        )
     if isinstance(holder.padding, str) or isinstance(owner.padding, str):
         return False
-    sizes = zip(holder.kernel_size, owner.kernel_size, holder.padding, owner.padding, owner.dilation, strict=True)
-    return all((new - old) * step == 2 * (wide - narrow) for old, new, narrow, wide, step in sizes)
+    sizes = zip(
+        holder.kernel_size,
+        owner.kernel_size,
+        holder.padding,
+        owner.padding,
+        owner.dilation,
+        strict=True,
+    )
+    return all(
+        (new - old) * step == 2 * (wide - narrow)
+        for old, new, narrow, wide, step in sizes
+    )
 
 
-def scaled(parts: Sequence[tuple[int, int]], was: int, now: int) -> tuple[tuple[int, int, int], ...] | None:
+def scaled(
+    parts: Sequence[tuple[int, int]], was: int, now: int
+) -> tuple[tuple[int, int, int], ...] | None:
     """Return the ways of an axis whose parts have these sizes, old and new, in proportion; None if nothing is kept.
 
     >>> scaled([(2, 4), (3, 3)], 10, 14)
@@ -277,7 +406,10 @@ def scaled(parts: Sequence[tuple[int, int]], was: int, now: int) -> tuple[tuple[
 
 
 def place(
-    target: Tensor, source: Tensor | None, ways: tuple[tuple[tuple[int, int, int], ...], ...], axis: int = 0
+    target: Tensor,
+    source: Tensor | None,
+    ways: tuple[tuple[tuple[int, int, int], ...], ...],
+    axis: int = 0,
 ) -> None:
     """Copy a tensor into a resized one, or zeros for None; nothing without ways.
 
@@ -297,7 +429,9 @@ def place(
             there.copy_(here)
 
 
-def resizing(shape: torch.Size, ways: tuple[tuple[tuple[int, int, int], ...], ...]) -> Callable[[Tensor], Tensor]:
+def resizing(
+    shape: torch.Size, ways: tuple[tuple[tuple[int, int, int], ...], ...]
+) -> Callable[[Tensor], Tensor]:
     """Return a function that resizes a tensor of the old shape, such as a moment, with zeros for new entries."""
 
     def resized(old: Tensor) -> Tensor:
@@ -329,7 +463,11 @@ def begin(owner: nn.Module, name: str, how: str, reason: str) -> tuple[str, str]
             for tensor in tensors:
                 if tensor is not None:
                     tensor.zero_()
-            return ("zero", reason) if tensors else ("initialised", "It cannot start at zero.")
+            return (
+                ("zero", reason)
+                if tensors
+                else ("initialised", "It cannot start at zero.")
+            )
         if how == "identity":
             told = as_identity(owner)
             return ("identity", reason) if not told else ("initialised", told)
@@ -338,8 +476,18 @@ def begin(owner: nn.Module, name: str, how: str, reason: str) -> tuple[str, str]
 
 def last_of_branch(owner: nn.Module) -> bool:
     """Return whether a layer gives zeros when its own parameters are zero."""
-    kinds = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.LayerNorm,
-             nn.GroupNorm, nn.RMSNorm, nn.Embedding, nn.EmbeddingBag, nn.MultiheadAttention)  # fmt: skip
+    kinds = (
+        nn.Linear,
+        nn.Bilinear,
+        nn.modules.conv._ConvNd,
+        nn.modules.batchnorm._NormBase,
+        nn.LayerNorm,
+        nn.GroupNorm,
+        nn.RMSNorm,
+        nn.Embedding,
+        nn.EmbeddingBag,
+        nn.MultiheadAttention,
+    )
     return isinstance(owner, kinds)
 
 
@@ -347,7 +495,9 @@ def as_identity(owner: nn.Module) -> str:
     """Make a layer the identity, or copy its input into its first units; return why that is impossible, else ""."""
     if isinstance(owner, nn.Linear):
         if owner.out_features < owner.in_features:
-            return "It has fewer output than input features, so it cannot be the identity."
+            return (
+                "It has fewer output than input features, so it cannot be the identity."
+            )
         nn.init.eye_(owner.weight[: owner.in_features])
         if owner.bias is not None:
             owner.bias[: owner.in_features].zero_()
@@ -373,8 +523,12 @@ def conv_as_identity(conv: Any) -> str:
     sizes = conv.kernel_size
     if any(size % 2 == 0 for size in sizes) or any(step != 1 for step in conv.stride):
         return "A convolution is the identity only with an odd kernel and stride 1."
-    pads = tuple(step * (size // 2) for size, step in zip(sizes, conv.dilation, strict=True))
-    if conv.padding not in ("same", pads) or any(getattr(conv, "output_padding", ()) or ()):
+    pads = tuple(
+        step * (size // 2) for size, step in zip(sizes, conv.dilation, strict=True)
+    )
+    if conv.padding not in ("same", pads) or any(
+        getattr(conv, "output_padding", ()) or ()
+    ):
         return f"Its output has another size than its input: padding={pads[0]} would allow the identity."
     narrow, wide = conv.in_channels, conv.out_channels
     if wide < narrow or (conv.groups > 1 and wide != narrow):

@@ -67,21 +67,40 @@ def dry_run(job: Job) -> DryRun | Failed:
         return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
     shape = info.input_shape
     return DryRun(
-        resolved.id, resolved.note or "", config.batch_size, shape, tuple(losses), tuple(seconds), validation, grown,
+        resolved.id,
+        resolved.note or "",
+        config.batch_size,
+        shape,
+        tuple(losses),
+        tuple(seconds),
+        validation,
+        grown,
         scope,
-    )  # fmt: skip
+    )
 
 
 def synthetic_info(job: Job) -> DataInfo:
     """Return the description of the data without reading them. Raises JobError, DataError."""
     spec: SourceSpec = spec_of(job.data)
     if not spec.is_read:
-        raise JobError("The labels are known once the file has been read: choose one under Data.")
+        raise JobError(
+            "The labels are known once the file has been read: choose one under Data."
+        )
     size = job.training.batch_size
     return DataInfo(
-        spec.key, spec.label, spec.shape, spec.dtype, spec.classes, size, size, spec.task,
-        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape, targets=spec.targets, inputs=spec.inputs,
-    )  # fmt: skip
+        spec.key,
+        spec.label,
+        spec.shape,
+        spec.dtype,
+        spec.classes,
+        size,
+        size,
+        spec.task,
+        max(math.prod(spec.label_shape), 1),
+        label_shape=spec.label_shape,
+        targets=spec.targets,
+        inputs=spec.inputs,
+    )
 
 
 def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
@@ -95,20 +114,42 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
     fields = fields_of(job.source, job.training.inputs, info)
     targets = [name for name in fields if name in target_fields(info)]
     if fields:
-        known = {one.name: one for one in info.inputs or (FieldInfo("", info.input_shape, info.dtype),)}
-        pairs = [(given, known[name]) for given, name in zip(job.source.inputs, fields, strict=True) if name in known]
-        inputs: Any = Fields({one.name: _drawn(given, size, one.shape, one.dtype, 2) for given, one in pairs})
+        known = {
+            one.name: one
+            for one in info.inputs or (FieldInfo("", info.input_shape, info.dtype),)
+        }
+        pairs = [
+            (given, known[name])
+            for given, name in zip(job.source.inputs, fields, strict=True)
+            if name in known
+        ]
+        inputs: Any = Fields(
+            {
+                one.name: _drawn(given, size, one.shape, one.dtype, 2)
+                for given, one in pairs
+            }
+        )
     else:
         (given,) = job.source.inputs
-        inputs = _drawn(given, size, info.input_shape, info.dtype, max(len(info.classes), 2))
+        inputs = _drawn(
+            given, size, info.input_shape, info.dtype, max(len(info.classes), 2)
+        )
 
     def label(target: TargetInfo) -> Tensor:
         if target.task == VALUES:
             drawn = torch.rand(size, *target.label_shape)
-            return _boxes(drawn, info.input_shape) if target.name == "boxes" and drawn.shape[-1:] == (4,) else drawn
-        return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
+            return (
+                _boxes(drawn, info.input_shape)
+                if target.name == "boxes" and drawn.shape[-1:] == (4,)
+                else drawn
+            )
+        return torch.randint(
+            0, max(len(target.classes), 1), (size, *target.label_shape)
+        )
 
-    labels = synthetic_targets(info, inputs, INPUT if input_is_target(job.training) else "", label)
+    labels = synthetic_targets(
+        info, inputs, INPUT if input_is_target(job.training) else "", label
+    )
     if targets:
         inputs = with_targets(inputs, labels, targets, TARGET)
     return inputs.to(device), labels.to(device)
@@ -120,10 +161,14 @@ def _boxes(drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     width, height = (shape[-1], shape[-2]) if len(shape) > 1 else (1, 1)
     corner, size = drawn[..., :2] / 2, drawn[..., 2:] / 2 + 0.1
-    return torch.cat([corner, (corner + size).clamp(max=1)], -1) * torch.tensor([width, height] * 2)
+    return torch.cat([corner, (corner + size).clamp(max=1)], -1) * torch.tensor(
+        [width, height] * 2
+    )
 
 
-def _drawn(given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int) -> Tensor:
+def _drawn(
+    given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int
+) -> Tensor:
     """Return random samples in the range of an input; whole numbers without one are below `values`."""
     import torch
 
@@ -166,7 +211,11 @@ class _Meter:
 
     def _read(self) -> int | None:
         reading = memory.read(self._device)
-        return reading.resident if reading.scope == "process" else reading.peak or reading.allocated
+        return (
+            reading.resident
+            if reading.scope == "process"
+            else reading.peak or reading.allocated
+        )
 
     def update_peak(self) -> None:
         """Remember how much it is now, if that is the most."""

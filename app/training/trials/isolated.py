@@ -47,6 +47,8 @@ def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
     model = initial_module(job.source, training.start).to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    stepper = Stepper(model, training, task, device, fields_of(job.source, training.inputs, info))
+    stepper = Stepper(
+        model, training, task, device, fields_of(job.source, training.inputs, info)
+    )
     weigh_classes(stepper, job, info, device)
     return stepper

@@ -41,7 +41,9 @@ def rate_test(
     """
     check_numbers(job)
     if not 0 < lowest < highest or not math.isfinite(highest):
-        raise JobError(f"The rates go from {lowest:g} to {highest:g}; both must be above 0 and increasing.")
+        raise JobError(
+            f"The rates go from {lowest:g} to {highest:g}; both must be above 0 and increasing."
+        )
     if batches < 2 * BEGINNING:
         raise JobError(f"{batches} batches are too few; use {2 * BEGINNING} or more.")
     plain = replace(job.training, schedule=None, ema=None, accumulate=1, compile=False)
@@ -53,9 +55,13 @@ def rate_test(
     with aside(plain.seed):
         stepper = stepper_of(job, data.info, device)
     if not stepper.rate > 0:
-        raise JobError(f"{plain.optimizer.name} has no initial learning rate above 0; set its lr.")
+        raise JobError(
+            f"{plain.optimizer.name} has no initial learning rate above 0; set its lr."
+        )
     stepper.model.train()
-    reader = data.train.batches(_chunks(data.info.train_count, plain.batch_size, plain.seed, device))
+    reader = data.train.batches(
+        _chunks(data.info.train_count, plain.batch_size, plain.seed, device)
+    )
     rates: list[float] = []
     losses: list[float] = []
     smoothed: list[float] = []
@@ -76,7 +82,9 @@ def rate_test(
             rates.append(rate)
             losses.append(loss)
             before = smoothed[-1] if smoothed else loss
-            mean = before + (1 - PAST) * (loss - before)  # a constant loss stays itself, bit by bit
+            mean = before + (1 - PAST) * (
+                loss - before
+            )  # a constant loss stays itself, bit by bit
             smoothed.append(mean)
             tell(number + 1, batches)
             if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):
@@ -85,7 +93,9 @@ def rate_test(
     finally:
         if isinstance(reader, Generator):
             reader.close()  # workers that read ahead end here
-    return RateTest(tuple(rates), tuple(losses), tuple(smoothed), steepest(rates, smoothed), ended)
+    return RateTest(
+        tuple(rates), tuple(losses), tuple(smoothed), steepest(rates, smoothed), ended
+    )
 
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
@@ -111,5 +121,9 @@ def steepest(rates: list[float], smoothed: list[float]) -> float | None:
     steps = range(BEGINNING, least)
     if least <= BEGINNING or smoothed[least] > 0.99 * smoothed[0]:
         return None
-    slopes = {at: (smoothed[at + 1] - smoothed[at - 1]) / math.log(rates[at + 1] / rates[at - 1]) for at in steps}
+    slopes = {
+        at: (smoothed[at + 1] - smoothed[at - 1])
+        / math.log(rates[at + 1] / rates[at - 1])
+        for at in steps
+    }
     return rates[min(slopes, key=slopes.__getitem__)]

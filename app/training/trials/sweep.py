@@ -19,9 +19,20 @@ TAG = "sweep-"
 OPTIMIZER = "optimizer"
 # Of the run; every other name is a parameter of the optimizer.
 FIELDS = (
-    "epochs", "batch_size", "seed", "accumulate", "patience", "max_steps", "threads", "clip_norm", "clip_value", "ema",
-    "mixup", "amp", "no_decay",
-)  # fmt: skip
+    "epochs",
+    "batch_size",
+    "seed",
+    "accumulate",
+    "patience",
+    "max_steps",
+    "threads",
+    "clip_norm",
+    "clip_value",
+    "ema",
+    "mixup",
+    "amp",
+    "no_decay",
+)
 MOST_RUNS = 10_000
 _WORDS = {"True": True, "False": False, "None": None}
 Values = FrozenMap[str, Any]
@@ -51,7 +62,9 @@ class SweepSetting(Struct, frozen=True):
         low, high = self.bounds
         if isinstance(low, int) and isinstance(high, int):
             return generator.randint(low, high)
-        return float(f"{math.exp(generator.uniform(math.log(low), math.log(high))):.4g}")
+        return float(
+            f"{math.exp(generator.uniform(math.log(low), math.log(high))):.4g}"
+        )
 
 
 class SweepRun(Struct, frozen=True):
@@ -72,36 +85,69 @@ def parse_values(name: str, text: str) -> SweepSetting:
     if not is_range:
         values = tuple(map(_value, text.split(",")))
         if "" in values:
-            raise SweepError(f"{name} has an empty value; separate its values by single commas", name)
-        twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+            raise SweepError(
+                f"{name} has an empty value; separate its values by single commas", name
+            )
+        twice = next(
+            (value for place, value in enumerate(values) if value in values[:place]),
+            None,
+        )
         if twice is not None and not isinstance(twice, bool):
             raise SweepError(f"{name} lists {twice} twice; remove one of them", name)
-        if wild := next((value for value in values if isinstance(value, float) and not math.isfinite(value)), None):
+        if wild := next(
+            (
+                value
+                for value in values
+                if isinstance(value, float) and not math.isfinite(value)
+            ),
+            None,
+        ):
             raise SweepError(f"{name} is {wild}; its values must be finite", name)
         return SweepSetting(name, values)
     bounds = _value(low), _value(high)
-    numbers = [type(bound) in (int, float) and math.isfinite(bound) and bound > 0 for bound in bounds]
+    numbers = [
+        type(bound) in (int, float) and math.isfinite(bound) and bound > 0
+        for bound in bounds
+    ]
     if not all(numbers) or not bounds[0] < bounds[1]:
-        raise SweepError(f"{name}: bounds are two numbers above 0, the smaller first, as 1e-4:1e-1", name)
+        raise SweepError(
+            f"{name}: bounds are two numbers above 0, the smaller first, as 1e-4:1e-1",
+            name,
+        )
     return SweepSetting(name, bounds=bounds)
 
 
-def combinations(settings: Sequence[SweepSetting], count: int | None, seed: int) -> list[Values]:
+def combinations(
+    settings: Sequence[SweepSetting], count: int | None, seed: int
+) -> list[Values]:
     """Return the settings of each run: of the whole grid, or of `count` draws with a seed. Raises SweepError."""
     names = [one.name for one in settings]
     if double := next((name for name in names if names.count(name) > 1), ""):
-        raise SweepError(f"{double} is given twice; list its values once, separated by commas", double)
+        raise SweepError(
+            f"{double} is given twice; list its values once, separated by commas",
+            double,
+        )
     total = math.prod(len(one.values) for one in settings) if count is None else count
     if total > MOST_RUNS:
-        cure = "list fewer values, or draw some of them at random" if count is None else "draw fewer"
+        cure = (
+            "list fewer values, or draw some of them at random"
+            if count is None
+            else "draw fewer"
+        )
         raise SweepError(
             f"these are {grouped_digits(total)} runs, and a sweep has at most {grouped_digits(MOST_RUNS)}: {cure}"
         )
     if count is not None:
         generator = random.Random(seed)
-        return [FrozenMap({one.name: one.draw(generator) for one in settings}) for _ in range(count)]
+        return [
+            FrozenMap({one.name: one.draw(generator) for one in settings})
+            for _ in range(count)
+        ]
     if drawn := next((one.name for one in settings if one.bounds is not None), ""):
-        raise SweepError(f"{drawn} gives bounds, which only random draws take; list its values", drawn)
+        raise SweepError(
+            f"{drawn} gives bounds, which only random draws take; list its values",
+            drawn,
+        )
     found = itertools.product(*(one.values for one in settings))
     return [FrozenMap(zip(names, values, strict=True)) for values in found]
 
@@ -121,8 +167,14 @@ def names_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> names_of([{"epochs": 2, "lr": 0.1}, {"epochs": 2, "lr": 0.01}])
     ['lr 0.1', 'lr 0.01']
     """
-    varying = [name for name in runs[0] if len({repr(values[name]) for values in runs}) > 1] if runs else []
-    return [text_of({name: values[name] for name in varying or values}) for values in runs]
+    varying = (
+        [name for name in runs[0] if len({repr(values[name]) for values in runs}) > 1]
+        if runs
+        else []
+    )
+    return [
+        text_of({name: values[name] for name in varying or values}) for values in runs
+    ]
 
 
 def next_tag(tags: Iterable[str]) -> str:

@@ -15,7 +15,10 @@ from app.training.trials.dry_run import synthetic_batch, synthetic_info
 from app.training.trials.isolated import aside, stepper_of
 from app.util import processors
 
-STEPS, SECONDS = 5, 0.3  # of each number of threads: until there are so many, or it took so long
+STEPS, SECONDS = (
+    5,
+    0.3,
+)  # of each number of threads: until there are so many, or it took so long
 GAIN = 1.1  # times as many steps a second, for which twice the threads are taken
 
 
@@ -43,7 +46,11 @@ def _fastest(job: Job, most: int) -> int:
     """Return the number up to which more threads make a step faster, at most `most`."""
     info = info_of(job, synthetic_info(job))
     check_input(job, info)
-    job = replace(job, training=replace(job.training, compile=False), data=replace(job.data, class_weights=False))
+    job = replace(
+        job,
+        training=replace(job.training, compile=False),
+        data=replace(job.data, class_weights=False),
+    )
     with aside(job.training.seed):
         stepper = stepper_of(job, info, "cpu")
         inputs, labels = synthetic_batch(job, info, "cpu")

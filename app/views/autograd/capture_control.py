@@ -42,10 +42,16 @@ if TYPE_CHECKING:
 
 
 CAPTURE = "capture"  # the key of the question
-NET, MODEL, SCRIPT = "net", "model", "script"  # what is captured: the drawn net, the opened model, a script's step
+NET, MODEL, SCRIPT = (
+    "net",
+    "model",
+    "script",
+)  # what is captured: the drawn net, the opened model, a script's step
 GO_ON, NEXT = "Continue", "Capture next step"
 STEP_HINT = "The script runs until it calls backward and pauses there."
-STANDS = "It continues when you choose Continue, capture something else or close the window."
+STANDS = (
+    "It continues when you choose Continue, capture something else or close the window."
+)
 LEFT = "Its tape and the steps played so far stay here."
 FEW = 500  # nodes whose steps are described within a few milliseconds
 
@@ -64,16 +70,30 @@ class AutogradControl(QObject):
 
     def __init__(self, workspace: Workspace, room: AutogradPage) -> None:
         super().__init__(workspace.window)
-        self._room, self._document, self._catalog = room, workspace.document, workspace.catalog
-        self._live, self._newest, self._background = workspace.live, workspace.newest_weights, workspace.background
+        self._room, self._document, self._catalog = (
+            room,
+            workspace.document,
+            workspace.catalog,
+        )
+        self._live, self._newest, self._background = (
+            workspace.live,
+            workspace.newest_weights,
+            workspace.background,
+        )
         self._engine, self._settings = workspace.engine, workspace.settings
         self.options = PLAIN_OPTIONS
-        self._folder = leftovers.TemporaryFolder()  # a run's weights, as they were at a capture
+        self._folder = (
+            leftovers.TemporaryFolder()
+        )  # a run's weights, as they were at a capture
         # The request of the newest graph, as the diagnostics run it. None before a capture.
         self.diagnosed: AnyCapture | None = None
-        self.shows_step = False  # that of a script or of a stored run, which ran as it did
+        self.shows_step = (
+            False  # that of a script or of a stored run, which ran as it did
+        )
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
-        self.pictures = PictureExport(self._background, self._settings, workspace.window)
+        self.pictures = PictureExport(
+            self._background, self._settings, workspace.window
+        )
         self._formats: Pages = {}  # formats of the net's own graph besides pictures
         self.pictures.said.connect(workspace.notifier.say)
         self.pictures.refused.connect(workspace.notifier.refuse)
@@ -89,13 +109,17 @@ class AutogradControl(QObject):
         self._step: HeldStep | None = None  # the newest of a script
         # The newest graph of each subject, with its request and the words on its weights.
         self._newest_of: dict[str, tuple[Tape, AnyCapture, str]] = {}
-        self._refused = False  # the page says that the drawing as it was could not be captured
+        self._refused = (
+            False  # the page says that the drawing as it was could not be captured
+        )
         room.captureRequested.connect(self.capture)
         room.cancelled.connect(self.cancel)
         room.placeRequested.connect(workspace.jump_to)
         room.exportRequested.connect(self.choose_file)
 
-    def add_format(self, ending: str, words: str, write: Callable[[Path], None]) -> None:
+    def add_format(
+        self, ending: str, words: str, write: Callable[[Path], None]
+    ) -> None:
         """Offer another form of file for the net's own graph."""
         self._formats[ending] = (words, write)
 
@@ -129,7 +153,10 @@ class AutogradControl(QObject):
 
     @property
     def _own(self) -> OwnEngineService | None:
-        own = {MODEL: self.opened.service if self.opened is not None else None, SCRIPT: self.script.service}
+        own = {
+            MODEL: self.opened.service if self.opened is not None else None,
+            SCRIPT: self.script.service,
+        }
         return own.get(self.subject)
 
     @property
@@ -148,7 +175,9 @@ class AutogradControl(QObject):
         self._drop_capture()
         self.subject = subject
         self.turned.emit(subject)
-        self._room.standing.setVisible(subject == SCRIPT and bool(self._room.standing.title()))
+        self._room.standing.setVisible(
+            subject == SCRIPT and bool(self._room.standing.title())
+        )
         if (newest := self._newest_of.get(subject)) is not None:
             self._show(*newest)
         else:
@@ -158,7 +187,9 @@ class AutogradControl(QObject):
         """Capture an opened model, in the mode in which it was observed."""
         if self.opened is None or self.opened.model != model:
             self._close_model()
-            self.subject = NET  # so that what the page shows of another model is emptied
+            self.subject = (
+                NET  # so that what the page shows of another model is emptied
+            )
             self.opened = OpenedModel(model, self._background, self)
             self._newest_of.pop(MODEL, None)
         self.turn_to(MODEL)
@@ -179,18 +210,27 @@ class AutogradControl(QObject):
     def capture(self, train: bool = True) -> None:
         """Run the opened model, or one batch forward through the net, with the weights of the newest run that trained
         this very net; where there is a script and no net, capture its next step."""
-        if self.subject == SCRIPT or (self.subject == NET and self._run_control.script_alone):
+        if self.subject == SCRIPT or (
+            self.subject == NET and self._run_control.script_alone
+        ):
             self.capture_step()
             return
         self.go_on()
         if self.subject == MODEL and self.opened is not None:
             self._room.show_busy("Constructing the model…")
             model = ModelCapture(self.opened.model, train, self.options)
-            self.opened.capture(model, self._model_captured, partial(self._failed, model), self._room.show_busy)
+            self.opened.capture(
+                model,
+                self._model_captured,
+                partial(self._failed, model),
+                self._room.show_busy,
+            )
             return
         if self._live.unfinished is not None:
             self._room.show_busy(f"{self._live.unfinished[0]}…")
-        self._live.when_checked(CAPTURE, partial(self._capture_net, train), self._not_checked)
+        self._live.when_checked(
+            CAPTURE, partial(self._capture_net, train), self._not_checked
+        )
 
     def _not_checked(self, reason: str) -> None:
         self._room.show_error("No batch was run", reason)
@@ -204,31 +244,51 @@ class AutogradControl(QObject):
         analysis = self._live.analysis
         if self._refuses() or analysis is None:
             return
-        job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
+        job = preflight.job(
+            self._document.project, analysis, str(self._settings.data_folder)
+        )
         self._room.show_busy("Running the forward pass…")
         labels = node_labels(self._document.project.graph, self._catalog)
         request = CaptureRequest(job, labels, train, options=self.options)
         self._drop_capture()
         if not self._newest.of_this_window(job.source):
-            self._ask(request, self._newest.choice(job.source, Path(self._folder.name))())
+            self._ask(
+                request, self._newest.choice(job.source, Path(self._folder.name))()
+            )
             return
         self._background.ask(
-            CAPTURE, self._newest.choice(job.source, Path(self._folder.name)),
-            on_answer=partial(self._ask, request), on_error=partial(self._failed, request),
-        )  # fmt: skip
+            CAPTURE,
+            self._newest.choice(job.source, Path(self._folder.name)),
+            on_answer=partial(self._ask, request),
+            on_error=partial(self._failed, request),
+        )
 
     def _refuses(self) -> bool:
         """Return whether the drawing cannot be captured as it is, and say why."""
         self._refused = True
         random = self.options.data == "random"
         if errors := self._live.net_errors if random else self._live.errors:
-            first, fits = errors[0], self._live.net_runs  # then it is the data, or the loss, that it does not go with
-            title = "Network and data do not match" if fits else "The network cannot run yet"
-            node = self._document.project.graph.nodes.get(first.node) if first.node is not None else None
+            first, fits = (
+                errors[0],
+                self._live.net_runs,
+            )  # then it is the data, or the loss, that it does not go with
+            title = (
+                "Network and data do not match"
+                if fits
+                else "The network cannot run yet"
+            )
+            node = (
+                self._document.project.graph.nodes.get(first.node)
+                if first.node is not None
+                else None
+            )
             self._room.show_error(
-                title, f"{first.message}. {first.reason}", random=fits and not random,
-                node=node.id if node is not None else "", name=node.name if node is not None else "",
-            )  # fmt: skip
+                title,
+                f"{first.message}. {first.reason}",
+                random=fits and not random,
+                node=node.id if node is not None else "",
+                name=node.name if node is not None else "",
+            )
             return True
         self._refused = False
         return False
@@ -254,14 +314,24 @@ class AutogradControl(QObject):
 
     def _ask(self, request: CaptureRequest, weights: WeightsChoice) -> None:
         asked = replace(request, weights=weights)
-        self._engine.ask(CAPTURE, asked, on_answer=self._on_answer, on_error=partial(self._failed, asked))
+        self._engine.ask(
+            CAPTURE,
+            asked,
+            on_answer=self._on_answer,
+            on_error=partial(self._failed, asked),
+        )
 
     def _on_answer(self, captured: Captured) -> None:
         """Describe all steps of the graph, of a large one on a worker."""
         if len(captured.tape.nodes) <= FEW:
             self._captured(captured)
             return
-        self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: self._captured(captured))
+        self._background.ask(
+            CAPTURE,
+            prepare,
+            captured.tape,
+            on_answer=lambda _tape: self._captured(captured),
+        )
 
     def _captured(self, captured: Captured) -> None:
         for file in Path(self._folder.name).iterdir():  # of captures before
@@ -276,7 +346,9 @@ class AutogradControl(QObject):
         if len(captured.tape.nodes) <= FEW:
             show()
         else:
-            self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: show())
+            self._background.ask(
+                CAPTURE, prepare, captured.tape, on_answer=lambda _tape: show()
+            )
 
     # -- steps of runs and scripts
 
@@ -319,15 +391,24 @@ class AutogradControl(QObject):
             self._show_step(step, held)
         else:
             self._background.ask(
-                CAPTURE, prepare, step.tape, on_answer=lambda _tape: self._show_step(step, held)
-            )  # fmt: skip
+                CAPTURE,
+                prepare,
+                step.tape,
+                on_answer=lambda _tape: self._show_step(step, held),
+            )
 
     def _show_step(self, step: CapturedStep, held: HeldStep) -> None:
         self._show(step.tape, held, f"step {held.step:,} of {held.script}")
-        loss = f", loss {formatting.figure(step.tape.loss)}" if step.tape.loss is not None else ""
+        loss = (
+            f", loss {formatting.figure(step.tape.loss)}"
+            if step.tape.loss is not None
+            else ""
+        )
         title = f"{held.script} is paused before backward of step {held.step:,}{loss}"
         reason = " ".join(f"{note[0].upper()}{note[1:]}." for note in step.notes)
-        self._room.show_standing("warning", title, f"{reason} {STANDS}".strip(), GO_ON, NEXT)
+        self._room.show_standing(
+            "warning", title, f"{reason} {STANDS}".strip(), GO_ON, NEXT
+        )
 
     def _script_gone(self) -> None:
         held = self._step
@@ -342,7 +423,11 @@ class AutogradControl(QObject):
     def _run_state(self, state: str) -> None:
         """Withdraw the message that the script has continued after a step once it is paused at a later one."""
         progress = self._session.progress() if state == "paused" else None
-        if progress is not None and self.script.state == NONE and self._step is not None:
+        if (
+            progress is not None
+            and self.script.state == NONE
+            and self._step is not None
+        ):
             if progress.step != self._step.step:
                 self._room.standing.hide()
 
@@ -365,15 +450,28 @@ class AutogradControl(QObject):
 
     def _failed(self, request: AnyCapture, failure: WorkerFailure) -> None:
         if isinstance(failure.error, EngineDiedError):
-            self._room.show_error("The forward pass did not finish", f"{failure.message} Capture again.")
+            self._room.show_error(
+                "The forward pass did not finish", f"{failure.message} Capture again."
+            )
             return
         self.diagnosed, self.left_out = request.diagnosed, request.options.left_out
         self.failed.emit(failure)
-        random = isinstance(failure.error, DataError | JobError) and self.options.data != "random"
+        random = (
+            isinstance(failure.error, DataError | JobError)
+            and self.options.data != "random"
+        )
         self._room.show_error("Forward pass failed", failure.message, random=random)
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask for a path, then draw the current view."""
-        pages = self._formats if drawing is self._room.drawing() else None  # a snippet's graph asks here too
-        project = self._document.project if pages is not None and not self.shows_step else None
-        self.pictures.choose_file(drawing, "Export the graph", f"{self.name}-autograd", pages, project)
+        pages = (
+            self._formats if drawing is self._room.drawing() else None
+        )  # a snippet's graph asks here too
+        project = (
+            self._document.project
+            if pages is not None and not self.shows_step
+            else None
+        )
+        self.pictures.choose_file(
+            drawing, "Export the graph", f"{self.name}-autograd", pages, project
+        )

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from app.views.autograd.tape.tape_control import TapeControl
 
 NET, MODEL = "net", "model"
-STEP_TIP = "Pauses the watched script before its next backward, to inspect and play it here"
+STEP_TIP = (
+    "Pauses the watched script before its next backward, to inspect and play it here"
+)
 REPLAY = "A self-contained page that plays the backward pass"
 
 
@@ -39,47 +41,156 @@ class AutogradFeature(Feature):
     options_control: OptionsControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("autograd", "Autograd", "autograd", "centre", self._make_graph, after="network", edge="back",
-                   words="&Autograd", shortcut="Ctrl+2", controls=lambda: self.snippets.toggle,
-                   home=lambda: self.room.view)  # fmt: skip
-        yield Page("steps", "Steps", "autograd", "left", lambda: self.tape_control.steps)
-        yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page,
-                   after="problems", words="&Backward tape",
-                   controls=lambda: self.tape_control.page.controls)  # fmt: skip
-        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, after="tape",
-                   words="&Findings")  # fmt: skip
+        yield Page(
+            "autograd",
+            "Autograd",
+            "autograd",
+            "centre",
+            self._make_graph,
+            after="network",
+            edge="back",
+            words="&Autograd",
+            shortcut="Ctrl+2",
+            controls=lambda: self.snippets.toggle,
+            home=lambda: self.room.view,
+        )
+        yield Page(
+            "steps", "Steps", "autograd", "left", lambda: self.tape_control.steps
+        )
+        yield Page(
+            "tape",
+            "Backward tape",
+            "tapedeck",
+            "bottom",
+            lambda: self.tape_control.page,
+            after="problems",
+            words="&Backward tape",
+            controls=lambda: self.tape_control.page.controls,
+        )
+        yield Page(
+            "findings",
+            "Findings",
+            "flask",
+            "bottom",
+            self._make_findings,
+            after="tape",
+            words="&Findings",
+        )
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("capture", "&Capture one batch", lambda: self._capture(), "Ctrl+Return", "autograd", late=True),
-            Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False), late=True),
-            Action("capture-step", "Capture the ne&xt step of the script", self._capture_step, "Ctrl+Alt+Return",
-                   "autograd", STEP_TIP),
+            Action(
+                "capture",
+                "&Capture one batch",
+                lambda: self._capture(),
+                "Ctrl+Return",
+                "autograd",
+                late=True,
+            ),
+            Action(
+                "capture-eval",
+                "Capture in &eval mode",
+                lambda: self._capture(False),
+                late=True,
+            ),
+            Action(
+                "capture-step",
+                "Capture the ne&xt step of the script",
+                self._capture_step,
+                "Ctrl+Alt+Return",
+                "autograd",
+                STEP_TIP,
+            ),
             Action("script-goes-on", "", self._go_on),
-            Action("play-backward", "&Play backward or pause", lambda: self.tape_control.play(), "F9", "run",
-                   late=True),
-            Action("step-backward", "S&tep", lambda: self.tape_control.step(), "F10", "step",
-                   "Run the next backward node", late=True),
-            Action("step-back", "Step &back", lambda: self.tape_control.back(), "Ctrl+F10", "step-back",
-                   "Undo the last backward step", late=True),
-            Action("run-to-selected", "&Run to selected", lambda: self.tape_control.run_to_selected(), "Ctrl+F9",
-                   "to-end", late=True),
-            Action("break-at-selected", "Break at se&lected", lambda: self.tape_control.break_at_selected(),
-                   "Shift+F9", "record", late=True),
-            Action("html-replay", "Export an HT&ML replay…", lambda: self.tape_control.export_replay(), "", "export",
-                   REPLAY, late=True),
-            Action("findings", "&Findings", self._show("findings"), "Ctrl+F8", "flask", late=True),
+            Action(
+                "play-backward",
+                "&Play backward or pause",
+                lambda: self.tape_control.play(),
+                "F9",
+                "run",
+                late=True,
+            ),
+            Action(
+                "step-backward",
+                "S&tep",
+                lambda: self.tape_control.step(),
+                "F10",
+                "step",
+                "Run the next backward node",
+                late=True,
+            ),
+            Action(
+                "step-back",
+                "Step &back",
+                lambda: self.tape_control.back(),
+                "Ctrl+F10",
+                "step-back",
+                "Undo the last backward step",
+                late=True,
+            ),
+            Action(
+                "run-to-selected",
+                "&Run to selected",
+                lambda: self.tape_control.run_to_selected(),
+                "Ctrl+F9",
+                "to-end",
+                late=True,
+            ),
+            Action(
+                "break-at-selected",
+                "Break at se&lected",
+                lambda: self.tape_control.break_at_selected(),
+                "Shift+F9",
+                "record",
+                late=True,
+            ),
+            Action(
+                "html-replay",
+                "Export an HT&ML replay…",
+                lambda: self.tape_control.export_replay(),
+                "",
+                "export",
+                REPLAY,
+                late=True,
+            ),
+            Action(
+                "findings",
+                "&Findings",
+                self._show("findings"),
+                "Ctrl+F8",
+                "flask",
+                late=True,
+            ),
             Action("gain-ladder", "&Gain ladder", self._show("gain"), late=True),
-            Action("gradcheck-net", "Run gradcheck on the &whole network", lambda: self.findings_control.check_net(),
-                   late=True),
-            Action("gradcheck-here", "Run gradcheck on the &selection", lambda: self.findings_control.check_selected(),
-                   late=True),
-            Action("what-if-checkpoint", "Estimate chec&kpointing of blocks", self._show("checkpoint"), late=True),
+            Action(
+                "gradcheck-net",
+                "Run gradcheck on the &whole network",
+                lambda: self.findings_control.check_net(),
+                late=True,
+            ),
+            Action(
+                "gradcheck-here",
+                "Run gradcheck on the &selection",
+                lambda: self.findings_control.check_selected(),
+                late=True,
+            ),
+            Action(
+                "what-if-checkpoint",
+                "Estimate chec&kpointing of blocks",
+                self._show("checkpoint"),
+                late=True,
+            ),
             Action("capture-model", "", self._capture_model),
             Action("show-step", "", self._show_step),
             Action("show-backward", "", self._show_backward),
-            Action("snippet", "PyTorch sn&ippet", self._show_snippet, "Ctrl+Shift+Return", "code"),
-        )  # fmt: skip
+            Action(
+                "snippet",
+                "PyTorch sn&ippet",
+                self._show_snippet,
+                "Ctrl+Shift+Return",
+                "code",
+            ),
+        )
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("steps", False)
@@ -94,7 +205,10 @@ class AutogradFeature(Feature):
         from app.views.autograd.page import AutogradPage
 
         yield
-        from app.views.autograd.snippets.snippet_control import SnippetControl, create_pages
+        from app.views.autograd.snippets.snippet_control import (
+            SnippetControl,
+            create_pages,
+        )
         from app.views.autograd.tape.player import Player
         from app.views.autograd.tape.replay_control import ReplayControl
 
@@ -111,8 +225,12 @@ class AutogradFeature(Feature):
         player = Player(workspace.window)
         replay = ReplayControl(workspace, room, player, capture)
         pages = create_pages(room)
-        self.snippets = SnippetControl(workspace, room, inspector, pages, capture.pictures, replay)
-        self.tape_control = TapeControl(workspace, room, inspector, capture, self.snippets, replay, player)
+        self.snippets = SnippetControl(
+            workspace, room, inspector, pages, capture.pictures, replay
+        )
+        self.tape_control = TapeControl(
+            workspace, room, inspector, capture, self.snippets, replay, player
+        )
         return pages
 
     def _make_findings(self) -> Steps:
@@ -128,7 +246,9 @@ class AutogradFeature(Feature):
         page = FindingsPage(over_run)
         yield
         room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
-        self.findings_control = FindingsControl(self.workspace, room, inspector, capture, page)
+        self.findings_control = FindingsControl(
+            self.workspace, room, inspector, capture, page
+        )
         yield
         from PySide6.QtWidgets import QStackedWidget
 
@@ -136,7 +256,9 @@ class AutogradFeature(Feature):
 
         pages = QStackedWidget()
         pages.addWidget(page)
-        self.snippet_findings = SnippetFindings(self.workspace, pages, self.findings_control, self.snippets)
+        self.snippet_findings = SnippetFindings(
+            self.workspace, pages, self.findings_control, self.snippets
+        )
         return pages
 
     def finish(self) -> Iterator[None] | None:
@@ -149,7 +271,9 @@ class AutogradFeature(Feature):
         capture = self.autograd_control
         capture.turned.connect(lambda _subject: room.set_tape(None))
         capture.turned.connect(self.snippets.show_subject)
-        capture.measured.connect(lambda captured: workspace.commands.trigger("show-figures", captured))
+        capture.measured.connect(
+            lambda captured: workspace.commands.trigger("show-figures", captured)
+        )
         self.snippets.subject_chosen.connect(capture.turn_to)
         capture.script.captured.connect(lambda *_: workspace.pages.show("tape"))
         capture.script.changed.connect(workspace.run_control.show_step)
@@ -164,7 +288,9 @@ class AutogradFeature(Feature):
         return None
 
     def close(self) -> None:
-        if hasattr(self, "tape_control"):  # else the window is closed before its pages are made
+        if hasattr(
+            self, "tape_control"
+        ):  # else the window is closed before its pages are made
             self.tape_control.close()
             self.autograd_control.close()
 
@@ -192,7 +318,10 @@ class AutogradFeature(Feature):
         if self.autograd_control.subject == MODEL:
             from app.views.autograd.model_links import place_of
 
-            item, tape = self.room.item_of(self.room.scene.current_key()), self.room.tape
+            item, tape = (
+                self.room.item_of(self.room.scene.current_key()),
+                self.room.tape,
+            )
             if item is not None and tape is not None:
                 self.workspace.commands.trigger("show-call", place_of(tape, item))
         elif node is not None and self.autograd_control.subject == NET:
@@ -204,7 +333,10 @@ class AutogradFeature(Feature):
 
     def _show_backward(self, places: tuple[CallPlace, ...], front: bool) -> None:
         """Select the backward nodes of calls of the opened model, and with `front` show them."""
-        if not hasattr(self, "autograd_control") or self.autograd_control.opened is None:
+        if (
+            not hasattr(self, "autograd_control")
+            or self.autograd_control.opened is None
+        ):
             return
         from app.views.autograd.model_links import select_calls
 
@@ -217,7 +349,9 @@ class AutogradFeature(Feature):
     def _tells(self, words: str) -> bool:
         """Return whether the page reports, or is about to, that the engine has ended, with the batch or graph there."""
         about_to = self.autograd_control.waits or self.tape_control.player.keeps
-        return self.room.isVisible() and (about_to or words in self.room.banner.reason())
+        return self.room.isVisible() and (
+            about_to or words in self.room.banner.reason()
+        )
 
     # -- commands -----------------------------------------------------------------------------------------------------
 

@@ -30,14 +30,24 @@ class AutogradHeader(QWidget):
         self.setMinimumHeight(38)
         self.root = label("loss.grad_fn", "section")
         self.summary = label("", "label", "text2")
-        self.below = label("", "label", "text2", wrap=True)  # the summary, where the line has no room for it
+        self.below = label(
+            "", "label", "text2", wrap=True
+        )  # the summary, where the line has no room for it
         self.below.setContentsMargins(12, 0, 10, 6)
         self.below.setMinimumWidth(1)
         self.below.hide()
-        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the network")
-        self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
-        self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
-        self.grouping.setToolTip("Block: groups nested like the modules; ] and [ unfold and fold one level")
+        self.mode = Segmented(
+            [("train", "train()"), ("eval", "eval()")], "Mode of the network"
+        )
+        self.mode.setToolTip(
+            "Dropout and BatchNorm behave differently in train() and eval()"
+        )
+        self.grouping = Segmented(
+            [("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by"
+        )
+        self.grouping.setToolTip(
+            "Block: groups nested like the modules; ] and [ unfold and fold one level"
+        )
         self.capture = Button("Capture again")
         self.capture.setToolTip(DEVICE)
         self.fold_all = Button("Fold all")
@@ -47,21 +57,48 @@ class AutogradHeader(QWidget):
         self.legend, self.norms = AutogradLegend(), NormLegend()
         legend, group_by = self.legend, label("Group by", "label", "text3")
         layout = hbox(
-            self.root, (self.summary, 1), legend, self.norms, group_by, self.grouping, self.fold_all, self.mode,
-            self.capture, self.search, self.export, self.frame, on=self, margins=(12, 5, 10, 5), spacing=8,
-        )  # fmt: skip
+            self.root,
+            (self.summary, 1),
+            legend,
+            self.norms,
+            group_by,
+            self.grouping,
+            self.fold_all,
+            self.mode,
+            self.capture,
+            self.search,
+            self.export,
+            self.frame,
+            on=self,
+            margins=(12, 5, 10, 5),
+            spacing=8,
+        )
         # The window may be narrower than all of this: the least important goes first, the summary is cut.
         layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.setMinimumWidth(1)
-        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._text = self.weights = ""  # `weights`: which ones the net had, for the next summary
+        self.summary.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
+        self._text = self.weights = (
+            ""  # `weights`: which ones the net had, for the next summary
+        )
         self._played = False
         self.two_lines = True  # whether the summary may have a line of its own
         self._added: list[QWidget] = []
-        self._withheld: set[QWidget] = set()  # of those, what means nothing for the graph that is shown
+        self._withheld: set[QWidget] = (
+            set()
+        )  # of those, what means nothing for the graph that is shown
         self._spare: tuple[QWidget, ...] = (
-            legend, group_by, self.root, self.fold_all, self.norms, self.mode, self.export, self.frame, self.grouping,
-        )  # fmt: skip
+            legend,
+            group_by,
+            self.root,
+            self.fold_all,
+            self.norms,
+            self.mode,
+            self.export,
+            self.frame,
+            self.grouping,
+        )
 
     def add(self, widget: QWidget) -> None:
         """Put another widget before the button that captures; it goes where there is no room for any summary."""
@@ -88,13 +125,23 @@ class AutogradHeader(QWidget):
         """Move the summary to a second line if needed, and hide the legends that do not fit."""
         metrics = self.summary.fontMetrics()
         layout = present(self.layout())
-        widgets = [present(layout.itemAt(place)).widget() for place in range(layout.count())]
-        others = [widget for widget in widgets if widget is not None and widget is not self.summary]
-        hidden: set[QWidget] = self._withheld | (set() if self._played else {self.norms})
+        widgets = [
+            present(layout.itemAt(place)).widget() for place in range(layout.count())
+        ]
+        others = [
+            widget
+            for widget in widgets
+            if widget is not None and widget is not self.summary
+        ]
+        hidden: set[QWidget] = self._withheld | (
+            set() if self._played else {self.norms}
+        )
         wanted = metrics.horizontalAdvance(self._text) + 8
 
         def needed() -> int:
-            shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
+            shown = [
+                widget.sizeHint().width() for widget in others if widget not in hidden
+            ]
             return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
 
         legends = [widget for widget in self._spare[:LEGENDS] if widget not in hidden]
@@ -109,7 +156,9 @@ class AutogradHeader(QWidget):
         if needed() - wanted > self.width():
             hidden.update(self._added)
         kept = (self.norms, *self._withheld)
-        for widget in reversed([one for one in self._spare if one in hidden and one not in kept]):
+        for widget in reversed(
+            [one for one in self._spare if one in hidden and one not in kept]
+        ):
             hidden.discard(widget)  # a narrow one may fit where a wide one did not
             if needed() > self.width():
                 hidden.add(widget)
@@ -166,7 +215,10 @@ class AutogradLegend(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._held, self._kept = TextLine("held", "caption"), TextLine("always held", "caption")
+        self._held, self._kept = (
+            TextLine("held", "caption"),
+            TextLine("always held", "caption"),
+        )
         self.setToolTip(
             "held: memory that only backward still needs\nalways held: parameters, buffers and the batch itself"
         )
@@ -195,12 +247,16 @@ class AutogradLegend(QWidget):
             (self._held, faded(theme.series[0], 0.20), faded(theme.series[0], 0.55)),
             (self._kept, None, theme.line3),
         ):
-            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            swatch = QRectF(
+                x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4
+            )
             box(painter, swatch, 3, fill, border)
             line.draw_in(painter, x + 24, area, theme.text2)
             x += 24 + line.width + 16
         if self._played:
-            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            swatch = QRectF(
+                x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4
+            )
             paint_freed(painter, swatch, theme)
             self._freed.draw_in(painter, x + 24, area, theme.text2)
         painter.end()
@@ -214,14 +270,20 @@ class NormLegend(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._title = TextLine("Gradient norm", "caption")
-        self._lines = [(norm, TextLine(significant(norm), "caption")) for norm in self.NORMS]
-        self.setToolTip("An arrow is as wide as the logarithm of its gradient's norm; below 1e−4 it is dashed")
+        self._lines = [
+            (norm, TextLine(significant(norm), "caption")) for norm in self.NORMS
+        ]
+        self.setToolTip(
+            "An arrow is as wide as the logarithm of its gradient's norm; below 1e−4 it is dashed"
+        )
         self.setAccessibleName("Gradient norm")
         self.hide()
         manager().changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
-        return at_least(self._title.width + sum(36 + line.width for _, line in self._lines) + 6, 20)
+        return at_least(
+            self._title.width + sum(36 + line.width for _, line in self._lines) + 6, 20
+        )
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -233,7 +295,9 @@ class NormLegend(QWidget):
         x = self._title.width + 8
         for norm, line in self._lines:
             width = width_of(norm)
-            painter.fillRect(QRectF(x, area.center().y() - width / 2, 20, width), theme.back)
+            painter.fillRect(
+                QRectF(x, area.center().y() - width / 2, 20, width), theme.back
+            )
             line.draw_in(painter, x + 25, area, theme.text2)
             x += 36 + line.width
         painter.end()

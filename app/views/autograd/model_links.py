@@ -30,10 +30,18 @@ def select_calls(page: AutogradPage, places: Iterable[CallPlace]) -> None:
         return
     paths = {one.path for one in wanted}
     page.select_nodes(frozenset(map(module_link, paths)))
-    while paths and paths != {""} and not (page.scene.linked_parts() or page.scene.current_key()):
+    while (
+        paths
+        and paths != {""}
+        and not (page.scene.linked_parts() or page.scene.current_key())
+    ):
         paths = {path.rpartition(".")[0] for path in paths}
         page.select_nodes(frozenset(map(module_link, paths)))
     lines = {(one.path, one.file, one.line) for one in wanted if one.line}
-    drawn = (str(node.id) for node in tape.nodes if (node.layer, node.file, node.line) in lines and not node.is_leaf)
+    drawn = (
+        str(node.id)
+        for node in tape.nodes
+        if (node.layer, node.file, node.line) in lines and not node.is_leaf
+    )
     if key := next((one for one in drawn if one in page.scene.boxes), ""):
         page.choose_quietly(key)

@@ -10,7 +10,12 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.engine import observe_process
 from app.engine.client import Question
-from app.engine.observe_process import PATIENCE, ObserveTimeoutError, death_words, timeout_words
+from app.engine.observe_process import (
+    PATIENCE,
+    ObserveTimeoutError,
+    death_words,
+    timeout_words,
+)
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.observe import CapturedModel, ModelCapture, Observe
 from app.sources.finding import digest_of
@@ -28,7 +33,9 @@ CAPTURE, START = "capture", "engine of a model"  # keys of questions
 class OpenedModel(QObject):
     """Captures one opened model. Its engine runs no other code, so that what a model does ends with it."""
 
-    def __init__(self, model: Observe, background: Background, parent: QObject | None = None) -> None:
+    def __init__(
+        self, model: Observe, background: Background, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self.model = model
         self._digest = digest_of(model.source, model.folder)
@@ -39,31 +46,46 @@ class OpenedModel(QObject):
         self._late = False
 
     def capture(
-        self, request: ModelCapture, answered: Callable[[CapturedModel], None],
-        failed: Callable[[WorkerFailure], None], tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self,
+        request: ModelCapture,
+        answered: Callable[[CapturedModel], None],
+        failed: Callable[[WorkerFailure], None],
+        tell: Callable[[str], None],
+    ) -> None:
         """Run a capture; the answer, or why there is none, arrives on this thread."""
         ask = partial(self._ask, request, answered, failed, tell)
         if self.service is not None and self.service.pid is not None:
             ask()
             return
         self.close()
-        if digest_of(self.model.source, self.model.folder) != self._digest:  # its present content is not trusted
+        if (
+            digest_of(self.model.source, self.model.folder) != self._digest
+        ):  # its present content is not trusted
             failed(
-                WorkerFailure(SourceError(f"{self.model.source} has changed since it was opened; open it again"), "")
+                WorkerFailure(
+                    SourceError(
+                        f"{self.model.source} has changed since it was opened; open it again"
+                    ),
+                    "",
+                )
             )
             return
         start = partial(observe_process.engine_of, self.model)
-        self._background.ask(START, start, on_answer=partial(self._started, ask), on_error=failed)
+        self._background.ask(
+            START, start, on_answer=partial(self._started, ask), on_error=failed
+        )
 
     def _started(self, ask: Callable[[], None], engine: OwnEngine) -> None:
         self.service = OwnEngineService(self, engine)
         ask()
 
     def _ask(
-        self, request: ModelCapture, answered: Callable[[CapturedModel], None],
-        failed: Callable[[WorkerFailure], None], tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self,
+        request: ModelCapture,
+        answered: Callable[[CapturedModel], None],
+        failed: Callable[[WorkerFailure], None],
+        tell: Callable[[str], None],
+    ) -> None:
         service = self.service
         assert service is not None
         service.forget(CAPTURE)
@@ -79,9 +101,10 @@ class OpenedModel(QObject):
             error = failure.error
             if isinstance(error, EngineDiedError):
                 error = (
-                    ObserveTimeoutError(timeout_words(self.model, PATIENCE)) if self._late
+                    ObserveTimeoutError(timeout_words(self.model, PATIENCE))
+                    if self._late
                     else SourceError(death_words(self.model, service.engine))
-                )  # fmt: skip
+                )
             failed(WorkerFailure(error, failure.traceback))
 
         question: Question[CapturedModel] | None = service.ask(

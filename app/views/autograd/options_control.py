@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 NOT_CALLED = ("ModuleList", "ModuleDict")
-TYPED = 700  # ms after the last key until a batch of the size that was typed is captured
+TYPED = (
+    700  # ms after the last key until a batch of the size that was typed is captured
+)
 TIP = "Mode, data, loss or outputs, AMP, checkpoint, create_graph and compile of a capture"
 
 
@@ -34,13 +36,17 @@ class BatchField(QWidget):
         self.field = NumberField(64, minimum=1, maximum=MOST_SAMPLES)
         self.field.setAccessibleName("Batch size of a capture")
         self.field.setFixedWidth(64)
-        hbox(label("Batch", "label", "text3"), self.field, on=self, margins=0, spacing=6)
+        hbox(
+            label("Batch", "label", "text3"), self.field, on=self, margins=0, spacing=6
+        )
 
 
 class OptionsControl(QObject):
     """`button` opens `menu`; where a graph is shown, other options capture it again."""
 
-    def __init__(self, workspace: Workspace, room: AutogradPage, capture: AutogradControl) -> None:
+    def __init__(
+        self, workspace: Workspace, room: AutogradPage, capture: AutogradControl
+    ) -> None:
         super().__init__(workspace.window)
         self._workspace, self._room, self._captures = workspace, room, capture
         self.menu = CaptureMenu(workspace.window)
@@ -81,7 +87,9 @@ class OptionsControl(QObject):
         self._typed.stop()
         size = int(self.batch.field.value())
         if size != self._shown_size():
-            self.menu.project_batch = self._workspace.document.project.training.batch_size
+            self.menu.project_batch = (
+                self._workspace.document.project.training.batch_size
+            )
             self.menu.set_batch(size)
 
     def _shown_size(self) -> int:
@@ -91,17 +99,31 @@ class OptionsControl(QObject):
         place = inputs[0].params.get("batch", 0) if inputs else 0
         if self.menu.options.batch:
             return self.menu.options.batch
-        if tape is not None and tape.input_shapes and type(place) is int and place < len(tape.input_shapes[0]):
+        if (
+            tape is not None
+            and tape.input_shapes
+            and type(place) is int
+            and place < len(tape.input_shapes[0])
+        ):
             return tape.input_shapes[0][place]
         return project.training.batch_size
 
     def _show_size(self) -> None:
-        wanted, shown = self._workspace.document.project.training.batch_size, self._shown_size()
+        wanted, shown = (
+            self._workspace.document.project.training.batch_size,
+            self._shown_size(),
+        )
         self.batch.field.set_value(shown)
-        chosen = "chosen for captures" if self.menu.options.batch else "as in a training step"
+        chosen = (
+            "chosen for captures"
+            if self.menu.options.batch
+            else "as in a training step"
+        )
         if not self.menu.options.batch and shown != wanted:
             chosen = f"fewer than the {wanted:,} of a training step: more are not available or need over 1 GiB"
-        self.batch.field.set_hint(f"Samples of a capture, findings and gradient checks: {chosen}")
+        self.batch.field.set_hint(
+            f"Samples of a capture, findings and gradient checks: {chosen}"
+        )
 
     def _about_net(self) -> tuple[int, tuple[str, ...], int]:
         """Return the number of outputs of the net, its blocks, and the batch size."""
@@ -110,16 +132,26 @@ class OptionsControl(QObject):
         self.menu.mode = self._room.head.mode.value()
         layers = tape.layers if tape is not None else {}
         owners = {path.rpartition(".")[0] for path in layers}
-        blocks = tuple(path for path in layers if path and path in owners and layers[path] not in NOT_CALLED)
+        blocks = tuple(
+            path
+            for path in layers
+            if path and path in owners and layers[path] not in NOT_CALLED
+        )
         size = self._workspace.document.project.training.batch_size
         if self.menu.of_model:
-            return len(tape.roots) if tape is not None and tape.loss is None else 1, blocks, size
+            return (
+                len(tape.roots) if tape is not None and tape.loss is None else 1,
+                blocks,
+                size,
+            )
         return max(sum(node.op == "output" for node in nodes), 1), blocks, size
 
     def _forget(self) -> None:
         """Reset options that depend on the net: blocks, outputs and data."""
         now = self.menu.options
-        self.menu.set_options(replace(now, checkpoint=(), outputs=(), data="batch", batch=0))
+        self.menu.set_options(
+            replace(now, checkpoint=(), outputs=(), data="batch", batch=0)
+        )
         self._show_size()
 
     def _turned(self, subject: str) -> None:
@@ -129,7 +161,9 @@ class OptionsControl(QObject):
         head.offer(self.batch, subject == NET)
         for widget in (self.button, head.mode):
             head.offer(widget, subject != SCRIPT)  # which ran as it did
-        self.menu.options = replace(self.menu.options, checkpoint=(), outputs=(), data="batch", batch=0)
+        self.menu.options = replace(
+            self.menu.options, checkpoint=(), outputs=(), data="batch", batch=0
+        )
         self._show_options(self.menu.options)
 
     def _changed(self, options: CaptureOptions) -> None:

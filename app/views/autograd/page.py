@@ -9,7 +9,15 @@ from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.autograd.blocks import group_by_block
-from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
+from app.autograd.grouping import (
+    Folded,
+    LayerGroup,
+    deeper,
+    fold,
+    group_by_layer,
+    opened,
+    shallower,
+)
 from app.autograd.pictures.diagram import draw, summary
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
@@ -73,7 +81,9 @@ class AutogradPage(QWidget):
         # The unfolded groups of the grouping that is not shown.
         self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         self._grouping = "layer"
-        self._searched: frozenset[str] = frozenset()  # groups that are open for what was found last
+        self._searched: frozenset[str] = (
+            frozenset()
+        )  # groups that are open for what was found last
         self._quiet = False
         self._row: float | None = None
         self.scene = TapeScene(self)
@@ -84,19 +94,34 @@ class AutogradPage(QWidget):
         self._resized.timeout.connect(self._fit)
         self.head = AutogradHeader()
         self.banner = Banner()
-        self.standing = Banner()  # of a script that is paused while its step is inspected
+        self.standing = (
+            Banner()
+        )  # of a script that is paused while its step is inspected
         self.standing.set_closable(False)
         messages = ToastStack(self, free_place)  # over the graph, which keeps its place
         self.finder = TapeFinder()
         self.way = PathHighlight(self.scene, self.view, self.item_of)
         self.offer = CaptureOffer("No graph captured yet", BATCH_HINT, STEP_HINT)
-        self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT, "Cancel")
+        self._busy = EmptyState(
+            "autograd", "Running the forward pass…", BUSY_HINT, "Cancel"
+        )
         self._busy.button.set_kind("secondary")
         self._covered = False  # whether the banner was hidden for a capture under way
-        self._at_fault = "", ""  # the node that cannot run, and the text of the action that shows it
+        self._at_fault = (
+            "",
+            "",
+        )  # the node that cannot run, and the text of the action that shows it
         graph = QWidget()
         vbox(
-            self.head, self.head.below, Divider(), self.finder, self.way, (self.view, 1), on=graph, margins=0, spacing=0
+            self.head,
+            self.head.below,
+            Divider(),
+            self.finder,
+            self.way,
+            (self.view, 1),
+            on=graph,
+            margins=0,
+            spacing=0,
         )
         self._pages = QStackedWidget()
         for page in (self.offer, self._busy, graph):
@@ -109,7 +134,9 @@ class AutogradPage(QWidget):
     def _connect(self) -> None:
         self.offer.acted.connect(self._request_capture)
         self._busy.acted.connect(self.cancelled)
-        self._escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self, self.cancelled.emit)
+        self._escape = QShortcut(
+            QKeySequence(Qt.Key.Key_Escape), self, self.cancelled.emit
+        )
         self._escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._escape.setEnabled(False)
         self.banner.chosen.connect(self._banner_chosen)
@@ -151,7 +178,12 @@ class AutogradPage(QWidget):
         self.finder.set_tape(tape)
         if tape is None:
             self._set_busy(False)
-            self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
+            self._groups, self._by_key, self._unfolded, self._kept = (
+                (),
+                {},
+                frozenset(),
+                {},
+            )
             self._folded = None
             self.way.clear()
             self.scene.empty()
@@ -164,7 +196,9 @@ class AutogradPage(QWidget):
             self._choose_grouping(tape)
         self._group(keep=not first)
         self.head.set_summary(summary(tape), tape)
-        waiting = self._pages.currentIndex() != GRAPH and focus_in(self._pages) is not None
+        waiting = (
+            self._pages.currentIndex() != GRAPH and focus_in(self._pages) is not None
+        )
         self._pages.setCurrentIndex(GRAPH)
         if waiting:  # Qt would choose the first button of the header
             self.view.setFocus()
@@ -175,7 +209,11 @@ class AutogradPage(QWidget):
     def _choose_grouping(self, tape: Tape) -> None:
         """Group by block if there are blocks, unless the user chose no grouping."""
         if self._grouping != "none":
-            self._grouping = "block" if any(group.parent for group in group_by_block(tape)) else "layer"
+            self._grouping = (
+                "block"
+                if any(group.parent for group in group_by_block(tape))
+                else "layer"
+            )
             self.head.grouping.blockSignals(True)
             self.head.grouping.set_value(self._grouping)
             self.head.grouping.blockSignals(False)
@@ -185,12 +223,22 @@ class AutogradPage(QWidget):
         assert self._tape is not None
         known = {group.key for group in self._groups}
         with gc_pause.put_off():
-            self._groups = group_by_block(self._tape) if self._grouping == "block" else group_by_layer(self._tape)
+            self._groups = (
+                group_by_block(self._tape)
+                if self._grouping == "block"
+                else group_by_layer(self._tape)
+            )
         self._by_key = {group.key: group for group in self._groups}
         wanted = opened(self._groups)
-        self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
+        self._unfolded = (
+            (self._unfolded & self._by_key.keys()) | (wanted - known)
+            if keep
+            else wanted
+        )
 
-    def show_busy(self, text: str = "Running the forward pass…", hint: str = BUSY_HINT) -> None:
+    def show_busy(
+        self, text: str = "Running the forward pass…", hint: str = BUSY_HINT
+    ) -> None:
         """Show that a capture is running, and can be cancelled; the old graph stays visible."""
         if not self.busy:
             self._covered = self.banner.isVisibleTo(self)
@@ -229,22 +277,43 @@ class AutogradPage(QWidget):
         if self.banner.title() == title:
             self.banner.hide()
 
-    def show_error(self, title: str, reason: str, random: bool = False, node: str = "", name: str = "") -> None:
+    def show_error(
+        self,
+        title: str,
+        reason: str,
+        random: bool = False,
+        node: str = "",
+        name: str = "",
+    ) -> None:
         """Show why there is no new graph; an old one stays visible. With `random` offer random inputs, with a `node` of
         the canvas to show it under its `name`."""
         self._set_busy(False)
         self._at_fault = node, f"Show {name}" if node else ""
         offers = [RANDOM] if random else []
-        self.banner.set("error", title, reason, *offers, *filter(None, [self._at_fault[1]]), "Try again")
+        self.banner.set(
+            "error",
+            title,
+            reason,
+            *offers,
+            *filter(None, [self._at_fault[1]]),
+            "Try again",
+        )
         self.banner.show()
         if self._tape is None:
             self._pages.setCurrentIndex(EMPTY)
 
     def set_source_text(self, text: str) -> None:
         """Set the current source of the net: a graph of another source is marked, with the offer of a new capture."""
-        stale = self._tape is not None and bool(self._tape.text) and self._tape.text != text
+        stale = (
+            self._tape is not None and bool(self._tape.text) and self._tape.text != text
+        )
         if stale and not self.banner.isVisibleTo(self):
-            self.banner.set("info", "The network has changed since this batch ran", "", "Capture again")
+            self.banner.set(
+                "info",
+                "The network has changed since this batch ran",
+                "",
+                "Capture again",
+            )
             self.banner.show()
         elif not stale and self.banner.kind() == "info":
             self.banner.hide()
@@ -263,13 +332,25 @@ class AutogradPage(QWidget):
         grouped = self._grouping != "none"
         self._set_busy(False)
         self.head.fold_all.setEnabled(grouped)
-        self.head.set_folded(not any(group.key in self._unfolded for group in self._groups if group.parent is None))
+        self.head.set_folded(
+            not any(
+                group.key in self._unfolded
+                for group in self._groups
+                if group.parent is None
+            )
+        )
         page = self._page = self._page_size()
         with gc_pause.put_off():
-            self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
+            self._folded = fold(
+                self._tape,
+                self._groups,
+                self._unfolded if grouped else frozenset(self._by_key),
+            )
             drawing = draw(self._tape, self._folded, grouped=grouped)
             if same_rows or len(drawing.boxes) > FEW:
-                self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+                self._row = self.scene.show_drawing(
+                    drawing, page, self._row if same_rows else None
+                )
             else:
                 self._row = self.scene.show_arranged(self._largest(drawing))
         self.way.show_in(self._folded.place)
@@ -279,11 +360,18 @@ class AutogradPage(QWidget):
     def _largest(self, drawing: Drawing) -> ArrangedDrawing:
         """Lay a small graph out in rows of several widths, and return that which is the largest in the view."""
         left, top, right, bottom = self.view.PADS
-        width, height = self.view.viewport().width() - left - right, self.view.viewport().height() - top - bottom
+        width, height = (
+            self.view.viewport().width() - left - right,
+            self.view.viewport().height() - top - bottom,
+        )
         width, height = max(width, LEAST), max(height, LEAST)
 
         def scale(done: ArrangedDrawing) -> float:
-            return min(width / max(done.layout.width, 1.0), height / max(done.layout.height, 1.0), 1.0)
+            return min(
+                width / max(done.layout.width, 1.0),
+                height / max(done.layout.height, 1.0),
+                1.0,
+            )
 
         tries = [arranged(drawing, self._page_size(), None)]
         for one in SCALES:
@@ -295,7 +383,9 @@ class AutogradPage(QWidget):
     def _page_size(self) -> tuple[int, int]:
         """Return the size of a picture that fills the view."""
         room = self.view.viewport().size()
-        return min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360)
+        return min(max(room.width() - PAGE_MARGIN, 640), 1500), max(
+            room.height() - PAGE_MARGIN, 360
+        )
 
     def _fit(self) -> None:
         """Lay a small picture out again, if all of it is framed and the view has other proportions than it was laid out
@@ -344,7 +434,11 @@ class AutogradPage(QWidget):
 
     def _fold_all(self) -> None:
         everything = frozenset(self._by_key)
-        folded = not any(group.key in self._unfolded for group in self._groups if group.parent is None)
+        folded = not any(
+            group.key in self._unfolded
+            for group in self._groups
+            if group.parent is None
+        )
         self._unfolded = everything if folded else frozenset()
         self._redraw()
         self.view.frame_all()
@@ -353,7 +447,9 @@ class AutogradPage(QWidget):
         """Open (1) or close (−1) one level of groups everywhere."""
         if self._tape is None or self._grouping == "none":
             return
-        self._unfolded = (deeper if step > 0 else shallower)(self._groups, self._unfolded)
+        self._unfolded = (deeper if step > 0 else shallower)(
+            self._groups, self._unfolded
+        )
         self._redraw()
         self.view.frame_all()
 
@@ -438,7 +534,9 @@ class AutogradPage(QWidget):
         selected graph node is left out, as the selection already outlines it."""
         key = self.scene.current_key()
         part = self.scene.part(key) if key else None
-        self.scene.set_linked(frozenset(ids) - {part.link if part is not None else None})
+        self.scene.set_linked(
+            frozenset(ids) - {part.link if part is not None else None}
+        )
         if part is not None and part.link not in ids:
             self.choose_quietly("")
         parts = self.scene.linked_parts()
@@ -466,4 +564,8 @@ class AutogradPage(QWidget):
         group = self._by_key.get(key.removeprefix("fold:"))
         if group is not None:
             return group
-        return self._tape.nodes[int(key)] if key.isdecimal() and int(key) < len(self._tape.nodes) else None
+        return (
+            self._tape.nodes[int(key)]
+            if key.isdecimal() and int(key) < len(self._tape.nodes)
+            else None
+        )

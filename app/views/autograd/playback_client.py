@@ -39,7 +39,9 @@ class PlaybackClient(QObject):
     event_received = Signal(object)
     ended = Signal()
 
-    def __init__(self, engine: Engine, request: PlaybackRequest, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: Engine, request: PlaybackRequest, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._engine, self._request = engine, request
         self._turn = 0
@@ -60,12 +62,20 @@ class PlaybackClient(QObject):
 
     def _done(self, question: Future[None]) -> None:
         error = None if question.cancelled() else question.exception()
-        if isinstance(error, EngineDiedError) and isinstance(self._request.batch, HeldStep):
+        if isinstance(error, EngineDiedError) and isinstance(
+            self._request.batch, HeldStep
+        ):
             pass  # the script has continued
         elif isinstance(error, EngineDiedError):
             self._emit(Trouble(FREED, f"{error} Capture one batch again."))
         elif error is not None:
-            self._emit(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
+            self._emit(
+                Trouble(
+                    "The backward pass cannot be played",
+                    str(error),
+                    traceback=traceback_of(error),
+                )
+            )
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.ended.emit()
 

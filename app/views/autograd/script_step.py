@@ -39,7 +39,9 @@ class ScriptStep(QObject):
     gone = Signal()
     _answered = Signal(int, object)
 
-    def __init__(self, session: RunSession, background: Background, parent: QObject | None = None) -> None:
+    def __init__(
+        self, session: RunSession, background: Background, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._session, self._background = session, background
         self.state = NONE
@@ -77,9 +79,16 @@ class ScriptStep(QObject):
             self._enter(NONE)
             self.refused.emit(str(answer))
             return
-        held = HeldStep(Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"]))
-        connect, connected = partial(ScriptEngine, self._control().folder), partial(self._connected, turn, held)
-        self._background.ask(f"{START} {turn}", connect, on_answer=connected, on_error=self._failed)
+        held = HeldStep(
+            Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"])
+        )
+        connect, connected = (
+            partial(ScriptEngine, self._control().folder),
+            partial(self._connected, turn, held),
+        )
+        self._background.ask(
+            f"{START} {turn}", connect, on_answer=connected, on_error=self._failed
+        )
 
     def _connected(self, turn: int, held: HeldStep, engine: ScriptEngine) -> None:
         if turn != self._turn:
@@ -87,7 +96,9 @@ class ScriptStep(QObject):
             return
         self.service = OwnEngineService(self, engine)
         self.service.ended.connect(self._ended)
-        self.service.ask(STEP, held, on_answer=partial(self._described, held), on_error=self._failed)
+        self.service.ask(
+            STEP, held, on_answer=partial(self._described, held), on_error=self._failed
+        )
 
     def _described(self, held: HeldStep, step: CapturedStep) -> None:
         self._enter(HELD)

@@ -37,7 +37,9 @@ class BlockControl(QObject):
     def project(self) -> Project:
         """Return the whole project, with a position for every node of the sheet in front."""
         workspace = self._workspace
-        return blocks.with_sheet(workspace.document.project, self.sheet, workspace.drawing.project)
+        return blocks.with_sheet(
+            workspace.document.project, self.sheet, workspace.drawing.project
+        )
 
     @property
     def sheet(self) -> str:
@@ -47,11 +49,18 @@ class BlockControl(QObject):
         """Return the selected instance, if it is the only selected node."""
         single = self._workspace.selection.single
         node = self._workspace.sheet.project.graph.nodes.get(single or "")
-        return node if node is not None and block_of(node.op) in self._workspace.document.project.blocks else None
+        return (
+            node
+            if node is not None
+            and block_of(node.op) in self._workspace.document.project.blocks
+            else None
+        )
 
     def selected(self) -> Node | None:
         """Return the selected node, if it is the only one."""
-        return self._workspace.sheet.project.graph.nodes.get(self._workspace.selection.single or "")
+        return self._workspace.sheet.project.graph.nodes.get(
+            self._workspace.selection.single or ""
+        )
 
     def apply(self, text: str, make: Callable[[], Project]) -> str:
         """Apply an edit as one undo step; return "" or why it was refused."""
@@ -71,10 +80,18 @@ class BlockControl(QObject):
 
     def enable(self) -> None:
         """Disable commands that need an instance if none is selected; other refusals are shown on use."""
-        workspace, one, node = self._workspace, self.instance() is not None, self.selected()
+        workspace, one, node = (
+            self._workspace,
+            self.instance() is not None,
+            self.selected(),
+        )
         inside, nodes = bool(workspace.place.path), workspace.sheet.project.graph.nodes
         wants = {
-            "make": any(nodes[n].op not in ("input", "output") for n in workspace.selection.ids if n in nodes),
+            "make": any(
+                nodes[n].op not in ("input", "output")
+                for n in workspace.selection.ids
+                if n in nodes
+            ),
             **dict.fromkeys(("expand", "in", "unique", "params"), one),
             "out": inside,
             "repeat": node is not None and node.op not in ("input", "output"),
@@ -87,7 +104,11 @@ class BlockControl(QObject):
     def offered(self) -> list[QAction]:
         """Return the commands for the context menu of the selected node."""
         one = self.instance() is not None
-        keys = ("make", "in", "params", "expand", "unique", "repeat", "save") if one else ("make", "repeat", "expose")
+        keys = (
+            ("make", "in", "params", "expand", "unique", "repeat", "save")
+            if one
+            else ("make", "repeat", "expose")
+        )
         actions = [self._workspace.commands[f"block.{key}"] for key in keys]
         return [action for action in actions if action.isEnabled()]
 
@@ -108,7 +129,9 @@ class BlockControl(QObject):
             new: list[str] = []
 
             def make() -> Project:
-                made, instance = make_block.make_block(self.project, sheet, catalog, nodes, name)
+                made, instance = make_block.make_block(
+                    self.project, sheet, catalog, nodes, name
+                )
                 new.append(instance)
                 return made
 
@@ -128,7 +151,9 @@ class BlockControl(QObject):
         new: list[frozenset[str]] = []
 
         def make() -> Project:
-            project, nodes = expand_block.expand(self.project, self.sheet, self._workspace.catalog.now, node.id)
+            project, nodes = expand_block.expand(
+                self.project, self.sheet, self._workspace.catalog.now, node.id
+            )
             new.append(nodes)
             return project
 
@@ -139,7 +164,10 @@ class BlockControl(QObject):
         """Give the selected instance its own copy of the block."""
         node = self._instance_or_message()
         if node is not None:
-            self._try(f"Make {node.name} unique", lambda: blocks.make_unique(self.project, self.sheet, node.id)[0])
+            self._try(
+                f"Make {node.name} unique",
+                lambda: blocks.make_unique(self.project, self.sheet, node.id)[0],
+            )
 
     def repeat(self) -> None:
         """Ask how often to repeat the selected node in sequence."""
@@ -153,10 +181,14 @@ class BlockControl(QObject):
             if not text.lstrip("×x").strip().isdecimal():
                 return "The count must be an integer"
             times = int(text.lstrip("×x").strip())
-            return self.apply(f"Repeat {node.name} ×{times}", lambda: self._repeated(node.id, times))
+            return self.apply(
+                f"Repeat {node.name} ×{times}", lambda: self._repeated(node.id, times)
+            )
 
         hint = "The copies run in sequence, each with its own weights. 1 means no repetition."
-        self._workspace.drawing.ask(f"Repeat {node.name}: number of copies", str(count), hint, answer)
+        self._workspace.drawing.ask(
+            f"Repeat {node.name}: number of copies", str(count), hint, answer
+        )
 
     def _repeated(self, node: str, times: int) -> Project:
         project, workspace = self.project, self._workspace
@@ -184,13 +216,17 @@ class BlockControl(QObject):
 
     def go_out(self) -> None:
         if not self._workspace.place.leave():
-            self._workspace.drawing.say("This is the network itself; no block contains it")
+            self._workspace.drawing.say(
+                "This is the network itself; no block contains it"
+            )
 
     def edit(self, name: str) -> None:
         """Go into some instance of a block."""
         way = way_to(self._workspace.document.project, name)
         if way is None:
-            self._workspace.drawing.say(f"Put a {name} on the canvas first: inside it you see its input shapes")
+            self._workspace.drawing.say(
+                f"Put a {name} on the canvas first: inside it you see its input shapes"
+            )
             return
         self._workspace.pages.turn_to("network")
         self._workspace.place.go_to(way)
@@ -201,15 +237,21 @@ class BlockControl(QObject):
         """Ask which parameter of the selected node instances of the block may set."""
         node = self.selected()
         if not self.sheet:
-            self._workspace.drawing.say("Open a block first: its exposed parameters are set on its instances")
+            self._workspace.drawing.say(
+                "Open a block first: its exposed parameters are set on its instances"
+            )
         elif node is None:
-            self._workspace.drawing.say("Select the node whose parameter is to be exposed")
+            self._workspace.drawing.say(
+                "Select the node whose parameter is to be exposed"
+            )
         else:
             menu = self.expose_menu(node)
             if menu is None:
                 self._workspace.drawing.say(f"{node.name} has no parameter to expose")
                 return
-            menu.popup(self._workspace.window.mapToGlobal(self._workspace.drawing.spot()))
+            menu.popup(
+                self._workspace.window.mapToGlobal(self._workspace.drawing.spot())
+            )
 
     def exposable(self, node: Node) -> dict[str, Any]:
         """Return the parameters of a node that can be exposed, with their values."""
@@ -219,7 +261,9 @@ class BlockControl(QObject):
         values = {}
         for param in spec.params if node.op not in ("input", "output") else ():
             try:
-                block_params.check_exposable(owner, param, spec.value(owner, param.name))
+                block_params.check_exposable(
+                    owner, param, spec.value(owner, param.name)
+                )
             except BlockError:
                 continue
             values[param.name] = spec.value(owner, param.name)
@@ -242,7 +286,9 @@ class BlockControl(QObject):
 
         def answer(name: str) -> str:
             def make() -> Project:
-                return block_params.expose_param(self.project, block, self._workspace.catalog.now, node, param, name)
+                return block_params.expose_param(
+                    self.project, block, self._workspace.catalog.now, node, param, name
+                )
 
             return self.apply(f"Expose {param} of {what}", make)
 
@@ -261,11 +307,18 @@ class BlockControl(QObject):
             if new == name:
                 return ""
             return self.apply(
-                f"Rename {name} to {new}", lambda: blocks.rename_block(self._workspace.document.project, name, new)
+                f"Rename {name} to {new}",
+                lambda: blocks.rename_block(
+                    self._workspace.document.project, name, new
+                ),
             )
 
         self._workspace.drawing.ask(
-            f"Rename {name}", name, "Its class name in the code; all instances follow.", answer, at
+            f"Rename {name}",
+            name,
+            "Its class name in the code; all instances follow.",
+            answer,
+            at,
         )
 
     def target_block(self) -> str:

@@ -28,8 +28,14 @@ class BlocksFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.block_control = BlockControl(workspace)
-        self.library_control = LibraryControl(workspace, self.block_control.target_block)
-        workspace.drawing.of_op.append(_BlockMenu(workspace.document, self.block_control, self.library_control).fill)
+        self.library_control = LibraryControl(
+            workspace, self.block_control.target_block
+        )
+        workspace.drawing.of_op.append(
+            _BlockMenu(
+                workspace.document, self.block_control, self.library_control
+            ).fill
+        )
 
     def actions(self) -> Iterable[Action]:
         control, library = self.block_control, self.library_control
@@ -38,13 +44,26 @@ class BlocksFeature(Feature):
             Action("block.expand", "&Expand block", control.expand, "Ctrl+Shift+G"),
             Action("block.in", "Go &in", control.go_in, "Alt+Down"),
             Action("block.out", "Go &out", control.go_out, "Alt+Up"),
-            Action("block.params", "Edit &parameters of the instance", control.edit_params, "Alt+Return", "inspector"),
+            Action(
+                "block.params",
+                "Edit &parameters of the instance",
+                control.edit_params,
+                "Alt+Return",
+                "inspector",
+            ),
             Action("block.repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R"),
             Action("block.unique", "Make &unique", control.make_unique, "Ctrl+U"),
-            Action("block.expose", "E&xpose parameter…", control.expose, "Ctrl+Shift+X"),
+            Action(
+                "block.expose", "E&xpose parameter…", control.expose, "Ctrl+Shift+X"
+            ),
             Action("block.rename", "Re&name block…", control.rename, "Shift+F2"),
             Action("block.save", "&Save to library…", library.save, icon="save"),
-            Action("block.folder", "Show &library folder", library.show_folder, icon="folder"),
+            Action(
+                "block.folder",
+                "Show &library folder",
+                library.show_folder,
+                icon="folder",
+            ),
             Action("block.choose", "&Choose library folder…", library.choose_folder),
         )
 
@@ -59,7 +78,9 @@ class BlocksFeature(Feature):
 class _BlockMenu:
     """Context menu of a block: one of the project can be edited, one of the library shown in its folder."""
 
-    def __init__(self, document: Document, control: BlockControl, library: LibraryControl) -> None:
+    def __init__(
+        self, document: Document, control: BlockControl, library: LibraryControl
+    ) -> None:
         self._document, self._control, self._library = document, control, library
 
     def fill(self, menu: QMenu, key: str, at: QPoint) -> None:
@@ -69,9 +90,15 @@ class _BlockMenu:
             menu.addAction(icons.icon("block"), "Edit", lambda: control.edit(name))
             menu.addSeparator()
             menu.addAction("Rename…", lambda: control.rename(name, at))
-            menu.addAction(icons.icon("copy"), "Duplicate", lambda: control.duplicate(name))
-            menu.addAction(icons.icon("save"), "Save to library…", lambda: library.save(name, at))
+            menu.addAction(
+                icons.icon("copy"), "Duplicate", lambda: control.duplicate(name)
+            )
+            menu.addAction(
+                icons.icon("save"), "Save to library…", lambda: library.save(name, at)
+            )
             menu.addSeparator()
             menu.addAction(icons.icon("trash"), "Delete", lambda: control.delete(name))
         elif key.startswith(LIBRARY):
-            menu.addAction(icons.icon("folder"), "Show library folder", library.show_folder)
+            menu.addAction(
+                icons.icon("folder"), "Show library folder", library.show_folder
+            )

@@ -44,7 +44,9 @@ class LibraryControl(QObject):
         for path, reason in found.unread:
             if path not in self._said:
                 self._said.add(path)
-                self._workspace.notifier.say(f"{path.name} was not saved to the library", reason)
+                self._workspace.notifier.say(
+                    f"{path.name} was not saved to the library", reason
+                )
 
     def save(self, name: str = "", at: QPoint | None = None) -> None:
         """Ask for a name and keep a block: the one given, the one selected or the one in front."""
@@ -68,7 +70,9 @@ class LibraryControl(QObject):
         """Store a block under a name; return "" or why it was refused."""
         try:
             project = self._workspace.document.project
-            path = library.save(block_edits.rename_block(project, name, new), new, self.folder)
+            path = library.save(
+                block_edits.rename_block(project, name, new), new, self.folder
+            )
         except (BlockError, ProjectFileError) as error:
             return str(error)
         except OSError as error:
@@ -83,14 +87,17 @@ class LibraryControl(QObject):
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             self._workspace.notifier.refuse(
-                "The library folder cannot be created", f"{error.strerror or error}: {self.folder}"
+                "The library folder cannot be created",
+                f"{error.strerror or error}: {self.folder}",
             )
             return
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.folder)))
 
     def choose_folder(self) -> None:
         """Ask for another folder."""
-        name = QFileDialog.getExistingDirectory(self._workspace.window, "Folder of the library", str(self.folder))
+        name = QFileDialog.getExistingDirectory(
+            self._workspace.window, "Folder of the library", str(self.folder)
+        )
         if name:
             self.set_folder(Path(name))
 

@@ -37,7 +37,9 @@ ROWS = (
     CanvasAction("paste", "Paste", ("Ctrl+V",), "paste"),
     CanvasAction("duplicate", "Duplicate", ("Ctrl+D",)),
     CanvasAction("delete", "Delete", ("Delete", "Backspace"), "trash"),
-    CanvasAction("delete_reconnect", "Delete and reconnect", ("Ctrl+Delete", "Ctrl+Backspace")),
+    CanvasAction(
+        "delete_reconnect", "Delete and reconnect", ("Ctrl+Delete", "Ctrl+Backspace")
+    ),
     CanvasAction("select_all", "Select all", ("Ctrl+A",)),
     CanvasAction("edit", "Edit parameters", ("Return", "Enter"), "inspector"),
     CanvasAction("find", "Find a node on the canvas…", ("Ctrl+F",), "search"),
@@ -58,7 +60,10 @@ ROWS = (
     CanvasAction("disconnect", "Disconnect…", ("Shift+W",)),
     CanvasAction("lay_out", "Auto layout", ("L",), "tree"),
     *(CanvasAction(f"align_{edge}", f"Align {edge}") for edge in alignment.EDGES),
-    *(CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly") for axis in alignment.AXES),
+    *(
+        CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly")
+        for axis in alignment.AXES
+    ),
     CanvasAction("frame_selection", "Frame selection", ("F", "."), "frame"),
     CanvasAction("frame_all", "Frame everything", ("Home",), "frame"),
     CanvasAction("zoom_in", "Zoom in", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
@@ -103,7 +108,12 @@ def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QA
 def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
     """Return the callback of each action of a canvas, by key."""
     commands, view, hand = canvas.commands, canvas.view, canvas.hand
-    steps = {"left": (-GRID, 0), "right": (GRID, 0), "up": (0, -GRID), "down": (0, GRID)}
+    steps = {
+        "left": (-GRID, 0),
+        "right": (GRID, 0),
+        "up": (0, -GRID),
+        "down": (0, GRID),
+    }
     return {
         "search": hand.open_search,
         "cut": commands.cut,
@@ -132,16 +142,25 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "disconnect": canvas.connector.disconnect,
         "lay_out": hand.lay_out,
         **{f"align_{edge}": partial(commands.align, edge) for edge in alignment.EDGES},
-        **{f"distribute_{axis}": partial(commands.distribute, axis) for axis in alignment.AXES},
+        **{
+            f"distribute_{axis}": partial(commands.distribute, axis)
+            for axis in alignment.AXES
+        },
         "frame_selection": canvas.frame_selection,
         "frame_all": canvas.frame_all,
         "zoom_in": partial(view.zoom_by, 1.25),
         "zoom_out": partial(view.zoom_by, 0.8),
         "zoom_100": lambda: view.zoom_to(view.unit),
         "cancel": hand.cancel,
-        **{way: partial(hand.walk, getattr(keyboard_navigation, way.upper())) for way in steps},
+        **{
+            way: partial(hand.walk, getattr(keyboard_navigation, way.upper()))
+            for way in steps
+        },
         **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
-        **{f"grow_{way}": partial(commands.notes.grow, *by) for way, by in steps.items()},
+        **{
+            f"grow_{way}": partial(commands.notes.grow, *by)
+            for way, by in steps.items()
+        },
     }
 
 
@@ -159,11 +178,17 @@ def enable(canvas: Canvas) -> None:
         **dict.fromkeys(("unfold_level", "fold_all"), canvas.folding.any_here),
         "connect": 1 <= len(nodes) <= 2,
         **dict.fromkeys(("replace", "disconnect"), one),
-        "fit_frame": any(comments[note].kind == FRAME for note in notes if note in comments),
+        "fit_frame": any(
+            comments[note].kind == FRAME for note in notes if note in comments
+        ),
         **dict.fromkeys(("bend", "straighten"), one or wires),
         **{row.key: bool(notes) for row in ROWS if row.key.startswith("grow_")},
         **{row.key: len(nodes) >= 2 for row in ROWS if row.key.startswith("align_")},
-        **{row.key: len(nodes) >= 3 for row in ROWS if row.key.startswith("distribute_")},
+        **{
+            row.key: len(nodes) >= 3
+            for row in ROWS
+            if row.key.startswith("distribute_")
+        },
     }
     for key, on in wants.items():
         canvas.actions_by_key[key].setEnabled(on)

@@ -65,7 +65,9 @@ class Breadcrumb(QWidget):
             button.setCheckable(len(crumbs) > 1)
             button.setChecked(number == len(crumbs) - 1)
             button.clicked.connect(lambda _on, number=number: self._choose(number))
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus if len(crumbs) > 1 else Qt.FocusPolicy.NoFocus)
+            button.setFocusPolicy(
+                Qt.FocusPolicy.TabFocus if len(crumbs) > 1 else Qt.FocusPolicy.NoFocus
+            )
             self._put(button)
             self.buttons.append(button)
         self.note.setText(note)
@@ -103,8 +105,12 @@ class Breadcrumb(QWidget):
             if self._width() > room:
                 for part in parts:
                     part.hide()
-        whole = self._width() <= room and not any(button.isHidden() for button in self.buttons)
-        self.setFixedSize(min(self._width(), max(room, 80)), theme.grown(22, "button") + 4)
+        whole = self._width() <= room and not any(
+            button.isHidden() for button in self.buttons
+        )
+        self.setFixedSize(
+            min(self._width(), max(room, 80)), theme.grown(22, "button") + 4
+        )
         return whole
 
     def _width(self) -> int:

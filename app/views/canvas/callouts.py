@@ -33,7 +33,9 @@ class Callouts:
         """Show the problem of the selected node, else of the hovered one, else of the first with an error."""
         canvas = self._canvas
         self._told = self._choose(hovered)
-        problem = canvas.scene.problems[self._told][0] if self._told is not None else None
+        problem = (
+            canvas.scene.problems[self._told][0] if self._told is not None else None
+        )
         if problem is None or problem == self._hidden or canvas.view.busy:
             canvas.callout.hide()
             return
@@ -44,17 +46,31 @@ class Callouts:
         problems, nodes = self._canvas.scene.problems, self._canvas.scene.nodes
 
         def wrong(node: str | None) -> bool:
-            return node in problems and node in nodes and problems[node][0].severity == "error"
+            return (
+                node in problems
+                and node in nodes
+                and problems[node][0].severity == "error"
+            )
 
         for node in (self._canvas.selection.single, hovered):
-            if node in problems and node in nodes and (node == hovered or not self._is_new(node)):
+            if (
+                node in problems
+                and node in nodes
+                and (node == hovered or not self._is_new(node))
+            ):
                 self._asked, self._pointed = True, node == hovered
                 return node
         still = wrong(self._told)
-        self._asked = self._pointed and still and hovered is None  # the pointer goes to the button
+        self._asked = (
+            self._pointed and still and hovered is None
+        )  # the pointer goes to the button
         if still:  # stays while the pointer goes to the button
             return self._told
-        return next(filter(wrong, problems), None) if self._canvas.view.zoom >= NEAR else None
+        return (
+            next(filter(wrong, problems), None)
+            if self._canvas.view.zoom >= NEAR
+            else None
+        )
 
     def _is_new(self, node: str) -> bool:
         """Return whether a node is warned about only because it has no wires yet, as every new one."""
@@ -89,11 +105,17 @@ class Callouts:
         """Rate how much a place covers: nodes; a control, or the canvas's edge, counts more."""
         canvas = self._canvas
         controls = (canvas.minimap, canvas.zoom_control, canvas.breadcrumb)
-        worse = sum(one.isVisible() and one.geometry().intersects(place) for one in controls)
+        worse = sum(
+            one.isVisible() and one.geometry().intersects(place) for one in controls
+        )
         worse += place.top() < 0 or place.bottom() > canvas.height()
         corner = canvas.view.mapFrom(canvas, place.topLeft())
-        area = QRectF(canvas.view.mapToScene(QRect(corner, place.size())).boundingRect())
-        return 1000 * worse + sum(node != self._told for node in canvas.scene.places.index.inside(area))
+        area = QRectF(
+            canvas.view.mapToScene(QRect(corner, place.size())).boundingRect()
+        )
+        return 1000 * worse + sum(
+            node != self._told for node in canvas.scene.places.index.inside(area)
+        )
 
     def _dismiss(self, problem: Problem) -> None:
         self._hidden = problem

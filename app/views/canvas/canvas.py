@@ -61,7 +61,13 @@ if TYPE_CHECKING:
 SAID_FOR = 6000
 TITLE_REACH = 160.0  # of a frame, px
 CACHE_KILOBYTES = 64 * 1024
-DRAWN = ("graph", "positions", "comments", "bends", "unfolded")  # fields of a project that the canvas shows
+DRAWN = (
+    "graph",
+    "positions",
+    "comments",
+    "bends",
+    "unfolded",
+)  # fields of a project that the canvas shows
 NEWEST = "Gradient norm, oldest to newest"
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
@@ -71,16 +77,24 @@ class Canvas(QWidget):
 
     cureRequested = Signal(object)  # Cure
     editRequested = Signal(str)  # node id: Enter or a double click
-    renameRequested = Signal(str, str)  # node id, name; the canvas handles its own renames
+    renameRequested = Signal(
+        str, str
+    )  # node id, name; the canvas handles its own renames
     exampleRequested = Signal()
     findRequested = Signal()
-    insideRequested = Signal(str, object)  # node, path from it to a node inside: a double click there
+    insideRequested = Signal(
+        str, object
+    )  # node, path from it to a node inside: a double click there
     leaveRequested = Signal()  # Esc with nothing to cancel: out of the block
     said = Signal(str)  # why something was not done
     legendShown = Signal()  # one that messages may cover
 
     def __init__(
-        self, document: SheetDocument, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+        self,
+        document: SheetDocument,
+        selection: Selection,
+        catalog: Catalog,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         QPixmapCache.setCacheLimit(max(QPixmapCache.cacheLimit(), CACHE_KILOBYTES))
@@ -90,16 +104,25 @@ class Canvas(QWidget):
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self.view.make_access = self._make_access
         self.growth = Growth(self.scene, self.view, self)
-        self._unveiling = DeferredShow(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
+        self._unveiling = DeferredShow(
+            self.view,
+            self.scene.nodes_item,
+            self._frame_once,
+            lambda: self.growth.growing,
+        )
         self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = KeyboardActions(self)
         self.folding = Folding(self)
         if isinstance(document, SheetDocument):
             document.make_room_with(self.folding.make_room)
-        self.more_actions: Callable[[], list[QAction]] = list  # of the window, for the menu of a node
+        self.more_actions: Callable[[], list[QAction]] = (
+            list  # of the window, for the menu of a node
+        )
         self._framed = False
-        self.restores: Callable[[], bool] = lambda: False  # shows a project that is opened as it was left, if it was
+        self.restores: Callable[[], bool] = lambda: (
+            False
+        )  # shows a project that is opened as it was left, if it was
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
         self._gradient_caption = NEWEST
@@ -133,7 +156,9 @@ class Canvas(QWidget):
         self.connector = Connector(self)
         # A child of the viewport, so that a layer can be dropped on it.
         ground = self.view.viewport()
-        self.empty = EmptyState("add", "Nothing on the canvas yet", hint, "Choose an example…", ground)
+        self.empty = EmptyState(
+            "add", "Nothing on the canvas yet", hint, "Choose an example…", ground
+        )
 
     def _connect(self) -> None:
         self.document.changed.connect(self._changed)
@@ -199,7 +224,11 @@ class Canvas(QWidget):
             self._show_widths()
 
     def set_gradients(
-        self, norms: Mapping[str, Sequence[float]], low: float, high: float, step: int | None = None
+        self,
+        norms: Mapping[str, Sequence[float]],
+        low: float,
+        high: float,
+        step: int | None = None,
     ) -> None:
         """Show gradient norms on the nodes, oldest first, coloured on a log scale from `low` to `high`.
 
@@ -207,12 +236,18 @@ class Canvas(QWidget):
         """
         self.scene.set_gradients(norms, low, high)
         bounds = (significant(low, 2), significant(high, 2)) if norms else None
-        caption = NEWEST if step is None else f"Gradient norm until step {grouped_digits(step)}"
+        caption = (
+            NEWEST
+            if step is None
+            else f"Gradient norm until step {grouped_digits(step)}"
+        )
         if (bounds, caption) != (self._gradient_bounds, self._gradient_caption):
             self._gradient_bounds, self._gradient_caption = bounds, caption
             self._show_heat()
 
-    def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
+    def set_costs(
+        self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = ""
+    ) -> None:
         """Colour nodes by their share of a whole, on a log scale up to 1; `words` are shown on them.
 
         An empty mapping removes the strips. The caption names the whole.
@@ -225,7 +260,9 @@ class Canvas(QWidget):
         if self._gradient_bounds is not None:
             self.scales.show_heat(self._gradient_bounds, self._gradient_caption)
         elif self._cost_caption:
-            self.scales.show_heat((f"{significant(100 * LEAST_SHARE)} %", "100 %"), self._cost_caption)
+            self.scales.show_heat(
+                (f"{significant(100 * LEAST_SHARE)} %", "100 %"), self._cost_caption
+            )
         else:
             self.scales.hide_heat()
         self._arrange()
@@ -252,7 +289,9 @@ class Canvas(QWidget):
         if single in self.scene.nodes:
             new = self.commands.add_behind(op, single)
         else:
-            new = self.commands.add_at(op, self.scene.free_spot(op, self.view.visible_area().center()))
+            new = self.commands.add_at(
+                op, self.scene.free_spot(op, self.view.visible_area().center())
+            )
         if new is not None:
             self.reveal([new])
         return new
@@ -268,9 +307,15 @@ class Canvas(QWidget):
 
     def frame_selection(self) -> None:
         """Show the selected nodes, or everything."""
-        area = bounds([self.scene.rect_of(self.selection.ids), *self.scene.notes.bodies(self.scene.notes.selected)])
+        area = bounds(
+            [
+                self.scene.rect_of(self.selection.ids),
+                *self.scene.notes.bodies(self.scene.notes.selected),
+            ]
+        )
         self.view.frame(
-            area if not area.isEmpty() else self.scene.content_rect(), most=max(1.0, min(self.view.zoom, 1.5))
+            area if not area.isEmpty() else self.scene.content_rect(),
+            most=max(1.0, min(self.view.zoom, 1.5)),
         )
 
     def reveal(self, nodes: Iterable[str]) -> None:
@@ -285,7 +330,10 @@ class Canvas(QWidget):
             self.view.show_point(area.center())
         for overlay in overlays_below(self):
             seen = self.view.viewportTransform().mapRect(area)
-            across, up = seen.right() + EDGE - overlay.left(), seen.bottom() + EDGE - overlay.top()
+            across, up = (
+                seen.right() + EDGE - overlay.left(),
+                seen.bottom() + EDGE - overlay.top(),
+            )
             step = (-across, 0.0) if across < up else (0.0, -up)
             room = QRectF(self.view.viewport().rect())
             if overlay.intersects(seen) and room.contains(seen.translated(*step)):
@@ -295,7 +343,12 @@ class Canvas(QWidget):
         """Have the upper left corner of a frame in sight, where its title is; what is in sight stays where it is."""
         corner = frame.topLeft() + QPointF(TITLE_REACH / 2, 0)
         if not self.view.visible_area().contains(corner):
-            self.reveal_area(QRectF(frame.topLeft(), QSizeF(min(frame.width(), TITLE_REACH), TITLE_REACH)))
+            self.reveal_area(
+                QRectF(
+                    frame.topLeft(),
+                    QSizeF(min(frame.width(), TITLE_REACH), TITLE_REACH),
+                )
+            )
 
     def say(self, text: str, bad: bool = False) -> None:
         """Show a short message at the bottom of the canvas; `bad` for refusals."""
@@ -329,7 +382,11 @@ class Canvas(QWidget):
         self._unveiling.veil()
 
     def _frame_once(self) -> None:
-        if not self._framed and (self.scene.nodes or self.scene.notes.items) and self.isVisible():
+        if (
+            not self._framed
+            and (self.scene.nodes or self.scene.notes.items)
+            and self.isVisible()
+        ):
             self._framed = True
             if not self.restores():
                 self.frame_all()
@@ -346,7 +403,9 @@ class Canvas(QWidget):
 
     def _hovered(self, node: str | None) -> None:
         if not self.view.busy:
-            self.scene.set_hovered(node, self.scene.hovered_wire if node is None else None)
+            self.scene.set_hovered(
+                node, self.scene.hovered_wire if node is None else None
+            )
         self.callouts.show(node)
 
     def _retheme(self) -> None:
@@ -361,7 +420,9 @@ class Canvas(QWidget):
 
     def _refresh(self) -> None:
         some = bool(self.scene.nodes or self.scene.notes.items)
-        self.scene.set_zoom(self.view.zoom)  # how it is painted depends on the number of nodes, too
+        self.scene.set_zoom(
+            self.view.zoom
+        )  # how it is painted depends on the number of nodes, too
         self.empty.setVisible(not some)
         self.minimap.follow()
         self.zoom_control.setVisible(some)
@@ -386,7 +447,9 @@ class Canvas(QWidget):
     # --- Overlays
 
     def _refuse(self, text: str, position: QPoint) -> None:
-        self.word.show_text(text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True)
+        self.word.show_text(
+            text, self.view.mapTo(self, position) + QPoint(16, 14), bad=True
+        )
 
     def _hint(self, text: str, position: QPoint) -> None:
         self.word.show_text(text, self.view.mapTo(self, position) + QPoint(16, 14))

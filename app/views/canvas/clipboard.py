@@ -24,12 +24,20 @@ class NotNodes(ValueError):
     """Text on the clipboard that is not nodes; the message says why."""
 
 
-def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  it never changes
+def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:
     """Serialise nodes with comments, frames, bends, and the blocks that they are instances of."""
     taken: Blocks = FrozenMap()
     for name in used(piece.graph):
         taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
-    project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends, taken, unfolded=piece.unfolded)
+    project = Project(
+        NAME,
+        piece.graph,
+        piece.positions,
+        piece.comments,
+        piece.bends,
+        taken,
+        unfolded=piece.unfolded,
+    )
     return file.dumps(project).decode()
 
 
@@ -43,12 +51,19 @@ def from_text(text: str) -> tuple[Fragment, Library]:
         project = file.loads(text.encode("utf-8", "replace"))
     except file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
-            raise NotNodes("The clipboard does not contain nodes copied from Tapedeck") from error
+            raise NotNodes(
+                "The clipboard does not contain nodes copied from Tapedeck"
+            ) from error
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")
     names = [name for name in used(project.graph) if name in project.blocks]
-    offers = [LibraryEntry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
+    offers = [
+        LibraryEntry(name, Path(), with_contents(project.blocks, name), PASTED)
+        for name in names
+    ]
     sheet = with_ops(project, {entry.block.key: entry.key for entry in offers})
-    piece = Fragment(sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded)
+    piece = Fragment(
+        sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded
+    )
     return piece, Library(tuple(offers))

@@ -12,7 +12,14 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits import alignment, comments, edits
 from app.builder.graph import Edge
 from app.builder.layout import layout
-from app.builder.layout.arrange import DEFAULT, GRID, LANE_GAP, NEXT_GAP, arrange, complete
+from app.builder.layout.arrange import (
+    DEFAULT,
+    GRID,
+    LANE_GAP,
+    NEXT_GAP,
+    arrange,
+    complete,
+)
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet
 from app.project.library import Library
@@ -45,10 +52,20 @@ class Commands(QObject):
     marked = Signal()
 
     def __init__(
-        self, document: SheetDocument, selection: Selection, catalog: Catalog, scene: CanvasScene, origin: QObject
+        self,
+        document: SheetDocument,
+        selection: Selection,
+        catalog: Catalog,
+        scene: CanvasScene,
+        origin: QObject,
     ) -> None:
         super().__init__(origin)
-        self._document, self._selection, self._catalog, self._scene = document, selection, catalog, scene
+        self._document, self._selection, self._catalog, self._scene = (
+            document,
+            selection,
+            catalog,
+            scene,
+        )
         self._origin = origin
         self._pastes: tuple[str, int] = ("", 0)
         self.notes = NoteCommands(self, scene)
@@ -79,7 +96,9 @@ class Commands(QObject):
         self._selection.set(nodes, self._origin)
         self.marked.emit()
 
-    def select_wire(self, wire: Edge, bend: int | None = None, keep: bool = False) -> None:
+    def select_wire(
+        self, wire: Edge, bend: int | None = None, keep: bool = False
+    ) -> None:
         """Select a wire, or a bend of it; with `keep` the nodes and notes that are selected stay so."""
         if not keep:
             self.select(())
@@ -91,10 +110,14 @@ class Commands(QObject):
         """Return the selected nodes and notes, with those inside selected frames."""
         if not self._scene.notes.selected:
             return self._selection.ids, frozenset()
-        nodes, notes = comments.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
+        nodes, notes = comments.taken_along(
+            self.project, self._scene.notes.selected, self._scene.sizes()
+        )
         return self._selection.ids | nodes, notes
 
-    def apply(self, text: str, make: Callable[[], Sheet], merge: str | None = None) -> bool:
+    def apply(
+        self, text: str, make: Callable[[], Sheet], merge: str | None = None
+    ) -> bool:
         """Apply one undo step; report a refused connection."""
         try:
             project = make()
@@ -104,7 +127,9 @@ class Commands(QObject):
         self._document.apply(text, project, merge)
         return True
 
-    def _apply_new(self, text: str, make: Callable[[], tuple[Sheet, str]]) -> str | None:
+    def _apply_new(
+        self, text: str, make: Callable[[], tuple[Sheet, str]]
+    ) -> str | None:
         """Apply one undo step that adds a node, and select it."""
         try:
             project, new = make()
@@ -112,7 +137,9 @@ class Commands(QObject):
             self.refused.emit(str(error))
             return None
         self._document.apply(text, project)
-        if new not in self._document.project.graph.nodes:  # the document refused it, and has reported that
+        if (
+            new not in self._document.project.graph.nodes
+        ):  # the document refused it, and has reported that
             return None
         self.select([new])
         return new
@@ -123,7 +150,8 @@ class Commands(QObject):
         """Put a new node with its middle at a point, or beside what is there."""
         at = self._scene.corner_of_new(op, middle)
         return self._apply_new(
-            f"Add {self._label(op)}", lambda: edits.add(self.project, self._catalog, op, (at.x(), at.y()))
+            f"Add {self._label(op)}",
+            lambda: edits.add(self.project, self._catalog, op, (at.x(), at.y())),
         )
 
     def add_behind(self, op: str, node: str) -> str | None:
@@ -136,19 +164,33 @@ class Commands(QObject):
 
     def add_after(self, op: str, source: str, output: int, at: QPointF) -> str | None:
         """Put a new node at the loose end of a wire from an output."""
-        corner = snapped(QPointF(at.x(), at.y() - self._scene.size_of(op).anchor), self._scene.size_of(op).anchor)
+        corner = snapped(
+            QPointF(at.x(), at.y() - self._scene.size_of(op).anchor),
+            self._scene.size_of(op).anchor,
+        )
         return self._apply_new(
             f"Add {self._label(op)} after {self.name(source)}",
-            lambda: edits.add_after(self.project, self._catalog, op, source, output, (corner.x(), corner.y())),
+            lambda: edits.add_after(
+                self.project,
+                self._catalog,
+                op,
+                source,
+                output,
+                (corner.x(), corner.y()),
+            ),
         )
 
     def add_before(self, op: str, target: str, port: str, at: QPointF) -> str | None:
         """Put a new node at the loose end of a wire into an input."""
         size = self._scene.size_of(op)
-        corner = snapped(QPointF(at.x() - size.width, at.y() - size.anchor), size.anchor)
+        corner = snapped(
+            QPointF(at.x() - size.width, at.y() - size.anchor), size.anchor
+        )
         return self._apply_new(
             f"Add {self._label(op)} before {self.name(target)}",
-            lambda: edits.add_before(self.project, self._catalog, op, target, port, (corner.x(), corner.y())),
+            lambda: edits.add_before(
+                self.project, self._catalog, op, target, port, (corner.x(), corner.y())
+            ),
         )
 
     def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
@@ -159,16 +201,26 @@ class Commands(QObject):
             project, new = edits.insert(self.project, self._catalog, op, wire, corner)
             return self._with_room_for(project, new), new
 
-        return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
+        return self._apply_new(
+            f"Insert {self._label(op)} before {self.name(wire.target)}", make
+        )
 
     def _with_room_for(self, project: Sheet, node: str) -> Sheet:
         """Return the project with a node where it is if that place is free, else in the row, which is shifted."""
         shown = self._scene.nodes.get(node)
-        size = shown.geometry.size if shown is not None else self._scene.size_of(project.graph.nodes[node].op)
-        area = QRectF(*project.positions[node], size.width, size.height).adjusted(-24, -8, 24, 8)
+        size = (
+            shown.geometry.size
+            if shown is not None
+            else self._scene.size_of(project.graph.nodes[node].op)
+        )
+        area = QRectF(*project.positions[node], size.width, size.height).adjusted(
+            -24, -8, 24, 8
+        )
         if set(self._scene.index.inside(area)) <= {node}:
             return project
-        return self.with_positions(edits.changed(project, positions=project.positions.without(node)))
+        return self.with_positions(
+            edits.changed(project, positions=project.positions.without(node))
+        )
 
     def fits_on(self, node: str, wire: Edge) -> bool:
         """Return whether a node without wires can be inserted on a wire."""
@@ -183,30 +235,43 @@ class Commands(QObject):
 
         def make() -> Sheet:
             moved = edits.move(self.project, [node], dx, dy)
-            return self._with_room_for(edits.insert_node(moved, self._catalog, node, wire), node)
+            return self._with_room_for(
+                edits.insert_node(moved, self._catalog, node, wire), node
+            )
 
-        return self.apply(f"Insert {self.name(node)} before {self.name(wire.target)}", make)
+        return self.apply(
+            f"Insert {self.name(node)} before {self.name(wire.target)}", make
+        )
 
     def with_positions(self, project: Sheet) -> Sheet:
         """Return a project with a position for each node that has none."""
-        new = {node: self._scene.size_of(value.op) for node, value in project.graph.nodes.items()
-               if node not in self._scene.nodes and value.op in self._catalog}  # fmt: skip
+        new = {
+            node: self._scene.size_of(value.op)
+            for node, value in project.graph.nodes.items()
+            if node not in self._scene.nodes and value.op in self._catalog
+        }
         sizes = {**self._scene.sizes(), **new}
-        return edits.changed(project, positions=complete(project.graph, project.positions, sizes))
+        return edits.changed(
+            project, positions=complete(project.graph, project.positions, sizes)
+        )
 
     def _label(self, op: str) -> str:
         return self._catalog[op].label
 
     def _corner(self, op: str, middle: QPointF) -> tuple[float, float]:
         size = self._scene.size_of(op)
-        point = snapped(QPointF(middle.x() - size.width / 2, middle.y() - size.anchor), size.anchor)
+        point = snapped(
+            QPointF(middle.x() - size.width / 2, middle.y() - size.anchor), size.anchor
+        )
         return point.x(), point.y()
 
     def _place_behind(self, op: str, node: str) -> tuple[float, float]:
         """Right of a node on its line, or the next line below that is free."""
         size, item = self._scene.size_of(op), self._scene.nodes[node]
         line = item.y() + item.geometry.anchor
-        point = snapped(QPointF(item.body.right() + NEXT_GAP, line - size.anchor), size.anchor)
+        point = snapped(
+            QPointF(item.body.right() + NEXT_GAP, line - size.anchor), size.anchor
+        )
         area = item.body
         area.setRect(point.x() - 8, point.y() - 8, size.width + 16, size.height + 16)
         while found := self._scene.index.inside(area):
@@ -220,14 +285,22 @@ class Commands(QObject):
     def connect_ports(self, source: str, output: int, target: str, port: str) -> bool:
         """Draw a wire."""
         text = f"Connect {self.name(source)} to {self.name(target)}"
-        return self.apply(text, lambda: edits.connect(self.project, self._catalog, source, output, target, port))
+        return self.apply(
+            text,
+            lambda: edits.connect(
+                self.project, self._catalog, source, output, target, port
+            ),
+        )
 
     def move_end(self, wire: Edge, target: str, port: str) -> bool:
         """Take the input end of a wire elsewhere."""
         if (wire.target, wire.port) == (target, port):
             return False
         text = f"Connect {self.name(wire.source)} to {self.name(target)}"
-        return self.apply(text, lambda: edits.move_end(self.project, self._catalog, wire, target, port))
+        return self.apply(
+            text,
+            lambda: edits.move_end(self.project, self._catalog, wire, target, port),
+        )
 
     def cut_wire(self, wire: Edge) -> None:
         """Remove one wire."""
@@ -238,13 +311,26 @@ class Commands(QObject):
 
     def delete(self) -> None:
         """Remove the selected nodes, notes and wires; of a wire with a selected bend only the bend."""
-        nodes, wires, notes = self._selection.ids, self._scene.selected_wires, self._scene.notes.selected
+        nodes, wires, notes = (
+            self._selection.ids,
+            self._scene.selected_wires,
+            self._scene.notes.selected,
+        )
         if self._scene.bends.selected is not None:
             self.notes.unbend(*self._scene.bends.selected)
         elif nodes or wires or notes:
-            what = self.many(nodes, notes) if nodes or notes else f"{len(wires)} {plural(len(wires), 'wire')}"
+            what = (
+                self.many(nodes, notes)
+                if nodes or notes
+                else f"{len(wires)} {plural(len(wires), 'wire')}"
+            )
             text = f"Delete {what}"
-            self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes, wires), notes))
+            self.apply(
+                text,
+                lambda: comments.remove(
+                    edits.delete(self.project, nodes, wires), notes
+                ),
+            )
 
     def delete_reconnect(self) -> None:
         """Remove the selected nodes and connect their sources to their targets."""
@@ -253,7 +339,10 @@ class Commands(QObject):
             text = f"Delete {self.many(nodes, notes)} and reconnect"
 
             def make() -> Sheet:
-                return comments.remove(edits.delete_and_reconnect(self.project, self._catalog, nodes), notes)
+                return comments.remove(
+                    edits.delete_and_reconnect(self.project, self._catalog, nodes),
+                    notes,
+                )
 
             self.apply(text, make)
         else:
@@ -264,7 +353,9 @@ class Commands(QObject):
         known, noted = list(nodes), list(notes)
         if len(known) == 1 and not noted:
             return self.name(known[0])
-        words = [f"{len(known)} {plural(len(known), 'node')}"] if known or not noted else []
+        words = (
+            [f"{len(known)} {plural(len(known), 'node')}"] if known or not noted else []
+        )
         return " and ".join([*words, *self.notes.counts_text(noted)])
 
     # --- Clipboard
@@ -285,7 +376,9 @@ class Commands(QObject):
         if self.copy():
             nodes, notes = self.selected_with_contents()
             text = f"Cut {self.many(nodes, notes)}"
-            self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes), notes))
+            self.apply(
+                text, lambda: comments.remove(edits.delete(self.project, nodes), notes)
+            )
             self._pastes = (self._pastes[0], -1)
 
     def paste(self, at: QPointF | None = None, middle: QPointF | None = None) -> None:
@@ -314,19 +407,35 @@ class Commands(QObject):
             self._paste("Duplicate", piece, *self._offset(piece, None, middle))
 
     def _offset(
-        self, piece: edits.Fragment, corner: QPointF | None, middle: QPointF | None, times: int = 1
+        self,
+        piece: edits.Fragment,
+        corner: QPointF | None,
+        middle: QPointF | None,
+        times: int = 1,
     ) -> tuple[float, float]:
         """Return by how much a copy is moved so that it is at a point, and its nodes are over no others."""
         ops = {node: piece.graph.nodes[node].op for node in piece.positions}
-        sizes = {op: self._scene.size_of(op) if op in self._catalog else DEFAULT for op in {*ops.values()}}
-        bodies = [QRectF(*at, sizes[ops[node]].width, sizes[ops[node]].height) for node, at in piece.positions.items()]
-        notes = [QRectF(note.x, note.y, note.width, note.height) for note in piece.comments.values()]
+        sizes = {
+            op: self._scene.size_of(op) if op in self._catalog else DEFAULT
+            for op in {*ops.values()}
+        }
+        bodies = [
+            QRectF(*at, sizes[ops[node]].width, sizes[ops[node]].height)
+            for node, at in piece.positions.items()
+        ]
+        notes = [
+            QRectF(note.x, note.y, note.width, note.height)
+            for note in piece.comments.values()
+        ]
         area = bounds([*bodies, *notes])
         dx = dy = 0.0 if bodies else PASTE_STEP * times
         if corner is not None:
             dx, dy = _grid(corner.x() - area.left()), _grid(corner.y() - area.top())
         elif middle is not None:
-            dx, dy = _grid(middle.x() - area.center().x()), _grid(middle.y() - area.center().y())
+            dx, dy = (
+                _grid(middle.x() - area.center().x()),
+                _grid(middle.y() - area.center().y()),
+            )
         if bodies and corner is None:
             held = bounds(bodies).adjusted(-8, -8, 8, 8)
             while found := self._scene.index.inside(held.translated(dx, dy)):
@@ -334,12 +443,21 @@ class Commands(QObject):
                 dy = _grid(lowest + LANE_GAP - held.top())
         return dx, dy
 
-    def _paste(self, verb: str, piece: edits.Fragment, dx: float, dy: float, blocks: Library | None = None) -> None:
+    def _paste(
+        self,
+        verb: str,
+        piece: edits.Fragment,
+        dx: float,
+        dy: float,
+        blocks: Library | None = None,
+    ) -> None:
         before = self.project
         project, new = edits.paste(before, piece, dx, dy)
         notes = project.comments.keys() - before.comments.keys()
         names = [node.name for node in piece.graph.nodes.values()]
-        words = [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
+        words = (
+            [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
+        )
         kinds = self.notes.counts_text(piece.comments, piece.comments)
         text = f"{verb} {' and '.join([*words, *kinds])}"
         if blocks and blocks.entries:
@@ -350,7 +468,9 @@ class Commands(QObject):
 
     # --- Places and names
 
-    def shift(self, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float) -> None:
+    def shift(
+        self, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float
+    ) -> None:
         """Move dragged nodes and notes."""
         moved, noted = tuple(nodes), tuple(notes)
         text = f"Move {self.many(moved, noted)}"
@@ -364,7 +484,9 @@ class Commands(QObject):
         elif nodes or notes:
             key = f"nudge {' '.join(sorted(nodes))} {' '.join(sorted(notes))}"
             text = f"Move {self.many(nodes, notes)}"
-            self.apply(text, lambda: comments.shift(self.project, nodes, notes, dx, dy), key)
+            self.apply(
+                text, lambda: comments.shift(self.project, nodes, notes, dx, dy), key
+            )
 
     def lay_out(self, row_width: float) -> None:
         """Lay out the selected nodes in rows, or all if fewer than two are selected."""
@@ -372,19 +494,32 @@ class Commands(QObject):
         nodes = chosen if len(chosen) > 1 else list(self._scene.nodes)
         if nodes:
             text = "Lay out" if nodes is not chosen else f"Lay out {self.many(nodes)}"
-            self.apply(text, lambda: layout.laid_out(self.project, nodes, self._scene.sizes(), row_width))
+            self.apply(
+                text,
+                lambda: layout.laid_out(
+                    self.project, nodes, self._scene.sizes(), row_width
+                ),
+            )
 
     def align(self, edge: str) -> None:
         """Put an edge of the selected nodes, or the line of their ports ("middle"), on one line."""
         nodes = self._selection.ids
         text = f"Align {self.many(nodes)} by {edge}"
-        self.apply(text, lambda: alignment.align(self.project, nodes, self._scene.sizes(), edge))
+        self.apply(
+            text,
+            lambda: alignment.align(self.project, nodes, self._scene.sizes(), edge),
+        )
 
     def distribute(self, axis: str) -> None:
         """Make the gaps between the selected nodes equal."""
         nodes = self._selection.ids
         text = f"Distribute {self.many(nodes)} {axis}ly"
-        self.apply(text, lambda: alignment.distribute(self.project, nodes, self._scene.sizes(), axis))
+        self.apply(
+            text,
+            lambda: alignment.distribute(
+                self.project, nodes, self._scene.sizes(), axis
+            ),
+        )
 
     def toggle(self, flag: str) -> None:
         """Mute or freeze the selected nodes that can be, or undo it if all of them are so already."""
@@ -394,12 +529,17 @@ class Commands(QObject):
             return
         on = not self.flagged(flag)
         verb = WORDS[flag][0 if on else 1]
-        self.apply(f"{verb} {self.many(nodes)}", lambda: edits.flagged(self.project, nodes, flag, on))
+        self.apply(
+            f"{verb} {self.many(nodes)}",
+            lambda: edits.flagged(self.project, nodes, flag, on),
+        )
 
     def flagged(self, flag: str) -> bool:
         """Return whether all selected nodes that can be muted or frozen are so."""
         nodes = self._flaggable(flag)
-        return bool(nodes) and all(getattr(self.project.graph.nodes[node], flag) for node in nodes)
+        return bool(nodes) and all(
+            getattr(self.project.graph.nodes[node], flag) for node in nodes
+        )
 
     def _flaggable(self, flag: str) -> Iterable[str]:
         return edits.flaggable(self.project, self._catalog, self._selection.ids, flag)
@@ -409,7 +549,8 @@ class Commands(QObject):
         before = len(self.project.graph.edges)
         name = self.name(node)
         self.apply(
-            f"Replace {name} with {self._label(op)}", lambda: edits.replace_op(self.project, self._catalog, node, op)
+            f"Replace {name} with {self._label(op)}",
+            lambda: edits.replace_op(self.project, self._catalog, node, op),
         )
         lost = before - len(self.project.graph.edges)
         if lost:
@@ -419,9 +560,16 @@ class Commands(QObject):
     def rename(self, node: str, name: str) -> None:
         """Give a node another name. Names in source are made identifiers there; here any text will do."""
         name = name.strip()[:200]
-        if name and node in self._document.project.graph.nodes and name != self.name(node):
+        if (
+            name
+            and node in self._document.project.graph.nodes
+            and name != self.name(node)
+        ):
             graph = self._document.project.graph.with_name(node, name)
-            self._document.apply(f"Rename {self.name(node)} to {name}", edits.changed(self.project, graph))
+            self._document.apply(
+                f"Rename {self.name(node)} to {name}",
+                edits.changed(self.project, graph),
+            )
 
     def select_all(self) -> None:
         self.select(self._scene.graph.nodes, self._scene.notes.items)

@@ -20,7 +20,11 @@ def differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
     if before is after:
         return set()
     old = before.get
-    found = {key for key, value in after.items() if (was := old(key, _ABSENT)) is not value and was != value}
+    found = {
+        key
+        for key, value in after.items()
+        if (was := old(key, _ABSENT)) is not value and was != value
+    }
     if len(before) != len(after) or found:
         found.update(before.keys() - after.keys())
     return found
@@ -41,5 +45,8 @@ def moved(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[set[T], set[T]]:
     last = 0
     while last < shorter - first and before[-1 - last] is after[-1 - last]:
         last += 1
-    old, new = set(before[first : len(before) - last]), set(after[first : len(after) - last])
+    old, new = (
+        set(before[first : len(before) - last]),
+        set(after[first : len(after) - last]),
+    )
     return old - new, new - old

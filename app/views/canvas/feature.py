@@ -23,11 +23,23 @@ class CanvasFeature(Feature):
         self.way = WayOverCanvas(workspace, self.canvas)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("network", "Network", "network", "centre", lambda: self.canvas, early=True,
-                   words="Net&work", shortcut="Ctrl+1", home=lambda: self.canvas.view)  # fmt: skip
+        yield Page(
+            "network",
+            "Network",
+            "network",
+            "centre",
+            lambda: self.canvas,
+            early=True,
+            words="Net&work",
+            shortcut="Ctrl+1",
+            home=lambda: self.canvas.view,
+        )
 
     def actions(self) -> Iterable[Adopted]:
-        return [Adopted(f"canvas.{key}", action) for key, action in self.canvas.actions_by_key.items()]
+        return [
+            Adopted(f"canvas.{key}", action)
+            for key, action in self.canvas.actions_by_key.items()
+        ]
 
     def overlays(self) -> Iterable[str]:
         return ("Shapes",)
@@ -69,7 +81,9 @@ class CanvasFeature(Feature):
     def _ops_changed(self) -> None:
         """Update nodes whose blocks or custom layers have changed: their ports may differ."""
         scene, torchs = self.canvas.scene, catalog()
-        scene.refresh_faces({node.op for node in scene.graph.nodes.values() if node.op not in torchs})
+        scene.refresh_faces(
+            {node.op for node in scene.graph.nodes.values() if node.op not in torchs}
+        )
 
     def _forget_analysis(self) -> None:
         """Drop the analysis of the previous sheet, whose nodes may have the same ids."""

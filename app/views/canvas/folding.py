@@ -46,11 +46,15 @@ class Folding:
     @property
     def _project(self) -> Project:
         """Return the whole project, with a position for every node of the sheet in front."""
-        return with_sheet(self._document.project, self._front, self._canvas.commands.project)
+        return with_sheet(
+            self._document.project, self._front, self._canvas.commands.project
+        )
 
     def instances(self) -> frozenset[str]:
         """Return the selected nodes that can be unfolded."""
-        return self._canvas.selection.ids & unfolding.instances_on(self._document.project, self._front)
+        return self._canvas.selection.ids & unfolding.instances_on(
+            self._document.project, self._front
+        )
 
     @property
     def any_here(self) -> bool:
@@ -73,7 +77,9 @@ class Folding:
         unfolded = self._canvas.document.project.unfolded
         verb = "Fold" if fold else "Unfold"
         text = f"{verb} {self._canvas.commands.many(nodes)}"
-        self._apply(text, {self._front: unfolded - nodes if fold else unfolded | nodes}, nodes)
+        self._apply(
+            text, {self._front: unfolded - nodes if fold else unfolded | nodes}, nodes
+        )
 
     def toggle_at(self, node: str, inside: Sequence[str] = ()) -> None:
         """Unfold or fold one block, on the sheet in front or within an unfolded one."""
@@ -83,31 +89,48 @@ class Folding:
             name = block_of(sheet_named(project, name).graph.nodes[step].op)
         drawn = sheet_named(project, name)
         verb = "Fold" if last in drawn.unfolded else "Unfold"
-        self._apply(f"{verb} {drawn.graph.nodes[last].name}", {name: drawn.unfolded ^ {last}}, [node])
+        self._apply(
+            f"{verb} {drawn.graph.nodes[last].name}",
+            {name: drawn.unfolded ^ {last}},
+            [node],
+        )
 
     def one_level(self) -> None:
         """Unfold the visible folded blocks, in the selected instances or everywhere."""
         nodes = self.instances() or None
         wanted = unfolding.one_level(self._document.project, self._front, nodes)
         if not wanted:
-            self._canvas.say("Everything is unfolded" if self.any_here else "No block on this sheet can be unfolded")
+            self._canvas.say(
+                "Everything is unfolded"
+                if self.any_here
+                else "No block on this sheet can be unfolded"
+            )
             return
         self._apply("Unfold one level", wanted, nodes)
 
     def fold_all(self) -> None:
         """Fold everything that is unfolded, on the sheet and within it."""
         shown = unfolding.shown_within(self._document.project, self._front)
-        wanted: dict[str, frozenset[str]] = {sheet: frozenset() for sheet, nodes in shown.items() if nodes}
+        wanted: dict[str, frozenset[str]] = {
+            sheet: frozenset() for sheet, nodes in shown.items() if nodes
+        }
         if not wanted:
             self._canvas.say("Nothing is unfolded here")
             return
         self._apply("Fold all", wanted, None)
 
-    def _apply(self, text: str, wanted: Mapping[str, Collection[str]], nodes: Collection[str] | None) -> None:
+    def _apply(
+        self,
+        text: str,
+        wanted: Mapping[str, Collection[str]],
+        nodes: Collection[str] | None,
+    ) -> None:
         """Apply one undo step; then show the unfolded blocks, or everything if all were."""
         canvas = self._canvas
         with canvas.glide.from_here():
-            project = unfolding.with_unfolded(self._project, wanted, self._sizes, self._room)
+            project = unfolding.with_unfolded(
+                self._project, wanted, self._sizes, self._room
+            )
             self._document.apply(text, project)
             announce(canvas.view, text)
             if nodes is None:
@@ -131,7 +154,9 @@ class Folding:
         """Return the possible sizes of a sheet's nodes: as drawn now, as drawn without shapes, and none, as commands
         without a window lay out."""
         scene = self._canvas.scene
-        catalog = with_blocks(getattr(scene.catalog, "now", scene.catalog), project.blocks)
+        catalog = with_blocks(
+            getattr(scene.catalog, "now", scene.catalog), project.blocks
+        )
         drawn = sheet_named(project, name)
         plain = _sizes_of(drawn, catalog, None)
         if name != self._front or scene.analysis is None:
@@ -141,5 +166,8 @@ class Folding:
 
 def _sizes_of(sheet: Any, catalog: Catalog, analysis: Any) -> dict[str, Size]:
     graph = sheet.graph
-    faces = {node: face_of(graph, node, catalog, analysis, {}, node in sheet.unfolded) for node in graph.nodes}
+    faces = {
+        node: face_of(graph, node, catalog, analysis, {}, node in sheet.unfolded)
+        for node in graph.nodes
+    }
     return {node: shape_of(face).size for node, face in faces.items()}

@@ -38,7 +38,9 @@ class Growth(QObject):
     grown = Signal()
     busy = Signal(bool)
 
-    def __init__(self, scene: CanvasScene, view: QGraphicsView, parent: QObject) -> None:
+    def __init__(
+        self, scene: CanvasScene, view: QGraphicsView, parent: QObject
+    ) -> None:
         super().__init__(parent)
         self._scene, self._view = scene, view
         self._target: Sheet | None = None
@@ -74,7 +76,10 @@ class Growth(QObject):
     def show(self, sheet: Sheet) -> None:
         """Update the scene to a sheet, at once or in turns."""
         new = sum(node not in self._scene.nodes for node in sheet.graph.nodes)
-        if new <= MANY and len(sheet.graph.edges) - len(self._scene.wires) <= MANY_WIRES:
+        if (
+            new <= MANY
+            and len(sheet.graph.edges) - len(self._scene.wires) <= MANY_WIRES
+        ):
             self._end(sheet)
             return
         if self._target is None:
@@ -111,7 +116,10 @@ class Growth(QObject):
             self.busy.emit(False)
 
     def _show_learnt(self, count: int) -> None:
-        self._learnt, chunk = self._learnt[: max(len(self._learnt) - count, 0)], set(self._learnt[-count:])
+        self._learnt, chunk = (
+            self._learnt[: max(len(self._learnt) - count, 0)],
+            set(self._learnt[-count:]),
+        )
         self._scene.show_known(chunk & self._scene.nodes.keys(), last=not self._learnt)
         if not self._learnt:
             self._release()
@@ -123,7 +131,9 @@ class Growth(QObject):
         elif self._learnt:
             self._show_learnt(self._chunk)
         took = perf_counter() - began
-        least = LEAST_OF_WIRES if self._part is not None and self._part.peopled else LEAST
+        least = (
+            LEAST_OF_WIRES if self._part is not None and self._part.peopled else LEAST
+        )
         self._chunk = max(least, min(self._chunk * 2, int(self._chunk * SLICE / took)))
         if self.active:
             self._turn.start()

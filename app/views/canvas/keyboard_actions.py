@@ -25,7 +25,9 @@ class KeyboardActions:
         canvas, view = self._canvas, self._canvas.view
         spot = view.mapFromGlobal(canvas.cursor().pos())
         inside = view.viewport().rect().contains(spot) and canvas.underMouse()
-        return (view.mapToScene(spot) if inside else view.visible_area().center()), inside
+        return (
+            view.mapToScene(spot) if inside else view.visible_area().center()
+        ), inside
 
     def paste(self) -> None:
         """Paste at the pointer if it is over the canvas."""
@@ -58,8 +60,12 @@ class KeyboardActions:
         elif node in canvas.scene.nodes:
             canvas.reveal([node])
             body = canvas.scene.nodes[node].body
-            area = canvas.on_canvas(QRectF(body.left(), body.top() + 2, body.width(), 26))
-            canvas.rename_field.open_over(node, canvas.scene.graph.nodes[node].name, area)
+            area = canvas.on_canvas(
+                QRectF(body.left(), body.top() + 2, body.width(), 26)
+            )
+            canvas.rename_field.open_over(
+                node, canvas.scene.graph.nodes[node].name, area
+            )
         else:
             canvas.say("Select one node to rename it")
 
@@ -72,7 +78,10 @@ class KeyboardActions:
     def comment(self) -> None:
         """Add a frame around the selection and edit its title; with no selection a comment at the pointer."""
         canvas = self._canvas
-        nodes, notes = canvas.selection.ids & canvas.scene.nodes.keys(), canvas.scene.notes.selected
+        nodes, notes = (
+            canvas.selection.ids & canvas.scene.nodes.keys(),
+            canvas.scene.notes.selected,
+        )
         if nodes or notes:
             canvas.writing.edit(canvas.commands.notes.frame(nodes, notes), new=True)
         else:
@@ -120,17 +129,25 @@ class KeyboardActions:
         canvas, scene = self._canvas, self._canvas.scene
         nodes, notes = canvas.selection.ids & scene.nodes.keys(), scene.notes.selected
         if nodes:
-            node = min(nodes, key=lambda one: (scene.nodes[one].y(), scene.nodes[one].x()))
+            node = min(
+                nodes, key=lambda one: (scene.nodes[one].y(), scene.nodes[one].x())
+            )
             hit, point = Hit(node=node), scene.nodes[node].body.bottomLeft()
         elif notes:
             note = min(notes)
-            hit, point = Hit(note=note), scene.notes.items[note].body.topLeft() + QPointF(24, 24)
+            hit, point = (
+                Hit(note=note),
+                scene.notes.items[note].body.topLeft() + QPointF(24, 24),
+            )
         elif len(scene.selected_wires) == 1:
             wire = next(iter(scene.selected_wires))
             chosen = scene.bends.selected
             bend = chosen[1] if chosen is not None and chosen[0] == wire else None
             middle = scene.wires[wire].route.path.pointAtPercent(0.5)
-            hit, point = Hit(wire=wire, bend=bend), middle if bend is None else scene.bends.points(wire)[bend]
+            hit, point = (
+                Hit(wire=wire, bend=bend),
+                middle if bend is None else scene.bends.points(wire)[bend],
+            )
         else:
             hit, point = NOTHING, canvas.view.visible_area().center()
         if not canvas.view.visible_area().contains(point):
@@ -143,7 +160,12 @@ class KeyboardActions:
         canvas, scene = self._canvas, self._canvas.scene
         if canvas.view.cancel_gesture():
             return
-        if canvas.selection.ids or scene.selected_wires or scene.notes.selected or scene.bends.selected:
+        if (
+            canvas.selection.ids
+            or scene.selected_wires
+            or scene.notes.selected
+            or scene.bends.selected
+        ):
             canvas.commands.select(())
         else:
             canvas.leaveRequested.emit()
@@ -152,15 +174,25 @@ class KeyboardActions:
         """Move the selection to the next node; with several nodes or notes selected nudge them by a pixel; with none
         select the first."""
         canvas = self._canvas
-        if len(canvas.selection.ids) > 1 or canvas.scene.notes.selected or canvas.scene.bends.selected:
+        if (
+            len(canvas.selection.ids) > 1
+            or canvas.scene.notes.selected
+            or canvas.scene.bends.selected
+        ):
             canvas.commands.nudge(*direction)
             return
         places = {node: item.body for node, item in canvas.scene.nodes.items()}
         single = canvas.selection.single
         if single in places:
-            target = keyboard_navigation.step(canvas.scene.graph, places, single, direction)
+            target = keyboard_navigation.step(
+                canvas.scene.graph, places, single, direction
+            )
         else:
-            target = min(places, key=lambda node: (places[node].top() // 40, places[node].left()), default=None)
+            target = min(
+                places,
+                key=lambda node: (places[node].top() // 40, places[node].left()),
+                default=None,
+            )
         if target is not None:
             canvas.commands.select([target])
             canvas.reveal([target])

@@ -11,18 +11,26 @@ from app.builder.graph import Graph
 LEFT, RIGHT, UP, DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
 
 
-def step(graph: Graph, places: Mapping[str, QRectF], node: str, direction: tuple[int, int]) -> str | None:
+def step(
+    graph: Graph, places: Mapping[str, QRectF], node: str, direction: tuple[int, int]
+) -> str | None:
     """Return the next node: left and right follow the wires; otherwise the nearest node in that direction."""
     if direction == LEFT and graph.into(node):
         return graph.into(node)[0].source
     if direction == RIGHT and graph.out_of(node):
         targets = [edge.target for edge in graph.out_of(node) if edge.target in places]
         here = places[node].center().y()
-        return min(targets, key=lambda other: abs(places[other].center().y() - here), default=None)
+        return min(
+            targets,
+            key=lambda other: abs(places[other].center().y() - here),
+            default=None,
+        )
     return nearest(places, node, direction)
 
 
-def nearest(places: Mapping[str, QRectF], node: str, direction: tuple[int, int]) -> str | None:
+def nearest(
+    places: Mapping[str, QRectF], node: str, direction: tuple[int, int]
+) -> str | None:
     """Return the nearest node in a direction; sideways distance counts twice."""
     here = places[node].center()
     best, least = None, float("inf")

@@ -20,14 +20,51 @@ if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
 NODE = (
-    "edit", "rename", "replace", "mute", "freeze", None, "connect", "disconnect", None, "cut", "copy", "duplicate",
-    "comment", None, "delete", "delete_reconnect", None, "lay_out", "frame_selection",
-)  # fmt: skip
-NOTE = (None, "cut", "copy", "duplicate", "comment", None, "delete", None, "frame_selection")
+    "edit",
+    "rename",
+    "replace",
+    "mute",
+    "freeze",
+    None,
+    "connect",
+    "disconnect",
+    None,
+    "cut",
+    "copy",
+    "duplicate",
+    "comment",
+    None,
+    "delete",
+    "delete_reconnect",
+    None,
+    "lay_out",
+    "frame_selection",
+)
+NOTE = (
+    None,
+    "cut",
+    "copy",
+    "duplicate",
+    "comment",
+    None,
+    "delete",
+    None,
+    "frame_selection",
+)
 EMPTY = (
-    "search", "comment", "paste", None, "select_all", "lay_out", None, "unfold_level", "fold_all", None, "frame_all",
+    "search",
+    "comment",
+    "paste",
+    None,
+    "select_all",
+    "lay_out",
+    None,
+    "unfold_level",
+    "fold_all",
+    None,
+    "frame_all",
     "zoom_100",
-)  # fmt: skip
+)
 
 
 def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
@@ -58,13 +95,19 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
     return menu
 
 
-def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPointF) -> None:
+def _fill(
+    canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPointF
+) -> None:
     for key in keys:
         if key is None:
             menu.addSeparator()
         elif key == "paste":  # from the menu, things are put where it was opened
             _add(menu, "Paste here", lambda: canvas.commands.paste(point), "paste")
-        elif key == "comment" and not canvas.selection.ids and not canvas.scene.notes.selected:
+        elif (
+            key == "comment"
+            and not canvas.selection.ids
+            and not canvas.scene.notes.selected
+        ):
             _add(menu, "Comment here", lambda: canvas.writing.begin(point), "comment")
         elif key == "comment":
             _add(menu, "Frame the selection\tC", canvas.hand.comment, "comment")
@@ -78,12 +121,19 @@ def _of_inside(canvas: Canvas, menu: QMenu, node: str, way: tuple[str, ...]) -> 
     if face is not None:
         if face.block:
             verb = "Fold" if face.inside is not None else "Unfold"
-            _add(menu, f"{verb} {face.name}", lambda: canvas.folding.toggle_at(node, way), "chevron-down")
+            _add(
+                menu,
+                f"{verb} {face.name}",
+                lambda: canvas.folding.toggle_at(node, way),
+                "chevron-down",
+            )
         _add(menu, f"Go to {face.name}", lambda: canvas.insideRequested.emit(node, way))
         menu.addSeparator()
 
 
-def _of_wire(canvas: Canvas, menu: QMenu, wire: Edge, bend: int | None, point: QPointF) -> None:
+def _of_wire(
+    canvas: Canvas, menu: QMenu, wire: Edge, bend: int | None, point: QPointF
+) -> None:
     commands = canvas.commands
     commands.select_wire(wire, bend)
     _add(menu, "Insert layer…", lambda: canvas.finder.for_wire(wire, point), "add")
@@ -102,14 +152,29 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         canvas.commands.select((), [note])
     value = canvas.scene.notes.comments[note]
     frame = value.kind == FRAME
-    _add(menu, "Rename frame" if frame else "Edit comment", lambda: canvas.writing.edit(note))
+    _add(
+        menu,
+        "Rename frame" if frame else "Edit comment",
+        lambda: canvas.writing.edit(note),
+    )
     colors = menu.addMenu("Colour")
     for color, name in (("", "Plain"), *CATEGORIES.items()):
-        action = _add(colors, name.replace("&", "&&"), partial(canvas.commands.notes.tint, color))
-        action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
+        action = _add(
+            colors, name.replace("&", "&&"), partial(canvas.commands.notes.tint, color)
+        )
+        action.setIcon(
+            _swatch(
+                theme.current().categories.get(color, theme.current().line3),
+                color == value.color,
+            )
+        )
     if frame:
         menu.addAction(canvas.actions_by_key["fit_frame"])
-        _add(menu, "Select contents", lambda: canvas.commands.select(*canvas.commands.selected_with_contents()))
+        _add(
+            menu,
+            "Select contents",
+            lambda: canvas.commands.select(*canvas.commands.selected_with_contents()),
+        )
     _fill(canvas, menu, NOTE, QPointF())
 
 

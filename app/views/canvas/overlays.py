@@ -8,7 +8,14 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
+from PySide6.QtGui import (
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QRegion,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QMenu, QWidget
 
 from app.builder.diagnostics.problems import Cure, Problem
@@ -23,7 +30,15 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.heatbar import HeatBar
-from app.views.ui.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
+from app.views.ui.widgets.painting import (
+    Glyph,
+    TextLine,
+    announce,
+    at_least,
+    box,
+    label,
+    start,
+)
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -43,7 +58,10 @@ class PortLegend(Legend):
         self.refont()
 
     def refont(self) -> None:
-        self._words = [(TextLine(word, "caption"), Pin("", kind, wired=True)) for word, kind in KINDS]
+        self._words = [
+            (TextLine(word, "caption"), Pin("", kind, wired=True))
+            for word, kind in KINDS
+        ]
         width = sum(16 + line.width + 14 for line, _ in self._words)
         self.setFixedSize(at_least(width, 24))
 
@@ -52,7 +70,9 @@ class PortLegend(Legend):
         painter = start(self)
         area, x = QRectF(self.rect()), 8.0
         for line, pin in self._words:
-            paint_port(painter, QPointF(x, area.center().y()), pin, now.wire, now.canvas)
+            paint_port(
+                painter, QPointF(x, area.center().y()), pin, now.wire, now.canvas
+            )
             line.draw_in(painter, x + 10, area, now.text2)
             x += 16 + line.width + 14
         painter.end()
@@ -110,12 +130,20 @@ class _Widths(QWidget):
         self._caption = TextLine("Values per sample", "caption")
 
     def set_largest(self, largest: int | None) -> None:
-        counts = sorted({max(1, round((largest or 1) * share)) for share in (0.01, 0.25, 1.0)})
+        counts = sorted(
+            {max(1, round((largest or 1) * share)) for share in (0.01, 0.25, 1.0)}
+        )
         self._lines = [
-            (TextLine(f"{count:,}", "caption"), 1.5 + 5.5 * (count / (largest or 1)) ** 0.5) for count in counts
+            (
+                TextLine(f"{count:,}", "caption"),
+                1.5 + 5.5 * (count / (largest or 1)) ** 0.5,
+            )
+            for count in counts
         ]
         self.setAccessibleName(f"Widths: values per sample, up to {largest or 0:,}")
-        width = self._caption.width + sum(12 + 26 + 6 + line.width for line, _ in self._lines)
+        width = self._caption.width + sum(
+            12 + 26 + 6 + line.width for line, _ in self._lines
+        )
         self.setFixedSize(at_least(width, 18))
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -125,8 +153,14 @@ class _Widths(QWidget):
         self._caption.draw_in(painter, 0, area, now.text3)
         x = self._caption.width + 12
         for line, width in self._lines:
-            painter.setPen(QPen(now.wireTrain, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
-            painter.drawLine(QPointF(x + 3, area.center().y()), QPointF(x + 23, area.center().y()))
+            painter.setPen(
+                QPen(
+                    now.wireTrain, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap
+                )
+            )
+            painter.drawLine(
+                QPointF(x + 3, area.center().y()), QPointF(x + 23, area.center().y())
+            )
             line.draw_in(painter, x + 32, area, now.text2)
             x += 12 + 26 + 6 + line.width
         painter.end()
@@ -186,9 +220,11 @@ class Callout(QWidget):
         self._close.setFixedSize(20, 20)
         self._close.setIconSize(QSize(11, 11))
         head = hbox(
-            (self._sign, 0, Qt.AlignmentFlag.AlignVCenter), (self._message, 1),
-            (self._close, 0, Qt.AlignmentFlag.AlignVCenter), spacing=8,
-        )  # fmt: skip
+            (self._sign, 0, Qt.AlignmentFlag.AlignVCenter),
+            (self._message, 1),
+            (self._close, 0, Qt.AlignmentFlag.AlignVCenter),
+            spacing=8,
+        )
         acts = hbox(self.button, self.more, spacing=4)
         acts.addStretch(0)
         self._foot = hbox((self._reason, 1), acts, margins=(22, 0, 2, 0), spacing=12)
@@ -224,15 +260,25 @@ class Callout(QWidget):
         margins = present(self.layout()).contentsMargins()
         sides = margins.left() + margins.right()
         cures = len(self.problem.cures) if self.problem is not None else 0
-        button = (self.button.sizeHint().width() + 12 if cures else 0) + (self.more.width() + 4 if cures > 1 else 0)
+        button = (self.button.sizeHint().width() + 12 if cures else 0) + (
+            self.more.width() + 4 if cures > 1 else 0
+        )
         head = 14 + 8 + text_width(self._message.text(), "message") + 8 + 20
         foot = 22 + text_width(self._reason.text(), "caption") + button + 2
         width = min(math.ceil(max(head, foot, 160)) + sides + 4, self.WIDEST)
-        under = foot + sides > self.WIDEST and button > self.WIDEST / 2  # the reason would be a column of one word
-        self._foot.setDirection(QBoxLayout.Direction.TopToBottom if under else QBoxLayout.Direction.LeftToRight)
+        under = (
+            foot + sides > self.WIDEST and button > self.WIDEST / 2
+        )  # the reason would be a column of one word
+        self._foot.setDirection(
+            QBoxLayout.Direction.TopToBottom
+            if under
+            else QBoxLayout.Direction.LeftToRight
+        )
         self._foot.setSpacing(6 if under else 12)
         self.setFixedWidth(width)
-        for layout in self.findChildren(QLayout):  # inner ones hold the height of the problem before
+        for layout in self.findChildren(
+            QLayout
+        ):  # inner ones hold the height of the problem before
             layout.invalidate()
         self.setFixedHeight(max(present(self.layout()).heightForWidth(width), 52))
 
@@ -245,7 +291,9 @@ class Callout(QWidget):
         """Return a menu with every cure of the problem."""
         menu = QMenu(self)
         for cure in self.problem.cures if self.problem is not None else ():
-            menu.addAction(cure.label.replace("&", "&&"), partial(self.cure_wanted.emit, cure))
+            menu.addAction(
+                cure.label.replace("&", "&&"), partial(self.cure_wanted.emit, cure)
+            )
         return menu
 
     def _list(self) -> None:
@@ -255,7 +303,11 @@ class Callout(QWidget):
 
     def places_at(self, node: QRectF) -> list[tuple[QRect, bool]]:
         """Return the positions at which it points at a node, the preferred first, each with whether it is above."""
-        room, width, height = present(self.parentWidget()).width() - 8, self.width(), self.height()
+        room, width, height = (
+            present(self.parentWidget()).width() - 8,
+            self.width(),
+            self.height(),
+        )
         found = []
         for above in (False, True):
             # At the upper edge it may be closer than usual.
@@ -291,7 +343,11 @@ class Callout(QWidget):
         area = QRectF(self.rect()).adjusted(0.5, over + 0.5, -0.5, -under - 0.5)
         path = QPainterPath()
         path.addRoundedRect(area, self.RADIUS, self.RADIUS)
-        edge, tip = (area.bottom() - 1, area.bottom() + under) if self._above else (area.top() + 1, area.top() - over)
+        edge, tip = (
+            (area.bottom() - 1, area.bottom() + under)
+            if self._above
+            else (area.top() + 1, area.top() - over)
+        )
         pointer = QPainterPath(QPointF(self._tip - self.POINTER, edge))
         pointer.lineTo(self._tip, tip)
         pointer.lineTo(self._tip + self.POINTER, edge)
@@ -320,14 +376,18 @@ class Word(QLabel):
 
     def restyle(self) -> None:
         now = theme.current()
-        ground, line = (now.errorBg, now.error) if self._bad else (now.raised, now.line3)
+        ground, line = (
+            (now.errorBg, now.error) if self._bad else (now.raised, now.line3)
+        )
         self.setFont(theme.font("caption"))
         self.setStyleSheet(
             f"#canvasWord {{ background: {ground.name()}; color: {now.text.name()}; "
             f"border: 1px solid {line.name()}; border-radius: 5px; }}"
         )
 
-    def show_text(self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False) -> None:
+    def show_text(
+        self, text: str, spot: QPoint, milliseconds: int = 0, bad: bool = False
+    ) -> None:
         """Show a text with its left edge at a point of the parent, for a time or until the next; "" hides.
 
         `bad` is for refusals.
@@ -374,7 +434,12 @@ class FocusRing(QWidget):
 def arrange_overlays(canvas: Canvas) -> None:
     """Place the overlays in the corners of the canvas."""
     width, height = canvas.width(), canvas.height()
-    scales, legend, minimap, zoom = canvas.scales, canvas.legend, canvas.minimap, canvas.zoom_control
+    scales, legend, minimap, zoom = (
+        canvas.scales,
+        canvas.legend,
+        canvas.minimap,
+        canvas.zoom_control,
+    )
     shown = not scales.heat.isHidden() or scales.has_widths
     # The breadcrumb takes precedence over the legend of ports.
     whole = canvas.breadcrumb.fit(width - 3 * EDGE - legend.width())
@@ -399,29 +464,46 @@ def arrange_overlays(canvas: Canvas) -> None:
 
 def overlays_below(canvas: Canvas) -> list[QRectF]:
     """Return the areas of the overlays that are shown at the foot of the canvas, in pixels of its view."""
-    shown = [one for one in (canvas.zoom_control, canvas.minimap) if one.isVisibleTo(canvas)]
+    shown = [
+        one for one in (canvas.zoom_control, canvas.minimap) if one.isVisibleTo(canvas)
+    ]
     return [QRectF(one.geometry().translated(-canvas.view.pos())) for one in shown]
 
 
-def pads_beside_overlays(canvas: Canvas, area: QRectF, most: float) -> tuple[Pads, float]:
+def pads_beside_overlays(
+    canvas: Canvas, area: QRectF, most: float
+) -> tuple[Pads, float]:
     """Return the room to leave around an area, and the share of the text size that is legible, so that it is as large
     as can be with no node under an overlay."""
     arrange_overlays(canvas)
     view, below, index = canvas.view, overlays_below(canvas), canvas.scene.index
     tries = [view.PADS]
     if canvas.minimap.isVisibleTo(canvas):
-        size, (left, top, right, bottom) = canvas.minimap.size() + QSize(2 * EDGE, 2 * EDGE), view.PADS
+        size, (left, top, right, bottom) = (
+            canvas.minimap.size() + QSize(2 * EDGE, 2 * EDGE),
+            view.PADS,
+        )
         tries += [(left, top, right, size.height()), (left, top, size.width(), bottom)]
 
     def rank(one: tuple[Pads, float]) -> tuple[bool, float]:
         zoom, point, spot = view.framing(area, most, *one)
-        areas = [QRectF(point + (one.topLeft() - spot) / zoom, one.size() / zoom) for one in below]
+        areas = [
+            QRectF(point + (one.topLeft() - spot) / zoom, one.size() / zoom)
+            for one in below
+        ]
         return any(index.inside(one) for one in areas), -zoom
 
     best = min(((pads, LEGIBLE) for pads in tries), key=rank)
-    if rank(best)[0]:  # there is no room for all: its beginning may be closer to the corner, and a little smaller
+    if rank(
+        best
+    )[
+        0
+    ]:  # there is no room for all: its beginning may be closer to the corner, and a little smaller
         left, top, right, bottom = best[0]
-        least = (EDGE, min(canvas.breadcrumb.geometry().bottom() + CLOSER - canvas.view.y(), top))
+        least = (
+            EDGE,
+            min(canvas.breadcrumb.geometry().bottom() + CLOSER - canvas.view.y(), top),
+        )
         ups = range(top, least[1] - 1, -CLOSER)
         closer = [(x, y, right, bottom) for x in (left, least[0]) for y in ups]
         best = min((best, *product(closer, (LEGIBLE, *LESS))), key=rank)

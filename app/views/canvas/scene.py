@@ -16,7 +16,13 @@ from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.gestures.hit import NOTHING, Hit
-from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
+from app.views.canvas.items.faces import (
+    Face,
+    Problems,
+    face_of,
+    learnt_of,
+    problems_by_node,
+)
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
@@ -54,7 +60,9 @@ class CanvasScene(QGraphicsScene):
         self.places = NodePositions(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
-        self.coming: Positions | None = None  # of all nodes, while the sheet comes in turns
+        self.coming: Positions | None = (
+            None  # of all nodes, while the sheet comes in turns
+        )
         self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # number of repaints in the current change
         self._near = ItemLayer()
@@ -64,8 +72,17 @@ class CanvasScene(QGraphicsScene):
         self.wires = self.wiring.items
         self._clearing = _Clearing(self)
         self._far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
-        self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
-        self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, QTimer(self))
+        self._wires_item = WiresItem(
+            self.wires, self.wiring.index, self._near, self.wiring.catch_up
+        )
+        self.nodes_item = NodesItem(
+            self.nodes,
+            self.index,
+            self.wires,
+            self.wiring.index,
+            self._near,
+            QTimer(self),
+        )
         self.addItem(self._near)
         self.addItem(self._far)
         self._selected: frozenset[str] = frozenset()
@@ -74,7 +91,9 @@ class CanvasScene(QGraphicsScene):
         self.hovered_wire: Edge | None = None
         self._widths = False
         self._norms: tuple[Mapping[str, Sequence[float]], float, float] = ({}, 0.0, 0.0)
-        self._waiting: dict[str, None] = {}  # nodes whose strips do not show these norms yet, in their order
+        self._waiting: dict[
+            str, None
+        ] = {}  # nodes whose strips do not show these norms yet, in their order
         self._next_strips = QTimer(self, singleShot=True, interval=PAUSE)
         self._next_strips.timeout.connect(lambda: self._show_norms(STRIPS))
 
@@ -88,7 +107,8 @@ class CanvasScene(QGraphicsScene):
         self.notes.set_zoom(zoom)
         self._far.set_zoom(zoom)
         far = zoom < simple_below(len(self.nodes)) or (
-            zoom < SIMPLE and any(node.face.inside is not None for node in self.nodes.values())
+            zoom < SIMPLE
+            and any(node.face.inside is not None for node in self.nodes.values())
         )
         if far != self._far.isVisible():
             self._near.setVisible(not far)
@@ -123,12 +143,18 @@ class CanvasScene(QGraphicsScene):
 
     def show_project(self, project: Sheet) -> None:
         """Update the items to a project. Nodes without a position are placed by `complete`."""
-        if len(self.nodes) > CLEARED and 20 * len(self.nodes.keys() & project.graph.nodes.keys()) < len(self.nodes):
+        if len(self.nodes) > CLEARED and 20 * len(
+            self.nodes.keys() & project.graph.nodes.keys()
+        ) < len(self.nodes):
             self._clear()
         before, after = self.graph, project.graph
         noted, led = self.notes.show(project.comments), self.bends.show(project.bends)
         folded, self._unfolded = self._unfolded ^ project.unfolded, project.unfolded
-        if after is before and project.positions is self._drawn_positions and not folded:
+        if (
+            after is before
+            and project.positions is self._drawn_positions
+            and not folded
+        ):
             if noted or led:
                 self.wiring.lead(led)
                 self._notes_changed()
@@ -149,7 +175,9 @@ class CanvasScene(QGraphicsScene):
         self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
         self.update()
 
-    def _change_items(self, before: Graph, after: Graph, folded: frozenset[str]) -> None:
+    def _change_items(
+        self, before: Graph, after: Graph, folded: frozenset[str]
+    ) -> None:
         if after is not before:
             self.wiring.finish_few()  # while the nodes at both ends of every wire are there
         swept: list[QRectF] = []
@@ -165,7 +193,9 @@ class CanvasScene(QGraphicsScene):
             self._show_wire_state(item)
         self.wiring.follow(touched, swept)
 
-    def _change_nodes(self, before: Graph, after: Graph, folded: frozenset[str], swept: list[QRectF]) -> set[str]:
+    def _change_nodes(
+        self, before: Graph, after: Graph, folded: frozenset[str], swept: list[QRectF]
+    ) -> set[str]:
         """Create, remove and repaint nodes, `folded` those that were unfolded or folded; return those with a new
         shape."""
         if after is before and not folded:
@@ -204,7 +234,14 @@ class CanvasScene(QGraphicsScene):
         self.touch(item, item.extent)
 
     def _face(self, node: str) -> Face:
-        return face_of(self.graph, node, self.catalog, self.analysis, self.problems, node in self._unfolded)
+        return face_of(
+            self.graph,
+            node,
+            self.catalog,
+            self.analysis,
+            self.problems,
+            node in self._unfolded,
+        )
 
     def drag(
         self,
@@ -239,13 +276,21 @@ class CanvasScene(QGraphicsScene):
         self.analysis, self.problems = analysis, problems_by_node(analysis)
         learnt = differing(known, self.problems) | learnt_of(before, analysis)
         new = analysis.results
-        return learnt | {n for n in self._unfolded if before is None or before.results.get(n) is not new.get(n)}
+        return learnt | {
+            n
+            for n in self._unfolded
+            if before is None or before.results.get(n) is not new.get(n)
+        }
 
     def show_known(self, nodes: set[str], last: bool = True) -> None:
         """Show the analysis of some nodes and on their wires; with the `last` ones the frames' sums are updated."""
         with self._change():
             self._show_faces(nodes)
-            self.wiring.label(self.analysis, self.problems, set(self.wiring.wires_at(nodes & self.nodes.keys())))
+            self.wiring.label(
+                self.analysis,
+                self.problems,
+                set(self.wiring.wires_at(nodes & self.nodes.keys())),
+            )
             if self._widths and last:
                 self.wiring.widen(self.analysis)
         if last:
@@ -257,10 +302,14 @@ class CanvasScene(QGraphicsScene):
 
     def refresh_faces(self, ops: Collection[str] | None = None) -> None:
         """Update faces after a change of some ops, or of all."""
-        self._show_faces({n.id for n in self.graph.nodes.values() if ops is None or n.op in ops})
+        self._show_faces(
+            {n.id for n in self.graph.nodes.values() if ops is None or n.op in ops}
+        )
 
     def _show_faces(self, nodes: set[str]) -> None:
-        shown = [(self.nodes[node], self._face(node)) for node in nodes & self.nodes.keys()]
+        shown = [
+            (self.nodes[node], self._face(node)) for node in nodes & self.nodes.keys()
+        ]
         other = [item for item, face in shown if face != item.face]
         self._reshaped({item.node for item, face in shown if item.set_face(face)})
         if other:
@@ -269,7 +318,9 @@ class CanvasScene(QGraphicsScene):
     def _notes_changed(self) -> None:
         """Show the parameter count of each frame's contents next to its title."""
         if self.notes.items:
-            self.notes.count(subtotals(self.notes.items, self.index, self.graph, self.analysis))
+            self.notes.count(
+                subtotals(self.notes.items, self.index, self.graph, self.analysis)
+            )
 
     def _reshaped(self, nodes: set[str]) -> None:
         """Update nodes with another size or position."""
@@ -290,11 +341,17 @@ class CanvasScene(QGraphicsScene):
         """Return the largest number of values per sample on a wire, None if unknown."""
         return self.wiring.largest_count(self.analysis)
 
-    def set_gradients(self, norms: Mapping[str, Sequence[float]], low: float, high: float) -> None:
+    def set_gradients(
+        self, norms: Mapping[str, Sequence[float]], low: float, high: float
+    ) -> None:
         """Show gradient norms, oldest first, on the nodes that have some; of many that have strips, some in a turn."""
         self._norms = norms, low, high
-        self._waiting = dict.fromkeys((*self._waiting, *self.nodes))  # those that wait come first
-        same = all(item.has_norms == bool(norms.get(node)) for node, item in self.nodes.items())
+        self._waiting = dict.fromkeys(
+            (*self._waiting, *self.nodes)
+        )  # those that wait come first
+        same = all(
+            item.has_norms == bool(norms.get(node)) for node, item in self.nodes.items()
+        )
         if not same or len(norms) <= STRIPS:
             self._show_norms(len(self.nodes))
         elif not self._next_strips.isActive():
@@ -318,10 +375,18 @@ class CanvasScene(QGraphicsScene):
         if self._waiting:
             self._next_strips.start()
 
-    def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], low: float, high: float) -> None:
+    def set_costs(
+        self,
+        shares: Mapping[str, float],
+        words: Mapping[str, str],
+        low: float,
+        high: float,
+    ) -> None:
         """Colour a strip on each node that has a share, with words of it; the others have none."""
         touched = {
-            node for node, item in self.nodes.items() if item.set_cost(shares.get(node), low, high, words.get(node, ""))
+            node
+            for node, item in self.nodes.items()
+            if item.set_cost(shares.get(node), low, high, words.get(node, ""))
         }
         self._reshaped(touched)
         self.redrawn.emit()
@@ -339,14 +404,21 @@ class CanvasScene(QGraphicsScene):
 
     def select_wires(self, wires: Iterable[Edge]) -> None:
         """Select wires; they are this canvas's own affair."""
-        before, self.selected_wires = self.selected_wires, frozenset(wires) & self.wires.keys()
+        before, self.selected_wires = (
+            self.selected_wires,
+            frozenset(wires) & self.wires.keys(),
+        )
         for edge in before ^ self.selected_wires:
             if edge in self.wires:
                 self._show_wire_state(self.wires[edge])
 
     def _show_wire_state(self, item: WireItem) -> None:
         edge = item.edge
-        chosen = edge in self.selected_wires or edge.source in self._selected or edge.target in self._selected
+        chosen = (
+            edge in self.selected_wires
+            or edge.source in self._selected
+            or edge.target in self._selected
+        )
         item.set_state(selected=chosen)
 
     def set_hovered(self, node: str | None, wire: Edge | None = None) -> None:
@@ -388,7 +460,9 @@ class CanvasScene(QGraphicsScene):
     def corner_of_new(self, op: str, middle: QPointF) -> QPointF:
         """Return the corner of a new node with its middle near a point, where it overlaps no other node."""
         size = self.size_of(op)
-        return self.places.beside(size, QPointF(middle.x() - size.width / 2, middle.y() - size.anchor))
+        return self.places.beside(
+            size, QPointF(middle.x() - size.width / 2, middle.y() - size.anchor)
+        )
 
     def hit(self, point: QPointF, zoom: float = 1.0) -> Hit:
         """Return the target at a point: ports before nodes before wires. Zoomed out, ports have a larger reach."""
@@ -425,14 +499,20 @@ class CanvasScene(QGraphicsScene):
 
     def content_rect(self) -> QRectF:
         """Return the bounding rectangle of all nodes, notes and bends."""
-        return bounds([self.places.content_rect(), *self.notes.bodies(), *self.bends.bodies()])
+        return bounds(
+            [self.places.content_rect(), *self.notes.bodies(), *self.bends.bodies()]
+        )
 
     def map_shapes(self) -> MapShapes | None:
         """Return all nodes and frames for a minimap; None while a large sheet is being added."""
         if self.coming is not None:
             return None
         rects, complete = self._far.map_rects()
-        return MapShapes(rects, [note.body for note in self.notes.items.values() if note.is_frame], complete)
+        return MapShapes(
+            rects,
+            [note.body for note in self.notes.items.values() if note.is_frame],
+            complete,
+        )
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
         """Return the bounding rectangle of some nodes."""

@@ -34,7 +34,7 @@ SIZING = {
     **dict.fromkeys(("t", "b"), Qt.CursorShape.SizeVerCursor),
     **dict.fromkeys(("lt", "rb"), Qt.CursorShape.SizeFDiagCursor),
     **dict.fromkeys(("rt", "lb"), Qt.CursorShape.SizeBDiagCursor),
-}  # fmt: skip
+}
 
 
 class CanvasView(PanZoomView):
@@ -43,12 +43,16 @@ class CanvasView(PanZoomView):
     refusal = Signal(str, QPoint)
     hint = Signal(str, QPoint)
     search_wanted = Signal(QPointF)
-    loose_end = Signal(str, bool, object, QPointF)  # node, from an output, pin, drop point
+    loose_end = Signal(
+        str, bool, object, QPointF
+    )  # node, from an output, pin, drop point
     open_wanted = Signal(str)
     inside_wanted = Signal(str, object)  # node, path from it to a node inside
     fold_wanted = Signal(str, object)  # the same: unfold or fold the block at its end
     note_wanted = Signal(str)
-    parameter_wanted = Signal(str, int, str, object, QPointF)  # source, output, target, names, drop point
+    parameter_wanted = Signal(
+        str, int, str, object, QPointF
+    )  # source, output, target, names, drop point
     pressed = Signal()
     menu_wanted = Signal(object, QPoint)
     menu_key = Signal()
@@ -58,7 +62,11 @@ class CanvasView(PanZoomView):
     SHOWS_END = False
 
     def __init__(
-        self, scene: CanvasScene, commands: Commands, selection: Selection, parent: QWidget | None = None
+        self,
+        scene: CanvasScene,
+        commands: Commands,
+        selection: Selection,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(scene, parent)
         self.canvas_scene, self.commands, self.selection = scene, commands, selection
@@ -69,7 +77,9 @@ class CanvasView(PanZoomView):
         self.setAcceptDrops(True)
         self.viewport().setMouseTracking(True)
         self.setAccessibleName("Canvas")
-        self.setAccessibleDescription("Network diagram. Arrow keys follow the wires, Tab adds a layer.")
+        self.setAccessibleDescription(
+            "Network diagram. Arrow keys follow the wires, Tab adds a layer."
+        )
         scene.redrawn.connect(self.widen)
         self.widen()
 
@@ -150,7 +160,9 @@ class CanvasView(PanZoomView):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if self._gesture is not None and event.button() == self._button:
             gesture, self._gesture = self._gesture, None
-            gesture.finish(self.mapToScene(event.position().toPoint()), event.modifiers())
+            gesture.finish(
+                self.mapToScene(event.position().toPoint()), event.modifiers()
+            )
         event.accept()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
@@ -192,7 +204,11 @@ class CanvasView(PanZoomView):
             return Qt.CursorShape.SizeAllCursor
         if hit.folds:
             return Qt.CursorShape.PointingHandCursor
-        return Qt.CursorShape.CrossCursor if hit.pin is not None else Qt.CursorShape.ArrowCursor
+        return (
+            Qt.CursorShape.CrossCursor
+            if hit.pin is not None
+            else Qt.CursorShape.ArrowCursor
+        )
 
     def leaveEvent(self, event: QEvent) -> None:
         if self._gesture is None:
@@ -222,7 +238,9 @@ class CanvasView(PanZoomView):
             event.ignore()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
-        return not forward and super().focusNextPrevChild(False)  # Tab opens the search, Shift+Tab leaves
+        return not forward and super().focusNextPrevChild(
+            False
+        )  # Tab opens the search, Shift+Tab leaves
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.cancel_gesture()
@@ -241,13 +259,17 @@ class CanvasView(PanZoomView):
             event.ignore()
             return
         self.cancel_gesture()
-        self._gesture = gestures.DropOp(self, self.mapToScene(event.position().toPoint()), op)
+        self._gesture = gestures.DropOp(
+            self, self.mapToScene(event.position().toPoint()), op
+        )
         self._gesture.start(event.modifiers())
         event.acceptProposedAction()
 
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
         if isinstance(self._gesture, gestures.DropOp):
-            self._gesture.move(self.mapToScene(event.position().toPoint()), event.modifiers())
+            self._gesture.move(
+                self.mapToScene(event.position().toPoint()), event.modifiers()
+            )
             event.acceptProposedAction()
         else:
             event.ignore()
@@ -270,7 +292,9 @@ class CanvasView(PanZoomView):
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
             assert isinstance(event, QHelpEvent)
-            QToolTip.showText(event.globalPos(), self._tip(event.pos()), self.viewport())
+            QToolTip.showText(
+                event.globalPos(), self._tip(event.pos()), self.viewport()
+            )
             return True
         return super().viewportEvent(event)
 
@@ -280,9 +304,15 @@ class CanvasView(PanZoomView):
         hit = scene.hit(self.mapToScene(position), self.zoom)
         if hit.node is not None and hit.pin is not None:
             side = "output" if hit.is_output else "input"
-            known = scene.analysis.values.get((hit.node, hit.pin.index)) if scene.analysis and hit.is_output else None
+            known = (
+                scene.analysis.values.get((hit.node, hit.pin.index))
+                if scene.analysis and hit.is_output
+                else None
+            )
             name = f"{side} {hit.pin.port}" if hit.pin.port != side else side
-            return f"{name} ({hit.pin.kind})" + (f"\n{known}" if known is not None else "")
+            return f"{name} ({hit.pin.kind})" + (
+                f"\n{known}" if known is not None else ""
+            )
         if hit.wire is not None:
             wire = hit.wire
             return f"{scene.graph.nodes[wire.source].name} to {wire.port} of {scene.graph.nodes[wire.target].name}"
@@ -292,6 +322,11 @@ class CanvasView(PanZoomView):
             return scene.nodes[hit.node].words_of(hit.inside)
         if hit.node is not None:
             problems = scene.problems.get(hit.node, ())
-            return "\n".join((scene.nodes[hit.node].text, *(problem.message for problem in problems[:1])))
+            return "\n".join(
+                (
+                    scene.nodes[hit.node].text,
+                    *(problem.message for problem in problems[:1]),
+                )
+            )
         note = scene.notes.comments.get(hit.note) if hit.note is not None else None
         return note.text if note is not None else ""

@@ -35,7 +35,9 @@ class WayOverCanvas(QObject):
         super().__init__(canvas)
         self._workspace, self._canvas = workspace, canvas
         self._looks: dict[Way, Look] = {}
-        self._kept: dict[str, Any] = {}  # what the settings hold of the project that is being opened
+        self._kept: dict[
+            str, Any
+        ] = {}  # what the settings hold of the project that is being opened
         workspace.place.changed.connect(self._moved)
         workspace.document.changed.connect(lambda _before, _after: self._show_way())
         workspace.document.leaving.connect(self.store)
@@ -46,7 +48,11 @@ class WayOverCanvas(QObject):
 
     def store(self) -> None:
         """Store how the sheets of the open project are shown, if it has a file."""
-        path, way, view = self._workspace.document.path, self._workspace.place.path, self._canvas.view
+        path, way, view = (
+            self._workspace.document.path,
+            self._workspace.place.path,
+            self._canvas.view,
+        )
         if path is None or not self._canvas.isVisible():
             return
         self._looks.pop(way, None)
@@ -54,7 +60,9 @@ class WayOverCanvas(QObject):
             self._looks[way] = (view.zoom, view.visible_area().center())
         looks = [[way, zoom, at.x(), at.y()] for way, (zoom, at) in self._looks.items()]
         selected = sorted(self._workspace.selection.ids)
-        self._workspace.settings.set_view_of(path, {"way": way, "looks": looks, "selected": selected})
+        self._workspace.settings.set_view_of(
+            path, {"way": way, "looks": looks, "selected": selected}
+        )
 
     def _replaced(self, _project: Project) -> None:
         path = self._workspace.document.path
@@ -65,15 +73,23 @@ class WayOverCanvas(QObject):
         """Show the project as it was left; False if that is not known."""
         kept, self._kept = self._kept, {}
         try:
-            looks = {_way(way): (float(zoom), QPointF(x, y)) for way, zoom, x, y in kept.get("looks", ())}
-            way, selected = _way(kept.get("way", ())), frozenset(map(str, kept.get("selected", ())))
+            looks = {
+                _way(way): (float(zoom), QPointF(x, y))
+                for way, zoom, x, y in kept.get("looks", ())
+            }
+            way, selected = (
+                _way(kept.get("way", ())),
+                frozenset(map(str, kept.get("selected", ()))),
+            )
         except (TypeError, ValueError):
             return False
         workspace, view = self._workspace, self._canvas.view
         self._looks.update(looks)
         if way:
             workspace.place.go_to(way)
-        workspace.selection.set(selected & workspace.sheet.project.graph.nodes.keys(), RESTORED)
+        workspace.selection.set(
+            selected & workspace.sheet.project.graph.nodes.keys(), RESTORED
+        )
         if workspace.place.path not in looks:
             return bool(workspace.place.path)  # then it has been framed
         zoom, middle = looks[workspace.place.path]
@@ -98,7 +114,9 @@ class WayOverCanvas(QObject):
         outwards = before[: len(after)] == after
         turned = [node for node, _ in before] == [node for node, _ in after]
         if not turned:
-            workspace.selection.set([before[len(after)][0]] if outwards and len(before) > len(after) else ())
+            workspace.selection.set(
+                [before[len(after)][0]] if outwards and len(before) > len(after) else ()
+            )
         canvas.scene.select_wires(())
         if outwards and after in self._looks:
             zoom, middle = self._looks[after]
@@ -126,14 +144,25 @@ class WayOverCanvas(QObject):
             value = sheets[i].graph.nodes[node]
             repeat = sheets[i].graph.owner(node).repeat
             last = i == len(place.path) - 1
-            tip = f"Go to {value.name}" if not last else f"{sheets[i + 1].name}, in {value.name}"
+            tip = (
+                f"Go to {value.name}"
+                if not last
+                else f"{sheets[i + 1].name}, in {value.name}"
+            )
             if last and repeat > 1:
                 tip = f"Number {turn + 1} of {repeat}. Click to see the next one."
-            crumbs.append(Crumb(f"{value.name} {turn + 1}/{repeat}" if repeat > 1 else value.name, tip))
+            crumbs.append(
+                Crumb(
+                    f"{value.name} {turn + 1}/{repeat}" if repeat > 1 else value.name,
+                    tip,
+                )
+            )
         note = ""
         if place.path:
             name = sheets[-1].name
             others = len(blocks.instances(project, name))
-            note = f"class {name}" + (f" · {others} instances follow" if others > 1 else "")
+            note = f"class {name}" + (
+                f" · {others} instances follow" if others > 1 else ""
+            )
         if self._canvas.breadcrumb.set_crumbs(crumbs, note):
             arrange_overlays(self._canvas)

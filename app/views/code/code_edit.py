@@ -36,7 +36,8 @@ class CodeEdit(QPlainTextEdit):
         super().__init__(parent)
         self.setReadOnly(True)
         self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.setFrameShape(QPlainTextEdit.Shape.NoFrame)
@@ -66,15 +67,25 @@ class CodeEdit(QPlainTextEdit):
             return
         before, after = self.lexed, lexed(text, self.lexed)
         head, tail = equal_ends(before.lines, after.lines)
-        whole = before.spans[len(before.spans) - tail :] != after.spans[len(after.spans) - tail :]
-        down, right = self.verticalScrollBar().value(), self.horizontalScrollBar().value()
+        whole = (
+            before.spans[len(before.spans) - tail :]
+            != after.spans[len(after.spans) - tail :]
+        )
+        down, right = (
+            self.verticalScrollBar().value(),
+            self.horizontalScrollBar().value(),
+        )
         self._text, self.lexed = text, after
         self._colors.set_lexed(after)
         self._quiet = True
         if whole or head + tail == 0:
             self.setPlainText(text)
         else:
-            self._put_lines(head, len(before.lines) - tail, after.lines[head : len(after.lines) - tail])
+            self._put_lines(
+                head,
+                len(before.lines) - tail,
+                after.lines[head : len(after.lines) - tail],
+            )
         self._quiet = False
         self.verticalScrollBar().setValue(down)
         self.horizontalScrollBar().setValue(right)
@@ -84,12 +95,20 @@ class CodeEdit(QPlainTextEdit):
         document = self.document()
         cursor = QTextCursor(document)
         cursor.beginEditBlock()
-        if first > 0:  # from the end of the line before, so that the break goes with the lines
+        if (
+            first > 0
+        ):  # from the end of the line before, so that the break goes with the lines
             cursor.setPosition(_line_end(document, first - 1))
-            cursor.setPosition(_line_end(document, end - 1) if end else 0, QTextCursor.MoveMode.KeepAnchor)
+            cursor.setPosition(
+                _line_end(document, end - 1) if end else 0,
+                QTextCursor.MoveMode.KeepAnchor,
+            )
             cursor.insertText("".join("\n" + line for line in lines))
         else:
-            cursor.setPosition(document.findBlockByNumber(end).position(), QTextCursor.MoveMode.KeepAnchor)
+            cursor.setPosition(
+                document.findBlockByNumber(end).position(),
+                QTextCursor.MoveMode.KeepAnchor,
+            )
             cursor.insertText("".join(line + "\n" for line in lines))
         cursor.endEditBlock()
 
@@ -114,11 +133,18 @@ class CodeEdit(QPlainTextEdit):
     def _in_sight(self, line: int) -> bool:
         block = self.document().findBlockByNumber(line - 1)
         box = self.blockBoundingGeometry(block).translated(self.contentOffset())
-        return block.isValid() and box.top() >= 0 and box.bottom() <= self.viewport().height()
+        return (
+            block.isValid()
+            and box.top() >= 0
+            and box.bottom() <= self.viewport().height()
+        )
 
     def _mark(self) -> None:
         colors = theme.current()
-        marks = [self._line_mark(line, colors.hover) for line in self._hovered - self._selected]
+        marks = [
+            self._line_mark(line, colors.hover)
+            for line in self._hovered - self._selected
+        ]
         marks += [self._line_mark(line, colors.accentBg) for line in self._selected]
         for cursor in self._found:
             mark = QTextEdit.ExtraSelection()
@@ -137,7 +163,9 @@ class CodeEdit(QPlainTextEdit):
         return mark
 
     def _caret_moved(self) -> None:
-        if self.textCursor().atBlockStart():  # Qt scrolls no further than to the caret, which is behind the margin
+        if (
+            self.textCursor().atBlockStart()
+        ):  # Qt scrolls no further than to the caret, which is behind the margin
             self.horizontalScrollBar().setValue(0)
         if not self._quiet and self.hasFocus() and not self.textCursor().hasSelection():
             self.line_chosen.emit(self.textCursor().blockNumber() + 1)
@@ -145,8 +173,13 @@ class CodeEdit(QPlainTextEdit):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
         # A click on the current line does not move the cursor.
-        if event.button() == Qt.MouseButton.LeftButton and not self.textCursor().hasSelection():
-            self.line_chosen.emit(self.cursorForPosition(event.position().toPoint()).blockNumber() + 1)
+        if (
+            event.button() == Qt.MouseButton.LeftButton
+            and not self.textCursor().hasSelection()
+        ):
+            self.line_chosen.emit(
+                self.cursorForPosition(event.position().toPoint()).blockNumber() + 1
+            )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -157,9 +190,14 @@ class CodeEdit(QPlainTextEdit):
         self._place_gutter()
 
     def _place_gutter(self) -> None:
-        box, high = self.contentsRect(), self.viewport().height()  # not beside a scroll bar below the text
+        box, high = (
+            self.contentsRect(),
+            self.viewport().height(),
+        )  # not beside a scroll bar below the text
         # It covers the margin of the text as well, so that the mark of a line goes through.
-        self._gutter.setGeometry(QRect(box.left(), box.top(), self._gutter.sizeHint().width() + MARGIN, high))
+        self._gutter.setGeometry(
+            QRect(box.left(), box.top(), self._gutter.sizeHint().width() + MARGIN, high)
+        )
 
     def _scroll_gutter(self, rect: QRect, dy: int) -> None:
         if dy:
@@ -177,7 +215,12 @@ class CodeEdit(QPlainTextEdit):
                 break
             if box.bottom() >= rect.top():
                 # The last line's box holds the margin of the document too.
-                text = QRectF(box.left(), box.top(), box.width(), block.layout().boundingRect().height())
+                text = QRectF(
+                    box.left(),
+                    box.top(),
+                    box.width(),
+                    block.layout().boundingRect().height(),
+                )
                 found.append((block.blockNumber() + 1, text))
             block = block.next()
         return found

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
+from PySide6.QtGui import (
+    QGuiApplication,
+    QKeySequence,
+    QShortcut,
+    QShowEvent,
+    QTextCursor,
+)
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from app.builder.catalog.catalog import Catalog
@@ -22,7 +28,10 @@ from app.views.ui.widgets import Button, EmptyState, icon_button
 from app.views.ui.widgets.find_bar import FindBar
 
 COPIED_FOR_MS = 1600
-NOTHING = ("No code yet", "Put an input, layers and an output on the canvas and wire them.")
+NOTHING = (
+    "No code yet",
+    "Put an input, layers and an output on the canvas and wire them.",
+)
 _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
@@ -88,7 +97,12 @@ class CodeView(QWidget):
         vbox(self._bar, self.find_bar, (self._pages, 1), on=self, margins=0, spacing=0)
         self._copied = QTimer(self, singleShot=True, interval=COPIED_FOR_MS)
         self._copied.timeout.connect(self._show_copy)
-        QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_bar.open_bar(), context=_WITHIN)
+        QShortcut(
+            QKeySequence.StandardKey.Find,
+            self,
+            lambda: self.find_bar.open_bar(),
+            context=_WITHIN,
+        )
         self.edit.line_chosen.connect(self._line_chosen)
         selection.changed.connect(self._selection_changed)
         selection.hovered.connect(self._hover_changed)
@@ -107,9 +121,14 @@ class CodeView(QWidget):
         self.copy_button.setAccessibleName("Copy the source")
         self.copy_button.clicked.connect(self.copy)
         hbox(
-            self.title, (self.note, 1), self.find_button, self.copy_button, on=self._bar, margins=(16, 8, 12, 8),
+            self.title,
+            (self.note, 1),
+            self.find_button,
+            self.copy_button,
+            on=self._bar,
+            margins=(16, 8, 12, 8),
             spacing=8,
-        )  # fmt: skip
+        )
 
     def edits(self, sheet: SheetDocument, catalog: Catalog) -> None:
         """Make the text editable; statements become edits of the open graph."""
@@ -135,9 +154,13 @@ class CodeView(QWidget):
             if self.typing.under_way:
                 self._waiting = source, note
                 return
-            self.typing.set_source(None if source is not None and source.opened else source)
+            self.typing.set_source(
+                None if source is not None and source.opened else source
+            )
         self._source = source
-        self.title.setText(f"{source.module_name}.py" if source is not None else "model.py")
+        self.title.setText(
+            f"{source.module_name}.py" if source is not None else "model.py"
+        )
         for part in (self.title, self.copy_button, self.find_button):
             part.setVisible(source is not None)
         if source is None:
@@ -148,7 +171,11 @@ class CodeView(QWidget):
             self.edit.show_text("")
             return
         count = source.text.rstrip("\n").count("\n") + 1
-        able = "values and names are editable" if self.typing is not None and not source.opened else ""
+        able = (
+            "values and names are editable"
+            if self.typing is not None and not source.opened
+            else ""
+        )
         self.note.setText(" · ".join(filter(None, (f"{count} lines", note, able))))
         self._pages.setCurrentWidget(self.edit)
         if self.isVisible():
@@ -187,7 +214,10 @@ class CodeView(QWidget):
     def _mark(self) -> None:
         if not self.isVisible():
             return
-        self.edit.mark(self._lines(self._selection.ids), self._lines([self._hovered] if self._hovered else []))
+        self.edit.mark(
+            self._lines(self._selection.ids),
+            self._lines([self._hovered] if self._hovered else []),
+        )
 
     def _line_chosen(self, line: int) -> None:
         node = self._source.node_at(line) if self._source else None

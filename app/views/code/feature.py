@@ -17,7 +17,14 @@ class CodeFeature(Feature):
 
     def pages(self) -> Iterable[Page]:
         yield Page(
-            "code", "Code", "code", "centre", self._make, words="&Code", shortcut="Ctrl+3", home=lambda: self.code.edit
+            "code",
+            "Code",
+            "code",
+            "centre",
+            self._make,
+            words="&Code",
+            shortcut="Ctrl+3",
+            home=lambda: self.code.edit,
         )
 
     def _make(self) -> CodeView:
@@ -37,4 +44,8 @@ class CodeFeature(Feature):
         if live.analysis is not None:
             in_front = live.in_front
             path = self.workspace.place.path
-            self.code.set_source(in_front.source if in_front is not None else live.analysis.source.within(path))
+            self.code.set_source(
+                in_front.source
+                if in_front is not None
+                else live.analysis.source.within(path)
+            )

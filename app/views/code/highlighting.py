@@ -76,7 +76,10 @@ def lexed(text: str, before: Lexed | None = None) -> Lexed:
     if quotes % 2 or '"""' in middle + gone or "'''" in text:
         return Lexed(lines, spans(text))
     between = spans(middle) if len(lines) > head + tail else ()
-    return Lexed(lines, (*before.spans[:head], *between, *before.spans[len(before.spans) - tail :]))
+    return Lexed(
+        lines,
+        (*before.spans[:head], *between, *before.spans[len(before.spans) - tail :]),
+    )
 
 
 def equal_ends(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[int, int]:
@@ -87,7 +90,9 @@ def equal_ends(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[int, int]:
     """
     least = min(len(old), len(new))
     head = next((i for i in range(least) if old[i] != new[i]), least)
-    tail = next((i for i in range(least - head) if old[-1 - i] != new[-1 - i]), least - head)
+    tail = next(
+        (i for i in range(least - head) if old[-1 - i] != new[-1 - i]), least - head
+    )
     return head, tail
 
 
@@ -105,7 +110,14 @@ def _lexer() -> Any:
 
 @cache
 def _role(kind: str) -> str | None:
-    return next((role for prefix, role in _ROLES if kind == prefix or kind.startswith(prefix + ".")), None)
+    return next(
+        (
+            role
+            for prefix, role in _ROLES
+            if kind == prefix or kind.startswith(prefix + ".")
+        ),
+        None,
+    )
 
 
 def _formats() -> dict[str, QTextCharFormat]:

@@ -13,7 +13,9 @@ _GAP = 2
 
 def _opaque_over(below: QColor, colour: QColor) -> QColor:
     """Return an opaque colour: a translucent one blended over `below`."""
-    return theme.mix(below, QColor(colour.red(), colour.green(), colour.blue()), colour.alphaF())
+    return theme.mix(
+        below, QColor(colour.red(), colour.green(), colour.blue()), colour.alphaF()
+    )
 
 
 class CodeHint(QLabel):
@@ -58,7 +60,9 @@ class CodeHint(QLabel):
     def _paint(self) -> None:
         colors = theme.current()
         text, back, edge = (
-            (colors.error, colors.errorBg, colors.error) if self._bad else (colors.text2, colors.raised, colors.line3)
+            (colors.error, colors.errorBg, colors.error)
+            if self._bad
+            else (colors.text2, colors.raised, colors.line3)
         )
         # It covers text, so the colour must be opaque.
         solid = _opaque_over(colors.raised, back) if self._bad else back

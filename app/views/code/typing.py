@@ -28,7 +28,13 @@ class CodeTyping(QObject):
 
     ended = Signal()  # the statement being typed is finished or reverted
 
-    def __init__(self, edit: TypingEdit, sheet: Any, catalog: Catalog, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        edit: TypingEdit,
+        sheet: Any,
+        catalog: Catalog,
+        parent: QObject | None = None,
+    ) -> None:
         super().__init__(parent or edit)
         self._edit, self._sheet, self._catalog = edit, sheet, catalog
         self._source: Source | None = None
@@ -75,8 +81,14 @@ class CodeTyping(QObject):
     def value_span(self, line: int, column: int) -> tuple[int, int] | None:
         """Return the columns of the value at a position, in UTF-16 units as Qt counts."""
         text = self._edit.line_text(line)
-        statement = statement_at(self._source.text, line) if self._source is not None else None
-        if statement is None or self.under_way or why_not(statement, self._source.text if self._source else "", line):
+        statement = (
+            statement_at(self._source.text, line) if self._source is not None else None
+        )
+        if (
+            statement is None
+            or self.under_way
+            or why_not(statement, self._source.text if self._source else "", line)
+        ):
             return None
         part = value_at(statement, line, _bytes_before(text, column))
         if part is None or part.lineno != line or part.end_lineno != line:
@@ -84,7 +96,9 @@ class CodeTyping(QObject):
         start = part.col_offset
         if isinstance(part, ast.Attribute):  # compare the attribute's name alone
             start = (part.end_col_offset or 0) - len(part.attr.encode())
-        return _letters_before(text, start), _letters_before(text, part.end_col_offset or 0)
+        return _letters_before(text, start), _letters_before(
+            text, part.end_col_offset or 0
+        )
 
     # --- While editing
 
@@ -102,7 +116,13 @@ class CodeTyping(QObject):
         project: Whole = self._sheet.whole.project
         line = self._edit.caret_line()
         try:
-            done = edited(project, self._catalog, self._source, statement.first, self._edit.lines_text(statement))
+            done = edited(
+                project,
+                self._catalog,
+                self._source,
+                statement.first,
+                self._edit.lines_text(statement),
+            )
         except CodeEditError as error:
             self._refused = True
             self._edit.mark_refused(*self._span_of(error.at, statement))
@@ -113,20 +133,34 @@ class CodeTyping(QObject):
         if done is None:
             self.hint.hide()
         else:
-            self.hint.show_hint(f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: cancel", line)
+            self.hint.show_hint(
+                f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: cancel",
+                line,
+            )
         return done
 
-    def _span_of(self, at: ast.AST | None, statement: Statement) -> tuple[int, int, int]:
+    def _span_of(
+        self, at: ast.AST | None, statement: Statement
+    ) -> tuple[int, int, int]:
         """Return line and columns of a part of the statement; the whole line if it has no position."""
         number = getattr(at, "lineno", 0)
         line = statement.first + number - 1 if number else self._edit.caret_line()
         line = min(max(line, statement.first), statement.last)
         text = self._edit.line_text(line)
-        start, end = getattr(at, "col_offset", None), getattr(at, "end_col_offset", None)
+        start, end = (
+            getattr(at, "col_offset", None),
+            getattr(at, "end_col_offset", None),
+        )
         if start is None or getattr(at, "end_lineno", number) != number:
             return line, len(text) - len(text.lstrip()), len(text)
         first = _letters_before(text, start)
-        return line, first, max(first + 1, _letters_before(text, end)) if end is not None else len(text)
+        return (
+            line,
+            first,
+            max(first + 1, _letters_before(text, end))
+            if end is not None
+            else len(text),
+        )
 
     def finish(self) -> bool:
         """Make the statement an edit of the drawing; False if it cannot be one, and then it stays as it is."""
@@ -170,9 +204,20 @@ class CodeTyping(QObject):
 
 def _bytes_before(text: str, column: int) -> int:
     """Convert a column in UTF-16 units (Qt) to bytes of UTF-8 (`ast`)."""
-    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * column].decode("utf-16-le", "ignore").encode())
+    return len(
+        text.encode("utf-16-le", "surrogatepass")[: 2 * column]
+        .decode("utf-16-le", "ignore")
+        .encode()
+    )
 
 
 def _letters_before(text: str, place: int) -> int:
     """Convert bytes of UTF-8 (`ast`) to a column in UTF-16 units (Qt)."""
-    return len(text.encode("utf-8", "surrogatepass")[:place].decode("utf-8", "ignore").encode("utf-16-le")) // 2
+    return (
+        len(
+            text.encode("utf-8", "surrogatepass")[:place]
+            .decode("utf-8", "ignore")
+            .encode("utf-16-le")
+        )
+        // 2
+    )

@@ -74,7 +74,9 @@ class TypingEdit(CodeEdit):
 
     def lines_text(self, statement: Statement) -> str:
         """Return the current lines of a statement."""
-        return "\n".join(map(self.line_text, range(statement.first, statement.last + 1)))
+        return "\n".join(
+            map(self.line_text, range(statement.first, statement.last + 1))
+        )
 
     # --- Changes
 
@@ -94,11 +96,20 @@ class TypingEdit(CodeEdit):
     def show_text(self, text: str) -> None:
         """Show a text; the cursor keeps its line and column."""
         place = self.textCursor()
-        line, column, at_end = place.blockNumber(), place.positionInBlock(), place.atEnd()
+        line, column, at_end = (
+            place.blockNumber(),
+            place.positionInBlock(),
+            place.atEnd(),
+        )
         lines = self.document().blockCount()
         super().show_text(text)
         self._seen = self.toPlainText()
-        if not self.isReadOnly() and not place.hasSelection() and self.document().blockCount() == lines and not at_end:
+        if (
+            not self.isReadOnly()
+            and not place.hasSelection()
+            and self.document().blockCount() == lines
+            and not at_end
+        ):
             self._put_caret(line, column)
 
     def _put_caret(self, line: int, column: int) -> None:
@@ -127,7 +138,10 @@ class TypingEdit(CodeEdit):
         mark = QTextEdit.ExtraSelection()
         cursor = QTextCursor(block)
         cursor.setPosition(block.position() + min(start, block.length() - 1))
-        cursor.setPosition(block.position() + min(end, block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
+        cursor.setPosition(
+            block.position() + min(end, block.length() - 1),
+            QTextCursor.MoveMode.KeepAnchor,
+        )
         mark.cursor = cursor
         mark.format.setBackground(colors.errorBg)
         mark.format.setForeground(colors.error)
@@ -160,7 +174,9 @@ class TypingEdit(CodeEdit):
 
     def _takes_back(self, event: QEvent) -> bool:
         """Return whether a key undoes typing, and no edit of the network yet."""
-        undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
+        undo = isinstance(event, QKeyEvent) and event.matches(
+            QKeySequence.StandardKey.Undo
+        )
         return undo and self._typing is not None and self._typing.under_way
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -172,7 +188,11 @@ class TypingEdit(CodeEdit):
                 typing.finish()
             else:
                 self.select_value()
-        elif self._takes_back(event) or event.key() == _KEY.Key_Escape and typing.under_way:
+        elif (
+            self._takes_back(event)
+            or event.key() == _KEY.Key_Escape
+            and typing.under_way
+        ):
             typing.give_up()
         elif event.key() == _KEY.Key_F2:
             self.select_value()
@@ -182,13 +202,25 @@ class TypingEdit(CodeEdit):
     def _changes(self, event: QKeyEvent) -> bool:
         """Return whether a key would change the text."""
         keys = QKeySequence.StandardKey
-        if any(event.matches(key) for key in (keys.Copy, keys.SelectAll, keys.Paste, keys.Undo, keys.Redo)):
+        if any(
+            event.matches(key)
+            for key in (keys.Copy, keys.SelectAll, keys.Paste, keys.Undo, keys.Redo)
+        ):
             return False  # pasting is checked in insertFromMimeData
-        if event.key() in (_KEY.Key_Backspace, _KEY.Key_Delete) or event.matches(keys.Cut):
+        if event.key() in (_KEY.Key_Backspace, _KEY.Key_Delete) or event.matches(
+            keys.Cut
+        ):
             return True
-        kills = (keys.DeleteEndOfWord, keys.DeleteStartOfWord, keys.DeleteEndOfLine, keys.DeleteCompleteLine)
+        kills = (
+            keys.DeleteEndOfWord,
+            keys.DeleteStartOfWord,
+            keys.DeleteEndOfLine,
+            keys.DeleteCompleteLine,
+        )
         text = event.text()
-        return any(event.matches(key) for key in kills) or bool(text and (text.isprintable() or text == "\t"))
+        return any(event.matches(key) for key in kills) or bool(
+            text and (text.isprintable() or text == "\t")
+        )
 
     def _allowed(self, event: QKeyEvent) -> bool:
         cursor = self.textCursor()
@@ -204,8 +236,10 @@ class TypingEdit(CodeEdit):
 
     def _may_type(self) -> bool:
         cursor = self.textCursor()
-        ends = [self.document().findBlock(place).blockNumber() + 1
-                for place in (cursor.selectionStart(), cursor.selectionEnd())]  # fmt: skip
+        ends = [
+            self.document().findBlock(place).blockNumber() + 1
+            for place in (cursor.selectionStart(), cursor.selectionEnd())
+        ]
         return self._typing is not None and self._typing.may_type(*ends)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
@@ -231,10 +265,14 @@ class TypingEdit(CodeEdit):
         self._select_value_at(cursor.blockNumber() + 1, cursor.positionInBlock())
 
     def _select_value_at(self, line: int, column: int) -> bool:
-        span = self._typing.value_span(line, column) if self._typing is not None else None
+        span = (
+            self._typing.value_span(line, column) if self._typing is not None else None
+        )
         if span is None:
             if self._typing is not None and not self._typing.under_way:
-                self._typing.may_type(line, line)  # explains why nothing can be typed there
+                self._typing.may_type(
+                    line, line
+                )  # explains why nothing can be typed there
             return False
         block = self.document().findBlockByNumber(line - 1)
         cursor = QTextCursor(block)

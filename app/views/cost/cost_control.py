@@ -68,7 +68,11 @@ class CostControl(QObject):
     def _is_current(self, asked: tuple[Graph, Catalog] | None) -> bool:
         """Return whether a question is about the open graph."""
         workspace = self._workspace
-        return asked is not None and asked[0] is workspace.document.project.graph and asked[1] is workspace.catalog.now
+        return (
+            asked is not None
+            and asked[0] is workspace.document.project.graph
+            and asked[1] is workspace.catalog.now
+        )
 
     def _ask(self) -> None:
         if self._workspace.live.paused:
@@ -76,7 +80,10 @@ class CostControl(QObject):
             return
         asked = (self._workspace.document.project.graph, self._workspace.catalog.now)
         self._workspace.engine.ask(
-            "cost", Cost(*asked), on_answer=partial(self._on_answer, asked), on_error=self._failed
+            "cost",
+            Cost(*asked),
+            on_answer=partial(self._on_answer, asked),
+            on_error=self._failed,
         )
 
     def _failed(self, failure: WorkerFailure) -> None:
@@ -90,7 +97,9 @@ class CostControl(QObject):
     def _moved(self, _before: object, _after: object) -> None:
         """Inside a block show no cost of single nodes: it is shown at the instance."""
         if self.cost is not None:
-            self._workspace.overlays.know_cost(None if self._workspace.place.path else self.cost)
+            self._workspace.overlays.know_cost(
+                None if self._workspace.place.path else self.cost
+            )
         self._paint()
 
     def _on_answer(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:

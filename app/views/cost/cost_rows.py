@@ -11,21 +11,51 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from app.builder.catalog.catalog import Catalog
-from app.util.formatting import bytes_text, counted, grouped_digits, parameters_text, share
+from app.util.formatting import (
+    bytes_text,
+    counted,
+    grouped_digits,
+    parameters_text,
+    share,
+)
 
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
 COLUMNS = (
-    "Node", "Class", "Parameters", "Share", "Multiply-adds (estimated)", "Share", "Output", "Activation bytes",
+    "Node",
+    "Class",
+    "Parameters",
+    "Share",
+    "Multiply-adds (estimated)",
+    "Share",
+    "Output",
+    "Activation bytes",
     "Receptive field",
-)  # fmt: skip
-NODE, CLASS, PARAMETERS, PARAMETERS_SHARE, COMPUTE, COMPUTE_SHARE, OUTPUT, BYTES, FIELD = range(9)
+)
+(
+    NODE,
+    CLASS,
+    PARAMETERS,
+    PARAMETERS_SHARE,
+    COMPUTE,
+    COMPUTE_SHARE,
+    OUTPUT,
+    BYTES,
+    FIELD,
+) = range(9)
 NUMBERS = frozenset({PARAMETERS, PARAMETERS_SHARE, COMPUTE, COMPUTE_SHARE, BYTES})
 NAMES = (
-    "Node", "Class", "Parameters", "Parameters %", "Multiply-adds per sample (estimated)", "Multiply-adds %", "Output",
-    "Activation bytes per sample", "Receptive field",
-)  # fmt: skip
+    "Node",
+    "Class",
+    "Parameters",
+    "Parameters %",
+    "Multiply-adds per sample (estimated)",
+    "Multiply-adds %",
+    "Output",
+    "Activation bytes per sample",
+    "Receptive field",
+)
 NOTHING = "–"
 MEANINGS = (
     "Nodes in execution order",
@@ -81,17 +111,28 @@ def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
 def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> CostRow:
     node = cost.graph.nodes[node_id]
     spec = catalog.spec_of(cost.graph, node)
-    parameters, compute = one.parameters if one.live else None, one.multiply_adds if one.live else None
+    parameters, compute = (
+        one.parameters if one.live else None,
+        one.multiply_adds if one.live else None,
+    )
     known = one.state not in ("unknown", "muted")
     texts = (
         node.name,
         spec.label,
         _number(one.parameters, one.state),
         share(parameters, cost.parameters) if parameters else "",
-        NOTHING if one.state == "" else one.state if one.multiply_adds is None else grouped_digits(one.multiply_adds),
+        NOTHING
+        if one.state == ""
+        else one.state
+        if one.multiply_adds is None
+        else grouped_digits(one.multiply_adds),
         share(compute, cost.multiply_adds or 0) if compute is not None else "",
         one.output or (NOTHING if known else one.state),
-        bytes_text(one.activation) if one.activation is not None else NOTHING if known else one.state,
+        bytes_text(one.activation)
+        if one.activation is not None
+        else NOTHING
+        if known
+        else one.state,
         str(one.receptive) if one.receptive else NOTHING,
     )
     keys = (
@@ -117,13 +158,19 @@ def _number(value: int | None, state: str) -> str:
 def _tips(one: NodeCost) -> tuple[str, ...]:
     tips = [""] * len(COLUMNS)
     if not one.live:
-        words = "Muted: the network bypasses it." if one.state == "muted" else "No output depends on it."
+        words = (
+            "Muted: the network bypasses it."
+            if one.state == "muted"
+            else "No output depends on it."
+        )
         tips[NODE] = f"{words} The totals leave it out."
     if one.parameters and one.frozen:
         tips[PARAMETERS] = "Frozen: they are not trained."
     tips[COMPUTE] = gaps_text(one)
     if one.shares:
-        tips[BYTES] = "A view of its input's memory, so it is not counted again in the total."
+        tips[BYTES] = (
+            "A view of its input's memory, so it is not counted again in the total."
+        )
     return tuple(tips)
 
 
@@ -135,10 +182,16 @@ def gaps_text(one: NodeCost) -> str:
     elif one.state == "not counted" and not one.call.gaps:
         words.append("No arithmetic: it only copies or views values.")
     elif one.call.gaps:
-        also = "No FLOP formula in PyTorch for" if one.flops is None else "Not counted, without a FLOP formula:"
+        also = (
+            "No FLOP formula in PyTorch for"
+            if one.flops is None
+            else "Not counted, without a FLOP formula:"
+        )
         words.append(f"{also} {', '.join(one.call.gaps)}.")
     if not one.call.in_step:
-        words.append("Its cost grows faster than the batch size: it mixes the samples of a batch.")
+        words.append(
+            "Its cost grows faster than the batch size: it mixes the samples of a batch."
+        )
     return " ".join(words)
 
 
@@ -160,7 +213,9 @@ def total_texts(cost: NetworkCost) -> tuple[str, ...]:
 
 def note(cost: NetworkCost) -> str:
     """Explain what the totals include and omit."""
-    words = ["For one sample; a batch of N takes N times as many multiply-adds and activation bytes."]
+    words = [
+        "For one sample; a batch of N takes N times as many multiply-adds and activation bytes."
+    ]
     if cost.frozen:
         words.append(f"{parameters_text(cost.parameters, cost.frozen)}.")
     if cost.not_counted:
@@ -170,15 +225,22 @@ def note(cost: NetworkCost) -> str:
             "that PyTorch has no formula for."
         )
     if cost.unknown:
-        words.append(f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown.")
+        words.append(
+            f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown."
+        )
     return " ".join(words)
 
 
-def sorted_rows(rows: Sequence[CostRow], column: int, descending: bool) -> list[CostRow]:
+def sorted_rows(
+    rows: Sequence[CostRow], column: int, descending: bool
+) -> list[CostRow]:
     """Sort the rows by a column; those without a value come last in both directions."""
     known = [row for row in rows if row.keys[column] is not None]
     rest = [row for row in rows if row.keys[column] is None]
-    return sorted(known, key=lambda row: _sort_key(row.keys[column]), reverse=descending) + rest
+    return (
+        sorted(known, key=lambda row: _sort_key(row.keys[column]), reverse=descending)
+        + rest
+    )
 
 
 def _sort_key(key: float | str | None) -> tuple[float, str]:
@@ -197,7 +259,10 @@ def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(NAMES)
     for row in rows:
-        line: list[object] = [row.texts[i] if key is None or i == FIELD else key for i, key in enumerate(row.keys)]
+        line: list[object] = [
+            row.texts[i] if key is None or i == FIELD else key
+            for i, key in enumerate(row.keys)
+        ]
         line[PARAMETERS_SHARE] = _percent(row.keys[PARAMETERS], cost.parameters)
         line[COMPUTE_SHARE] = _percent(row.keys[COMPUTE], cost.multiply_adds)
         writer.writerow("" if cell == NOTHING else cell for cell in line)
@@ -205,4 +270,6 @@ def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
 
 
 def _percent(part: float | str | None, whole: int | None) -> str:
-    return f"{100 * part / whole:.4g}" if isinstance(part, int | float) and whole else ""
+    return (
+        f"{100 * part / whole:.4g}" if isinstance(part, int | float) and whole else ""
+    )

@@ -63,13 +63,17 @@ class CostModel(ColumnsModel):
         ordered = self._ordered()
         if same and [row.node for row in ordered] == [row.node for row in self.rows]:
             self.rows = ordered
-            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1))
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1)
+            )
             return
         self.beginResetModel()
         self.rows = ordered
         self.endResetModel()
 
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+    def sort(
+        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
+    ) -> None:
         """Sort by a column; -1 is execution order."""
         self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
         self.layoutAboutToBeChanged.emit()
@@ -77,7 +81,10 @@ class CostModel(ColumnsModel):
         old = self.persistentIndexList()
         self.rows = self._ordered()
         place = {row.node: i for i, row in enumerate(self.rows)}
-        new = [self.index(place[node], index.column()) for node, index in zip(before, old, strict=True)]
+        new = [
+            self.index(place[node], index.column())
+            for node, index in zip(before, old, strict=True)
+        ]
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
@@ -86,10 +93,21 @@ class CostModel(ColumnsModel):
             return list(self._natural)
         return cost_rows.sorted_rows(self._natural, self._column, self._descending)
 
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
         found = super().headerData(section, orientation, role)
-        if found is not None and role == Qt.ItemDataRole.DisplayRole and section == self._column in NUMBERS:
-            return f"{found}\u2003"  # room for the sort arrow, which would cover the text
+        if (
+            found is not None
+            and role == Qt.ItemDataRole.DisplayRole
+            and section == self._column in NUMBERS
+        ):
+            return (
+                f"{found}\u2003"  # room for the sort arrow, which would cover the text
+            )
         return found
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -102,8 +120,12 @@ class CostModel(ColumnsModel):
             return side(column in NUMBERS)
         if role == Qt.ItemDataRole.DecorationRole and column == NODE:
             return icons.icon(row.category, size=14)
-        if role == Qt.ItemDataRole.ForegroundRole and (column in row.quiet or column not in (NODE, *NUMBERS)):
-            return theme.current().text3 if column in row.quiet else theme.current().text2
+        if role == Qt.ItemDataRole.ForegroundRole and (
+            column in row.quiet or column not in (NODE, *NUMBERS)
+        ):
+            return (
+                theme.current().text3 if column in row.quiet else theme.current().text2
+            )
         if role == Qt.ItemDataRole.ToolTipRole:
             return row.tips[column] or row.texts[column]
         return None
@@ -151,7 +173,9 @@ class CostTable(QWidget):
     jump_requested = Signal(str)
     heat_changed = Signal(str)
 
-    def __init__(self, catalog: Catalog, selection: Selection, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, selection: Selection, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._catalog, self._selection = catalog, selection
         self._cost: NetworkCost | None = None
@@ -165,8 +189,13 @@ class CostTable(QWidget):
         self.total = _Table(self.totals, "Total for one sample")
         self.note = label("", "caption", "text3")
         self.note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
-        self.controls.setToolTip("Quantity that the strips on the canvas show in the Cost overlay")
+        self.controls = Segmented(
+            [("compute", "Multiply-adds"), ("parameters", "Parameters")],
+            "Colours on the canvas",
+        )
+        self.controls.setToolTip(
+            "Quantity that the strips on the canvas show in the Cost overlay"
+        )
         self.empty = EmptyState("memory", *NOT_YET)
         self._set_up_tables()
         self._lay_out()
@@ -185,7 +214,15 @@ class CostTable(QWidget):
     def _lay_out(self) -> None:
         page = QWidget()
         note = vbox(self.note, margins=(8, 2, 8, 0), spacing=0)
-        vbox((self.table, 1), Divider(color="line2"), self.total, note, on=page, margins=(0, 0, 0, 6), spacing=0)
+        vbox(
+            (self.table, 1),
+            Divider(color="line2"),
+            self.total,
+            note,
+            on=page,
+            margins=(0, 0, 0, 6),
+            spacing=0,
+        )
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self.table.setMinimumHeight(LEAST)
@@ -197,8 +234,12 @@ class CostTable(QWidget):
         bars = self.table.horizontalScrollBar(), self.total.horizontalScrollBar()
         bars[0].valueChanged.connect(bars[1].setValue)
         self.table.selectionModel().selectionChanged.connect(self._rows_selected)
-        self.table.rowOpened.connect(lambda index: self.jump_requested.emit(self.model.rows[index.row()].node))
-        self.table.entered.connect(lambda index: self._selection.hover(self.model.rows[index.row()].node))
+        self.table.rowOpened.connect(
+            lambda index: self.jump_requested.emit(self.model.rows[index.row()].node)
+        )
+        self.table.entered.connect(
+            lambda index: self._selection.hover(self.model.rows[index.row()].node)
+        )
         self.table.left.connect(lambda: self._selection.hover(None))
         self.table.copied.connect(self.copy)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -236,7 +277,10 @@ class CostTable(QWidget):
         self.note.setText(cost_rows.note(cost))
         self.note.setToolTip(self.note.text())
         if not cost.nodes:
-            self.empty.set_text("Nothing on the canvas yet", "The cost of each layer and the total are shown here.")
+            self.empty.set_text(
+                "Nothing on the canvas yet",
+                "The cost of each layer and the total are shown here.",
+            )
         self._stack.setCurrentIndex(1 if cost.nodes else 0)
         self._fit_columns()
 
@@ -247,7 +291,10 @@ class CostTable(QWidget):
         least, wished = [], []
         for column in range(len(COLUMNS)):
             words = total.horizontalAdvance(self.totals.rows[0][column]) * 1.1
-            here, head = self.table.sizeHintForColumn(column), header.sectionSizeHint(column)
+            here, head = (
+                self.table.sizeHintForColumn(column),
+                header.sectionSizeHint(column),
+            )
             sorts = _ARROW if column == header.sortIndicatorSection() else 0
             least.append(max(here, head + sorts, words + 8, self._widened[column]))
             wished.append(max(least[-1], here + 10, head + _ARROW, words + 16))
@@ -257,11 +304,15 @@ class CostTable(QWidget):
         for column, (narrow, wide) in enumerate(zip(least, wished, strict=True)):
             self.table.setColumnWidth(column, int(narrow + share * (wide - narrow)))
         self._fitting = False
-        for column in range(len(COLUMNS)):  # the last one fills what is left, and does not report it
+        for column in range(
+            len(COLUMNS)
+        ):  # the last one fills what is left, and does not report it
             self.total.setColumnWidth(column, self.table.columnWidth(column))
 
     def _resized(self, column: int, _old: int, width: int) -> None:
-        if not self._fitting and column < len(COLUMNS) - 1:  # the last one fills what is left
+        if (
+            not self._fitting and column < len(COLUMNS) - 1
+        ):  # the last one fills what is left
             self._widened[column] = width
         self.total.setColumnWidth(column, width)
 
@@ -282,7 +333,9 @@ class CostTable(QWidget):
 
     def _rows_selected(self, *_: object) -> None:
         if not self._following:
-            self._selection.set((self.model.rows[row].node for row in selected_rows(self.table)), self)
+            self._selection.set(
+                (self.model.rows[row].node for row in selected_rows(self.table)), self
+            )
 
     def _follow(self, _ids: frozenset[str], origin: object) -> None:
         if origin is not self:
@@ -296,7 +349,9 @@ class CostTable(QWidget):
         for number, row in enumerate(self.model.rows):
             if row.node in self._selection.ids:
                 first = first or self.model.index(number, 0)
-                chosen.select(self.model.index(number, 0), self.model.index(number, last))
+                chosen.select(
+                    self.model.index(number, 0), self.model.index(number, last)
+                )
         self._following = True
         flags = QItemSelectionModel.SelectionFlag
         self.table.selectionModel().select(chosen, flags.ClearAndSelect)
@@ -327,14 +382,20 @@ class CostTable(QWidget):
     def copy_csv(self) -> None:
         """Copy all rows as CSV."""
         if self._cost is not None:
-            QGuiApplication.clipboard().setText(cost_rows.as_csv(self.model.rows, self._cost))
+            QGuiApplication.clipboard().setText(
+                cost_rows.as_csv(self.model.rows, self._cost)
+            )
 
     def _open_menu(self, spot: QPoint) -> None:
         menu = QMenu(self)
         index = self.table.indexAt(spot)
         if index.isValid():
             row = self.model.rows[index.row()]
-            menu.addAction(icons.icon("frame"), f"Show {row.texts[NODE]}", lambda: self.jump_requested.emit(row.node))
+            menu.addAction(
+                icons.icon("frame"),
+                f"Show {row.texts[NODE]}",
+                lambda: self.jump_requested.emit(row.node),
+            )
             menu.addSeparator()
         copy = menu.addAction(icons.icon("copy"), "Copy", self.copy)
         copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))

@@ -18,8 +18,16 @@ class CostFeature(Feature):
     cost_control: CostControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("cost", "Cost", "memory", "bottom", self._make, after="problems", words="Co&st",
-                   controls=lambda: self.costs.controls)  # fmt: skip
+        yield Page(
+            "cost",
+            "Cost",
+            "memory",
+            "bottom",
+            self._make,
+            after="problems",
+            words="Co&st",
+            controls=lambda: self.costs.controls,
+        )
 
     def overlays(self) -> Iterable[str]:
         return ("Cost",)

@@ -24,7 +24,12 @@ class CustomLayersFeature(Feature):
         workspace.pages.add_below("layers", self.own_files)
 
     def actions(self) -> Iterable[Action]:
-        yield Action("add-layers", "Add a layer &file…", self.workspace.layers.choose, icon="code")
+        yield Action(
+            "add-layers",
+            "Add a layer &file…",
+            self.workspace.layers.choose,
+            icon="code",
+        )
 
     def begin(self) -> None:
         workspace, layers, rows = self.workspace, self.workspace.layers, self.own_files
@@ -33,14 +38,18 @@ class CustomLayersFeature(Feature):
         rows.dropped.connect(layers.add)
         rows.look_wanted.connect(layers.review)
         rows.remove_wanted.connect(layers.remove)
-        rows.import_wanted.connect(lambda path: workspace.commands.trigger("import-file", path))
+        rows.import_wanted.connect(
+            lambda path: workspace.commands.trigger("import-file", path)
+        )
         layers.changed.connect(rows.set_files)
         layers.waiting.connect(self._wait)
         layers.refused.connect(workspace.notifier.refuse)
         layers.said.connect(workspace.notifier.say)
         layers.changed.connect(self._settled)
         workspace.document.replaced.connect(self._forget)
-        workspace.live.analysed.connect(lambda analysis: layers.note_tried(analysis.source.files))
+        workspace.live.analysed.connect(
+            lambda analysis: layers.note_tried(analysis.source.files)
+        )
         rows.set_files(layers.files)
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
@@ -50,12 +59,16 @@ class CustomLayersFeature(Feature):
     def _fill_menu(self, menu: QMenu, key: str, _at: QPoint) -> None:
         if is_custom(key):
             look = self.workspace.layers.review
-            menu.addAction(icons.icon("eye"), "View its file…", lambda: look(module_of(key)))
+            menu.addAction(
+                icons.icon("eye"), "View its file…", lambda: look(module_of(key))
+            )
 
     def _wait(self, title: str, reason: str, action: str) -> None:
         """Ask in a banner, which does not interrupt the user as a dialog would."""
         self._title = title
-        self.workspace.notifier.warn(title, reason, action, self.workspace.layers.review)
+        self.workspace.notifier.warn(
+            title, reason, action, self.workspace.layers.review
+        )
 
     def _settled(self, _files: object) -> None:
         """Hide the banner once its file is trusted or gone."""

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPoint, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QPaintEvent
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDragEnterEvent,
+    QDropEvent,
+    QGuiApplication,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import QAbstractButton, QMenu, QScrollArea, QSizePolicy, QWidget
 
 from app.builder.catalog.custom import CustomFile
@@ -16,7 +22,15 @@ from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, box, elided, label, start
+from app.views.ui.widgets.painting import (
+    Divider,
+    KeyboardFocus,
+    TextLine,
+    box,
+    elided,
+    label,
+    start,
+)
 
 MOST_ROWS = 5  # in sight at once
 
@@ -33,7 +47,9 @@ class FileRow(KeyboardFocus, QAbstractButton):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setToolTip("\n".join(filter(None, (str(file.path), file.problem or self.state()))))
+        self.setToolTip(
+            "\n".join(filter(None, (str(file.path), file.problem or self.state())))
+        )
         self.setAccessibleName(f"{file.name}, {self.state()}")
 
     def state(self) -> str:
@@ -41,7 +57,11 @@ class FileRow(KeyboardFocus, QAbstractButton):
         if self.file.problem:
             return "cannot be read" if self.file.file is None else "cannot be used"
         count = sum(not one.reason for one in self.file.classes)
-        return f"{count} {plural(count, 'layer')}" if self.file.trusted else "not trusted yet"
+        return (
+            f"{count} {plural(count, 'layer')}"
+            if self.file.trusted
+            else "not trusted yet"
+        )
 
     def sizeHint(self) -> QSize:
         return QSize(120, max(OP_ROW, round(TextLine("x", "label").height) + 6))
@@ -53,19 +73,36 @@ class FileRow(KeyboardFocus, QAbstractButton):
         if self.underMouse() or self.isDown():
             box(painter, area, 5, colors.hover)
         bad, locked = bool(self.file.problem), not self.file.trusted
-        icon, tone = ("error", "error") if bad else ("lock", "warn") if locked else ("code", "text2")
+        icon, tone = (
+            ("error", "error")
+            if bad
+            else ("lock", "warn")
+            if locked
+            else ("code", "text2")
+        )
         icons.draw(painter, icon, tone, area.left() + 9, area.center().y() - 7, 14)
         words = TextLine(self.state(), "caption")
-        words.draw_in(painter, area.right() - words.width - 6, area, colors.color("error" if bad else "text3"))
+        words.draw_in(
+            painter,
+            area.right() - words.width - 6,
+            area,
+            colors.color("error" if bad else "text3"),
+        )
         room = area.width() - 31 - words.width - 16
         name = elided(self.file.name, "label", room)
-        name.draw_in(painter, area.left() + 31, area, colors.text3 if locked else colors.text2)
+        name.draw_in(
+            painter, area.left() + 31, area, colors.text3 if locked else colors.text2
+        )
         self.paint_ring(painter, area, 5)
         painter.end()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
-        self.menu_wanted.emit(event.globalPos() if by_mouse else self.mapToGlobal(self.rect().bottomLeft()))
+        self.menu_wanted.emit(
+            event.globalPos()
+            if by_mouse
+            else self.mapToGlobal(self.rect().bottomLeft())
+        )
 
 
 class OwnFiles(QWidget):
@@ -82,10 +119,14 @@ class OwnFiles(QWidget):
         self.setAcceptDrops(True)
         self.heading = label("My layers", "tab")
         self.add_button = Button("Add a file…", "link")
-        self.add_button.setToolTip("Classes of nn.Module and autograd.Function in a Python file become layers")
+        self.add_button.setToolTip(
+            "Classes of nn.Module and autograd.Function in a Python file become layers"
+        )
         self.add_button.clicked.connect(self.add_wanted)
         self.words = label("Classes from your own Python files.", "caption", "text3")
-        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         top = hbox((self.heading, 1), self.add_button, margins=(12, 6, 10, 2))
         self._rows = QWidget()
         self._column = vbox(on=self._rows, margins=0, spacing=0)
@@ -95,7 +136,15 @@ class OwnFiles(QWidget):
         self._scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         below = vbox(self.words, margins=(12, 0, 10, 2))
-        vbox(Divider(), top, below, self._scroll, on=self, margins=(0, 0, 0, 6), spacing=0)
+        vbox(
+            Divider(),
+            top,
+            below,
+            self._scroll,
+            on=self,
+            margins=(0, 0, 0, 6),
+            spacing=0,
+        )
         self.set_files(())
 
     def set_files(self, files: Iterable[CustomFile]) -> None:
@@ -106,19 +155,29 @@ class OwnFiles(QWidget):
             row.deleteLater()
         for one in files:
             row = FileRow(one, self._rows)
-            row.clicked.connect(lambda _checked=False, module=one.module: self.look_wanted.emit(module))
-            row.menu_wanted.connect(lambda spot, row=row: self.open_menu(row.file, spot))
+            row.clicked.connect(
+                lambda _checked=False, module=one.module: self.look_wanted.emit(module)
+            )
+            row.menu_wanted.connect(
+                lambda spot, row=row: self.open_menu(row.file, spot)
+            )
             self._column.addWidget(row)
             row.show()
         rows = self.rows()
         self.words.setVisible(not rows)
         self._scroll.setVisible(bool(rows))
-        self._scroll.setFixedHeight(sum(row.sizeHint().height() for row in rows[:MOST_ROWS]))
+        self._scroll.setFixedHeight(
+            sum(row.sizeHint().height() for row in rows[:MOST_ROWS])
+        )
 
     def rows(self) -> list[FileRow]:
         """Return the rows from top to bottom."""
         places = (self._column.itemAt(i) for i in range(self._column.count()))
-        return [row for place in places if place is not None and isinstance(row := place.widget(), FileRow)]
+        return [
+            row
+            for place in places
+            if place is not None and isinstance(row := place.widget(), FileRow)
+        ]
 
     def menu(self, file: CustomFile) -> QMenu:
         """Return the context menu of a file."""
@@ -131,7 +190,9 @@ class OwnFiles(QWidget):
         model.triggered.connect(lambda: self.import_wanted.emit(file.path))
         model.setEnabled(file.file is not None)
         copy = menu.addAction(icons.icon("copy"), "Copy path")
-        copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(str(file.path)))
+        copy.triggered.connect(
+            lambda: QGuiApplication.clipboard().setText(str(file.path))
+        )
         menu.addSeparator()
         away = menu.addAction(icons.icon("remove"), "Remove from the project")
         away.triggered.connect(lambda: self.remove_wanted.emit(file.module))
@@ -153,5 +214,9 @@ class OwnFiles(QWidget):
 def python_files(data: QMimeData) -> list[Path]:
     """Return the Python files being dragged; none if other files are among them."""
     paths = [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
-    good = bool(paths) and len(paths) == len(data.urls()) and all(path.suffix == ".py" for path in paths)
+    good = (
+        bool(paths)
+        and len(paths) == len(data.urls())
+        and all(path.suffix == ".py" for path in paths)
+    )
     return paths if good else []

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.builder.catalog.custom import CustomFile, module_name, read_file, read_files, used_in
+from app.builder.catalog.custom import (
+    CustomFile,
+    module_name,
+    read_file,
+    read_files,
+    used_in,
+)
 from app.engine.requests.custom_layers import RunLayerFiles
 from app.project.document import Document
 from app.project.project import Project
@@ -47,10 +53,20 @@ class LayersControl(QObject):
     said = Signal(str, str)
 
     def __init__(
-        self, document: Document, catalog: ProjectCatalog, engine: EngineService, settings: Settings, window: QWidget
+        self,
+        document: Document,
+        catalog: ProjectCatalog,
+        engine: EngineService,
+        settings: Settings,
+        window: QWidget,
     ) -> None:
         super().__init__(window)
-        self._document, self._catalog, self._engine, self._window = document, catalog, engine, window
+        self._document, self._catalog, self._engine, self._window = (
+            document,
+            catalog,
+            engine,
+            window,
+        )
         self.trust = TrustStore(settings.file.with_name(FILE))
         self.trust.admit()
         self.files: tuple[CustomFile, ...] = ()
@@ -69,7 +85,9 @@ class LayersControl(QObject):
     def _project_replaced(self, project: Project) -> None:
         self.asked_about = ""
         self._follow(project)
-        QTimer.singleShot(0, self, self._ask_about_project)  # after all views have dropped the previous project
+        QTimer.singleShot(
+            0, self, self._ask_about_project
+        )  # after all views have dropped the previous project
 
     def _ask_about_project(self) -> None:
         new = [one for one in self.files if one.file is not None and not one.trusted]
@@ -77,9 +95,16 @@ class LayersControl(QObject):
         if new:
             names = ", ".join(one.name for one in new)
             reason = "None of its code has been run. Its layers are available once you have viewed and trusted it."
-            self._ask(new[0], f"This project contains custom layers: {names}", reason, f"View {new[0].name}…")
+            self._ask(
+                new[0],
+                f"This project contains custom layers: {names}",
+                reason,
+                f"View {new[0].name}…",
+            )
         elif missing:
-            self.refused.emit(f"The layer file {missing[0].name} cannot be read", missing[0].problem)
+            self.refused.emit(
+                f"The layer file {missing[0].name} cannot be read", missing[0].problem
+            )
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.layer_files != after.layer_files:
@@ -99,7 +124,9 @@ class LayersControl(QObject):
     def _watch(self) -> None:
         """Watch the files and their folders: many editors replace a file by a new one."""
         wanted = {str(one.path) for one in self.files if one.path.is_file()}
-        wanted |= {str(one.path.parent) for one in self.files if one.path.parent.is_dir()}
+        wanted |= {
+            str(one.path.parent) for one in self.files if one.path.parent.is_dir()
+        }
         known = {*self._watcher.files(), *self._watcher.directories()}
         if gone := known - wanted:
             self._watcher.removePaths(sorted(gone))
@@ -127,7 +154,11 @@ class LayersControl(QObject):
 
     def note_tried(self, used: Iterable[LayerFile]) -> None:
         """Remember which of the files that a net uses run to their end: the next engine need not try them first."""
-        new = tuple(file for file in used if layer_files.allowed(file.sha256) and not self._is_tried(file.sha256))
+        new = tuple(
+            file
+            for file in used
+            if layer_files.allowed(file.sha256) and not self._is_tried(file.sha256)
+        )
         if new:
             self._engine.ask(TRIED, RunLayerFiles(new), on_answer=self._tried)
 
@@ -154,7 +185,8 @@ class LayersControl(QObject):
         one = self.file_of(module or self.asked_about)
         if one is None:
             self.refused.emit(
-                "The project does not include this file", "Add the file that defines the class to My layers."
+                "The project does not include this file",
+                "Add the file that defines the class to My layers.",
             )
         elif one.file is None:
             self.refused.emit(f"{one.name} cannot be read", one.problem)
@@ -166,7 +198,10 @@ class LayersControl(QObject):
             dialog.open()
 
     def review_file(
-        self, path: Path, trusted: Callable[[], None], dialog_of: Callable[..., TrustDialog] | None = None
+        self,
+        path: Path,
+        trusted: Callable[[], None],
+        dialog_of: Callable[..., TrustDialog] | None = None,
     ) -> None:
         """Show a file other than of layers, such as one with a Dataset class; `trusted` is called once it may run."""
         from app.views.custom_layers.trust_dialog import TrustDialog
@@ -175,7 +210,9 @@ class LayersControl(QObject):
         if one.file is None:
             self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
             return
-        dialog = (dialog_of or TrustDialog)(one, self.trust.before(one.path), self._window)
+        dialog = (dialog_of or TrustDialog)(
+            one, self.trust.before(one.path), self._window
+        )
         dialog.trusted.connect(self.let_run)
         dialog.trusted.connect(lambda _one: trusted())
         dialog.revoked.connect(self.stop_trusting)
@@ -195,7 +232,10 @@ class LayersControl(QObject):
         self.review_file(path, trusted, SnippetTrustDialog)
 
     def review_model(
-        self, files: OwnFiles, dialog_of: Callable[..., ModelTrustDialog], parent: QWidget
+        self,
+        files: OwnFiles,
+        dialog_of: Callable[..., ModelTrustDialog],
+        parent: QWidget,
     ) -> ModelTrustDialog:
         """Show every file that runs for a model."""
         before = {file.path: self.trust.before(file.path) for file in files.files}
@@ -233,7 +273,9 @@ class LayersControl(QObject):
     def choose(self) -> None:
         """Ask for a file and add it."""
         start = self._document.path.parent if self._document.path else Path.home()
-        names, _ = QFileDialog.getOpenFileNames(self._window, "Add a layer file", str(start), FILTER)
+        names, _ = QFileDialog.getOpenFileNames(
+            self._window, "Add a layer file", str(start), FILTER
+        )
         if names:
             self.add(map(Path, names))
 
@@ -245,9 +287,19 @@ class LayersControl(QObject):
             path = path.absolute()
             one = read_file(path)
             known = [*map(Path, project.layer_files), *(other.path for other in added)]
-            clash = next((other for other in known if module_name(other).casefold() == one.module.casefold()), None)
+            clash = next(
+                (
+                    other
+                    for other in known
+                    if module_name(other).casefold() == one.module.casefold()
+                ),
+                None,
+            )
             if path in known:
-                self.said.emit(f"{path.name} is already in the project", "Its layers are listed under My layers.")
+                self.said.emit(
+                    f"{path.name} is already in the project",
+                    "Its layers are listed under My layers.",
+                )
             elif clash is not None:
                 reason = f"Both would be imported as {one.module}, as {clash} is. Give one of them another name."
                 self.refused.emit(f"{path.name} was not added", reason)
@@ -275,5 +327,9 @@ class LayersControl(QObject):
         files = tuple(name for name in project.layer_files if Path(name) != one.path)
         self._document.apply(f"Remove {one.name}", replace(project, layer_files=files))
         nodes = f"{count} {plural(count, 'node')} of its classes"
-        detail = f"{nodes} cannot be used until the file is added again." if count else str(one.path)
+        detail = (
+            f"{nodes} cannot be used until the file is added again."
+            if count
+            else str(one.path)
+        )
         self.said.emit(f"Removed {one.name} from the project", detail)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QListWidget, QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
+from PySide6.QtWidgets import (
+    QListWidget,
+    QPlainTextEdit,
+    QStackedWidget,
+    QTextEdit,
+    QWidget,
+)
 
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_review import difference, hidden_letters, imports
@@ -46,9 +52,16 @@ class DiffEdit(QPlainTextEdit):
 
     def _mark(self) -> None:
         colors = theme.current()
-        ground = {"+": theme.mix(colors.sunken, colors.run, 0.22), "-": colors.errorBg, "@": colors.hover}
-        marks = (self._mark_of(number, ground[line[:1]])
-                 for number, line in enumerate(self._lines) if line[:1] in ground)  # fmt: skip
+        ground = {
+            "+": theme.mix(colors.sunken, colors.run, 0.22),
+            "-": colors.errorBg,
+            "@": colors.hover,
+        }
+        marks = (
+            self._mark_of(number, ground[line[:1]])
+            for number, line in enumerate(self._lines)
+            if line[:1] in ground
+        )
         self.setExtraSelections(list(marks))
 
     def _mark_of(self, line: int, color: QColor) -> QTextEdit.ExtraSelection:
@@ -91,7 +104,9 @@ class TrustDialog(Dialog):
     agree = "Trust and load"
     subject = "Custom layers"
 
-    def __init__(self, file: CustomFile, before: str | None = None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, file: CustomFile, before: str | None = None, parent: QWidget | None = None
+    ) -> None:
         assert file.file is not None
         self.file, self.before = file, before
         edited = [one.name for one in self.reviewed() if one.edited]
@@ -124,9 +139,15 @@ class TrustDialog(Dialog):
 
     def _file_label(self) -> QWidget:
         assert self.file.file is not None
-        place = label(f"{self.file.path}\nSHA-256 {self.file.file.sha256}", "formula", "text2", wrap=True)
+        place = label(
+            f"{self.file.path}\nSHA-256 {self.file.file.sha256}",
+            "formula",
+            "text2",
+            wrap=True,
+        )
         place.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         place.setAccessibleName("Path and hash of the file")
         return place
@@ -147,14 +168,20 @@ class TrustDialog(Dialog):
         if held := self.contents():
             facts.append(("layers", "text2", held))
         for one in [one for one in self.file.classes if one.reason][:_SHOWN]:
-            facts.append(("warning", "warn", f"{one.name} cannot be used: {one.reason}."))
+            facts.append(
+                ("warning", "warn", f"{one.name} cannot be used: {one.reason}.")
+            )
         if self.file.problem:
             facts.append(("error", "error", self.file.problem))
         elif not self._usable():
             facts.append(("error", "error", self.missing()))
         if found := imports(text):
             facts.append(("link", "text2", f"It imports {listed(list(found))}"))
-        facts += [("error", "error", fact) for one in self.reviewed() if (fact := _hidden_fact(one))]
+        facts += [
+            ("error", "error", fact)
+            for one in self.reviewed()
+            if (fact := _hidden_fact(one))
+        ]
         return facts
 
     def _usable(self) -> bool:
@@ -169,7 +196,9 @@ class TrustDialog(Dialog):
         if any(one.edited for one in texts):
             self.changes = DiffEdit(())
             self.pages.addWidget(self.changes)
-            self.choice = Segmented([("changes", "What changed"), ("text", "Full text")], "Shown")
+            self.choice = Segmented(
+                [("changes", "What changed"), ("text", "Full text")], "Shown"
+            )
             self.choice.changed.connect(self._show)
             self.body.addLayout(hbox(self.choice, 1))
         if len(texts) == 1:
@@ -178,14 +207,20 @@ class TrustDialog(Dialog):
             self.names = QListWidget()
             self.names.setAccessibleName("Files that run")
             self.names.addItems([one.label for one in texts])
-            self.names.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the end says whether it was edited
-            self.names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+            self.names.setTextElideMode(
+                Qt.TextElideMode.ElideMiddle
+            )  # the end says whether it was edited
+            self.names.setHorizontalScrollBarPolicy(
+                Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+            )
             self.names.setFixedWidth(_NAMES)
             for row, one in enumerate(texts):
                 self.names.item(row).setToolTip(one.label)
             self.names.currentRowChanged.connect(self._show_text)
             self.body.addLayout(hbox(self.names, (self.pages, 1)), 1)
-        self._show_text(next((number for number, one in enumerate(texts) if one.edited), 0))
+        self._show_text(
+            next((number for number, one in enumerate(texts) if one.edited), 0)
+        )
 
     def _show_text(self, number: int) -> None:
         """Show one of the texts, and what changed in it."""
@@ -195,12 +230,16 @@ class TrustDialog(Dialog):
         self.code.setAccessibleName(f"Text of {one.name}")
         self.code.show_text(one.text.rstrip("\n"))
         if self.changes is not None:
-            self.changes.set_lines(difference(one.before or "", one.text) if one.edited else ())
+            self.changes.set_lines(
+                difference(one.before or "", one.text) if one.edited else ()
+            )
             self.choice.setVisible(one.edited)
             self._show("changes" if one.edited else "text")
 
     def _show(self, key: str) -> None:
-        self.pages.setCurrentWidget(self.changes if key == "changes" and self.changes else self.code)
+        self.pages.setCurrentWidget(
+            self.changes if key == "changes" and self.changes else self.code
+        )
 
     def _offer(self) -> None:
         """Focus the button that declines: nothing is trusted by Enter alone."""
@@ -241,8 +280,11 @@ def _fact(icon: str, color: str, text: str) -> QWidget:
     holder = QWidget()
     hbox(
         (Glyph(icon, color, 14), 0, Qt.AlignmentFlag.AlignTop),
-        (label(text, "label", "" if color == "text2" else color, wrap=True), 1), on=holder, margins=0, spacing=8,
-    )  # fmt: skip
+        (label(text, "label", "" if color == "text2" else color, wrap=True), 1),
+        on=holder,
+        margins=0,
+        spacing=8,
+    )
     return holder
 
 

@@ -28,14 +28,23 @@ class ModelTrustDialog(TrustDialog):
     agree = "Trust and import"
     subject = "Your own model"
 
-    def __init__(self, files: OwnFiles, before: Mapping[str, str | None], parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        files: OwnFiles,
+        before: Mapping[str, str | None],
+        parent: QWidget | None = None,
+    ) -> None:
         self.files, self._before = files, before
         entry = files.entry
         assert entry.text is not None
         path = Path(entry.path)
         module = module_name(path)
         super().__init__(
-            CustomFile(path, module, LayerFile.from_text(module, entry.text, entry.path)), before[entry.path], parent
+            CustomFile(
+                path, module, LayerFile.from_text(module, entry.text, entry.path)
+            ),
+            before[entry.path],
+            parent,
         )
 
     def reviewed(self) -> tuple[ReviewedText, ...]:
@@ -45,7 +54,9 @@ class ModelTrustDialog(TrustDialog):
     def _text(self, file: OwnFile, again: bool) -> ReviewedText:
         name = os.path.relpath(file.path, os.path.dirname(self.files.entry.path))
         before = self._before[file.path]
-        return ReviewedText(name, file.reviewed_text, before, new=again and before is None)
+        return ReviewedText(
+            name, file.reviewed_text, before, new=again and before is None
+        )
 
     def contents(self) -> str:
         assert self.file.file is not None

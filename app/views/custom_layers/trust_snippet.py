@@ -19,7 +19,9 @@ class SnippetTrustDialog(TrustDialog):
     )
     agree = "Trust this snippet"
 
-    def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, file: CustomFile, before: str = "", parent: QWidget | None = None
+    ) -> None:
         super().__init__(file, before, parent)
         self.setWindowTitle("PyTorch snippet")
 

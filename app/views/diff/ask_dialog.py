@@ -42,10 +42,18 @@ FILTER = f"Models, projects and weights (*.py *.tape {PATTERNS})"
 MOST = 20  # checkpoints of a run that are listed
 OTHER, ITSELF, ELSEWHERE = "other", "itself", "elsewhere"
 PAIRS = (
-    ("float32", "bfloat16"), ("float32", "float16"), ("float64", "float32"), ("eval", "train"), ("eager", "compiled"),
+    ("float32", "bfloat16"),
+    ("float32", "float16"),
+    ("float64", "float32"),
+    ("eval", "train"),
+    ("eager", "compiled"),
     ("cpu", "cuda"),
-)  # fmt: skip
-TRAINS = (("both", "eval() and train()", (False, True)), ("eval", "eval()", (False,)), ("train", "train()", (True,)))
+)
+TRAINS = (
+    ("both", "eval() and train()", (False, True)),
+    ("eval", "eval()", (False,)),
+    ("train", "train()", (True,)),
+)
 
 
 class AskDiffDialog(Dialog):
@@ -53,31 +61,45 @@ class AskDiffDialog(Dialog):
     A means it. `compare(request, sides)` receives what is to be compared, and which sides are what is open."""
 
     def __init__(
-        self, workspace: Workspace, current: DiffSide | None, why: str, runs: Iterable[Kept],
+        self,
+        workspace: Workspace,
+        current: DiffSide | None,
+        why: str,
+        runs: Iterable[Kept],
         compare: Callable[[Diff, frozenset[str]], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("Compare models", workspace.window)
         self._current, self._compare = current, compare
         self._reader = SideReader(workspace, self)
         self._data_root = str(workspace.settings.data_folder)
-        ways = [(OTHER, "With another model"), (ITSELF, "In two modes"), (ELSEWHERE, "In another Python")]
+        ways = [
+            (OTHER, "With another model"),
+            (ITSELF, "In two modes"),
+            (ELSEWHERE, "In another Python"),
+        ]
         self.what = Segmented(ways, "What is compared")
         self.a, self.b = code_field(""), code_field("file.py:Class")
         if current is not None:
             self.a.setPlaceholderText(f"{current.name}, which is open")
         else:
             self.a.setPlaceholderText("file.py:Class")
-        self.pair = ChoiceField([(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0], pairs=True)
+        self.pair = ChoiceField(
+            [(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0], pairs=True
+        )
         self.python = code_field("/path/to/environment/bin/python")
         choose = Button("Choose", icon="folder")
         choose.clicked.connect(self._browse_python)
-        self.trains = ChoiceField([(key, text) for key, text, _ in TRAINS], "both", pairs=True)
+        self.trains = ChoiceField(
+            [(key, text) for key, text, _ in TRAINS], "both", pairs=True
+        )
         self.arguments = code_field('{"num_classes": 10}')
         self.inputs = QPlainTextEdit()
         self.inputs.setFont(theme.font("code"))
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
-        self.inputs.setFixedHeight(round(2 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        self.inputs.setFixedHeight(
+            round(2 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18
+        )
         without = f"{why} Name another model." if why else "If empty: the open model"
         self.entries = {
             "a": FormField("A", self.a, without, self._chooser(self.a, runs)),
@@ -85,7 +107,9 @@ class AskDiffDialog(Dialog):
             "pair": FormField("Modes", self.pair, "The same weights and batch in both"),
             "python": FormField("Interpreter", self.python, PYTHON, choose),
             "trains": FormField("Run in", self.trains),
-            "arguments": FormField("Arguments of constructors, as JSON", self.arguments),
+            "arguments": FormField(
+                "Arguments of constructors, as JSON", self.arguments
+            ),
             "inputs": FormField("Inputs", self.inputs, INPUTS),
         }
         self.body.addWidget(self.what)
@@ -97,7 +121,12 @@ class AskDiffDialog(Dialog):
         self.add_button("Cancel").clicked.connect(self.reject)
         self.compare_button = self.add_button("Compare", "primary", default=True)
         self.compare_button.clicked.connect(self.start)
-        for name, field in (("a", self.a), ("b", self.b), ("arguments", self.arguments), ("python", self.python)):
+        for name, field in (
+            ("a", self.a),
+            ("b", self.b),
+            ("arguments", self.arguments),
+            ("python", self.python),
+        ):
             field.textChanged.connect(lambda _text, name=name: self._typed(name))
         self.inputs.textChanged.connect(lambda: self._typed("inputs"))
         self.what.changed.connect(lambda _key: self._offer())
@@ -125,7 +154,9 @@ class AskDiffDialog(Dialog):
         menu.addAction("After a step…", partial(self._ask_step, field, kept))
         menu.addSeparator()
         for one in checkpoints(kept)[:MOST]:
-            menu.addAction(f"Checkpoint: {one.label}", partial(field.setText, str(one.path)))
+            menu.addAction(
+                f"Checkpoint: {one.label}", partial(field.setText, str(one.path))
+            )
 
     def _ask_step(self, field: QLineEdit, kept: Kept) -> None:
         """Have the number of a step typed after the run."""
@@ -135,16 +166,23 @@ class AskDiffDialog(Dialog):
         entry = next(one for one in self.entries.values() if one.field is field)
         steps = kept.record.summary.steps
         last = f", up to {steps:,}" if steps else ""
-        entry.complain(f"Type the step after the @: 0 is the start of {kept.record.title}{last}", "text3")
+        entry.complain(
+            f"Type the step after the @: 0 is the start of {kept.record.title}{last}",
+            "text3",
+        )
 
     def _browse(self, field: QLineEdit) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Compare with a file", str(Path.home()), FILTER)
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Compare with a file", str(Path.home()), FILTER
+        )
         if name:
             field.setText(f"{name}:" if name.endswith(".py") else name)
             field.setFocus()
 
     def _browse_python(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Compare in another Python", str(Path.home()))
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Compare in another Python", str(Path.home())
+        )
         if name:
             self.python.setText(name)
 
@@ -167,24 +205,38 @@ class AskDiffDialog(Dialog):
 
     def start(self) -> None:
         """Read both sides, and hand over what is to be compared."""
-        lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
+        lines = tuple(
+            line for line in self.inputs.toPlainText().splitlines() if line.strip()
+        )
         arguments = self.arguments.text().strip()
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
-            ("arguments", lambda: parse_arguments(arguments)), ("inputs", lambda: [*map(parse_input, lines)]),
-        )  # fmt: skip
+            ("arguments", lambda: parse_arguments(arguments)),
+            ("inputs", lambda: [*map(parse_input, lines)]),
+        )
         if self.what.value() == ELSEWHERE:
             checks += (("python", self._check_python),)
         if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
         typed = self.a.text().strip()
-        first: AskedSide | DiffSide | None = AskedSide(typed, arguments, lines) if typed else self._current
+        first: AskedSide | DiffSide | None = (
+            AskedSide(typed, arguments, lines) if typed else self._current
+        )
         if first is None:
             return
-        if not typed and lines and isinstance(first, DiffSide) and isinstance(first.model, Observe):
-            first = replace(first, model=replace(first.model, inputs=tuple(map(parse_input, lines))))
+        if (
+            not typed
+            and lines
+            and isinstance(first, DiffSide)
+            and isinstance(first.model, Observe)
+        ):
+            first = replace(
+                first, model=replace(first.model, inputs=tuple(map(parse_input, lines)))
+            )
         sides = [first]
         if self.what.value() == OTHER:
-            sides.append(AskedSide(self.b.text().strip(), arguments, lines or _inputs_of(first)))
+            sides.append(
+                AskedSide(self.b.text().strip(), arguments, lines or _inputs_of(first))
+            )
         self._enable(False)
         self._reader.read(sides, self._read, self._refuse)
 
@@ -194,14 +246,25 @@ class AskDiffDialog(Dialog):
         b = sides[-1]
         if self.what.value() == ITSELF:
             modes = Modes(*self.pair.value())
-            a, b = (replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b))
+            a, b = (
+                replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b)
+            )
         if self.what.value() == ELSEWHERE:
             python = interpreter(self.python.text().strip())
-            a, b = replace(a, name=f"{a.name} here"), replace(a, name=f"{a.name} in {python}")
+            a, b = (
+                replace(a, name=f"{a.name} here"),
+                replace(a, name=f"{a.name} in {python}"),
+            )
         is_open = not self.a.text().strip()
-        which = frozenset(("a",) if self.what.value() == OTHER else ("a", "b")) if is_open else frozenset[str]()
+        which = (
+            frozenset(("a",) if self.what.value() == OTHER else ("a", "b"))
+            if is_open
+            else frozenset[str]()
+        )
         self.accept()
-        self._compare(Diff(a, b, modes, trains, data_root=self._data_root, python=python), which)
+        self._compare(
+            Diff(a, b, modes, trains, data_root=self._data_root, python=python), which
+        )
 
     def _refuse(self, place: int, words: str) -> None:
         self._enable(True)

@@ -69,11 +69,17 @@ class DiffControl(QObject):
         """Return the open project as a side, or why it is none."""
         workspace = self._workspace
         project, live = workspace.document.project, workspace.live
-        name = workspace.document.path.name if workspace.document.path is not None else project.name
+        name = (
+            workspace.document.path.name
+            if workspace.document.path is not None
+            else project.name
+        )
         if (opened := project.opened) is not None:
             if opened.source.looked_at:
                 return None, "The open model was opened for viewing only."
-            model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
+            model = Observe(
+                opened.source, opened.arguments, opened.inputs, opened.folder
+            )
             return DiffSide(str(opened.source), model, "", project.training.start), ""
         if live.analysis is None or not live.up_to_date:
             return None, "The network is still being checked."
@@ -85,7 +91,9 @@ class DiffControl(QObject):
 
     def ask(self) -> AskDiffDialog:
         """Show the dialog that asks what to compare."""
-        dialog = AskDiffDialog(self._workspace, *self.current(), self.runs, self.compare)
+        dialog = AskDiffDialog(
+            self._workspace, *self.current(), self.runs, self.compare
+        )
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
@@ -96,12 +104,21 @@ class DiffControl(QObject):
 
         def refuse(place: int, words: str) -> None:
             self._page.set_busy("")
-            self._page.refuse(f"{(a, b)[place].record.title} could not be compared", words)
+            self._page.refuse(
+                f"{(a, b)[place].record.title} could not be compared", words
+            )
 
         self._page.set_busy("Reading both runs")
         self._page.home.setFocus()
-        asked, root = [AskedSide(str(kept.folder)) for kept in (a, b)], str(self._workspace.settings.data_folder)
-        self._reader.read(asked, lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)), refuse)
+        asked, root = (
+            [AskedSide(str(kept.folder)) for kept in (a, b)],
+            str(self._workspace.settings.data_folder),
+        )
+        self._reader.read(
+            asked,
+            lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)),
+            refuse,
+        )
 
     def compare(self, request: Diff, sides: frozenset[str] = frozenset()) -> None:
         """Compare what a request names, on the page; `sides`, of "a" and "b", are the open project."""
@@ -154,7 +171,9 @@ class DiffControl(QObject):
         self._request = request
         self._page.show_compared(answer)
         focused = QApplication.focusWidget()
-        if self._page.isVisible() and (focused is None or self._page.isAncestorOf(focused)):
+        if self._page.isVisible() and (
+            focused is None or self._page.isAncestorOf(focused)
+        ):
             self._page.home.setFocus()
 
     def _note(self) -> None:
@@ -171,7 +190,11 @@ class DiffControl(QObject):
     def _current(self) -> bool:
         """Whether the open project has the net that was compared."""
         of, now = self._of, self._workspace.document.project
-        same = of is not None and (of.graph, of.blocks, of.opened) == (now.graph, now.blocks, now.opened)
+        same = of is not None and (of.graph, of.blocks, of.opened) == (
+            now.graph,
+            now.blocks,
+            now.opened,
+        )
         return same and self._generation == self._replaced
 
     def _project_replaced(self, _project: object) -> None:
@@ -186,7 +209,9 @@ class DiffControl(QObject):
             return
         found = self._page.compared.found
         write = _json if kind == JSON else _text
-        self._workspace.background.ask(COPY, write, found, on_answer=QGuiApplication.clipboard().setText)
+        self._workspace.background.ask(
+            COPY, write, found, on_answer=QGuiApplication.clipboard().setText
+        )
 
     # -- lines and nodes
 
@@ -197,14 +222,28 @@ class DiffControl(QObject):
         compared = self._page.compared
         first = compared.found.first if compared is not None else None
         if first is not None and not one.line_a and not one.line_b and one.a == first.a:
-            one = first  # the model itself has no line, the operation where both part has
-        texts = tuple(one.model.text if isinstance(one.model, Source) else "" for one in (request.a, request.b))
+            one = (
+                first  # the model itself has no line, the operation where both part has
+            )
+        texts = tuple(
+            one.model.text if isinstance(one.model, Source) else ""
+            for one in (request.a, request.b)
+        )
         asked = (
             (one.file_a, one.line_a, texts[0] if one.file_a.startswith("<") else ""),
-            (one.file_b, one.line_b, texts[1 if request.modes is None else 0] if one.file_b.startswith("<") else ""),
+            (
+                one.file_b,
+                one.line_b,
+                texts[1 if request.modes is None else 0]
+                if one.file_b.startswith("<")
+                else "",
+            ),
         )
         self._workspace.background.ask(
-            LINES, _read_lines, asked, on_answer=lambda found: self._page.lines.show_lines(*found)
+            LINES,
+            _read_lines,
+            asked,
+            on_answer=lambda found: self._page.lines.show_lines(*found),
         )
 
     def follow(self, side: str, one: Layer | First) -> None:
@@ -212,7 +251,11 @@ class DiffControl(QObject):
         row, with the lines."""
         if self._request is None:
             return
-        path, file, line = (one.a, one.file_a, one.line_a) if side == "a" else (one.b, one.file_b, one.line_b)
+        path, file, line = (
+            (one.a, one.file_a, one.line_a)
+            if side == "a"
+            else (one.b, one.file_b, one.line_b)
+        )
         if not self._shows(side, path, file, line):
             self._page.show_layer(one)
             (self._page.lines.a if side == "a" else self._page.lines.b).edit.setFocus()
@@ -242,16 +285,28 @@ def node_of(source: Source, path: str, line: int) -> tuple[Path, str] | None:
     way: Path = ()
     while path:
         inner = source.within(way)
-        spots = [(node, number, name) for node in inner.modules
-                 for number, name in enumerate((inner.modules[node], *inner.further.get(node, ())))
-                 if name == path or path.startswith(f"{name}.") or name.startswith(f"{path}.")]  # fmt: skip
+        spots = [
+            (node, number, name)
+            for node in inner.modules
+            for number, name in enumerate(
+                (inner.modules[node], *inner.further.get(node, ()))
+            )
+            if name == path
+            or path.startswith(f"{name}.")
+            or name.startswith(f"{path}.")
+        ]
         if not spots:
             break
-        node, number, name = max(spots, key=lambda one: len(one[2]) if len(one[2]) <= len(path) else 0)
+        node, number, name = max(
+            spots, key=lambda one: len(one[2]) if len(one[2]) <= len(path) else 0
+        )
         if len(name) >= len(path) or not source.within((*way, (node, number))).modules:
             return way, node
         way = (*way, (node, number))
-    found = next((node for node, lines in source.within(way).lines.items() if line in lines), None)
+    found = next(
+        (node for node, lines in source.within(way).lines.items() if line in lines),
+        None,
+    )
     return (way, found) if found is not None else None
 
 
@@ -259,14 +314,25 @@ def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
     """Compare in a separate process, and prepare the results for the page."""
     models = (one.model for one in (request.a, request.b) if one.own_code)
     own = next((one for one in models if isinstance(one, Observe)), None)
-    engine = observe_process.engine_of(own) if own is not None else OwnEngine(lambda: pool.start("engine"))
+    engine = (
+        observe_process.engine_of(own)
+        if own is not None
+        else OwnEngine(lambda: pool.start("engine"))
+    )
     found = observe_process.answer_in(engine, request, cancelled=cancelled, tell=tell)
     tell("Preparing the page")
-    return Compared(found, LayerRows.of(found.layers, found.distances), MergedTree(found), _text(found))
+    return Compared(
+        found,
+        LayerRows.of(found.layers, found.distances),
+        MergedTree(found),
+        _text(found),
+    )
 
 
 def _text(found: Difference) -> str:
-    return "\n".join(to_text(found)).replace(REST_OF_LIST, "; the copy as JSON has them all")
+    return "\n".join(to_text(found)).replace(
+        REST_OF_LIST, "; the copy as JSON has them all"
+    )
 
 
 def _json(found: Difference) -> str:

@@ -26,14 +26,26 @@ class DiffFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
-        self._waiting: list[Callable[[], object]] = []  # commands that came before the page was made
+        self._waiting: list[
+            Callable[[], object]
+        ] = []  # commands that came before the page was made
 
     def pages(self) -> Iterable[Page]:
-        yield Page("diff", "Compare", "compare", "centre", self._make, on_demand=True, words="Compar&e",
-                   home=lambda: self.diff.home)  # fmt: skip
+        yield Page(
+            "diff",
+            "Compare",
+            "compare",
+            "centre",
+            self._make,
+            on_demand=True,
+            words="Compar&e",
+            home=lambda: self.diff.home,
+        )
 
     def actions(self) -> Iterable[Action]:
-        yield Action("compare-with", "&Compare with…", self._ask, icon="compare", tip=TIP)
+        yield Action(
+            "compare-with", "&Compare with…", self._ask, icon="compare", tip=TIP
+        )
         yield Action("compare-runs", "", self._compare_runs)
 
     def begin(self) -> None:

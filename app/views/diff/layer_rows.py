@@ -12,9 +12,29 @@ from app.compare.results import Added, Apart, Distance, Layer
 from app.util.formatting import significant
 
 COLUMNS = (
-    "Layer in A", "Layer in B", "Class", "Weights", "Forward", "Added", "Cosine", "Backward", "Added", "Cosine",
-)  # fmt: skip
-LAYER_A, LAYER_B, CLASS, WEIGHTS, FORWARD, ADDED, COSINE, BACKWARD, BACKWARD_ADDED, BACKWARD_COSINE = range(10)
+    "Layer in A",
+    "Layer in B",
+    "Class",
+    "Weights",
+    "Forward",
+    "Added",
+    "Cosine",
+    "Backward",
+    "Added",
+    "Cosine",
+)
+(
+    LAYER_A,
+    LAYER_B,
+    CLASS,
+    WEIGHTS,
+    FORWARD,
+    ADDED,
+    COSINE,
+    BACKWARD,
+    BACKWARD_ADDED,
+    BACKWARD_COSINE,
+) = range(10)
 NUMBERS = frozenset(range(WEIGHTS, len(COLUMNS)))
 MEANINGS = (
     "Modules of A in the order of their calls",
@@ -42,7 +62,9 @@ class LayerRows(Struct, frozen=True, eq=False):
     moved: tuple[float | None, ...] = ()
 
     @classmethod
-    def of(cls, layers: Sequence[Layer], distances: Sequence[Distance] = ()) -> LayerRows:
+    def of(
+        cls, layers: Sequence[Layer], distances: Sequence[Distance] = ()
+    ) -> LayerRows:
         """Sort the layers by every column; meant for a worker thread."""
         by_path = {one.a: one.relative for one in distances}
         moved = tuple(by_path.get(layer.a) for layer in layers) if distances else ()
@@ -63,13 +85,18 @@ class LayerRows(Struct, frozen=True, eq=False):
             return NOTHING if moved is None else figure(moved)
         return text_of(self.layers[place], column)
 
-    def places(self, column: int = -1, descending: bool = False, only_adding: bool = False) -> list[int]:
+    def places(
+        self, column: int = -1, descending: bool = False, only_adding: bool = False
+    ) -> list[int]:
         """Return the places in the order of a column, -1 for that of the calls; those without a value come last."""
         found: Sequence[int] = range(len(self.layers))
         if column >= 0:
             order = self.orders[column]
             known = set(order)
-            found = [*(reversed(order) if descending else order), *(at for at in found if at not in known)]
+            found = [
+                *(reversed(order) if descending else order),
+                *(at for at in found if at not in known),
+            ]
         if only_adding:
             adding = set(self.adding)
             found = [at for at in found if at in adding]
@@ -111,7 +138,13 @@ def text_of(layer: Layer, column: int) -> str:
     """Return the text of a cell."""
     if column in NUMBERS:
         value = _value(layer, column)
-        return NOTHING if value is None else _cosine(value) if column in (COSINE, BACKWARD_COSINE) else figure(value)
+        return (
+            NOTHING
+            if value is None
+            else _cosine(value)
+            if column in (COSINE, BACKWARD_COSINE)
+            else figure(value)
+        )
     return str(key_of(layer, column))
 
 
@@ -163,19 +196,34 @@ def words_of(layer: Layer) -> str:
     """Describe a layer in a sentence a pass: for a tooltip and for screen readers."""
     lines = []
     for name, apart, added in (
-        ("Forward", layer.forward, layer.added), ("Backward", layer.backward, layer.backward_added),
-    ):  # fmt: skip
+        ("Forward", layer.forward, layer.added),
+        ("Backward", layer.backward, layer.backward_added),
+    ):
         if added is not None and added.exceeds:
             what = f": {added.what}" if added.what else ""
-            lines.append(f"{name}: it adds {figure(added.error)}; rounding explains {figure(added.bound)}{what}.")
+            lines.append(
+                f"{name}: it adds {figure(added.error)}; rounding explains {figure(added.bound)}{what}."
+            )
         elif _error(apart):
-            lines.append(f"{name}: its error is inherited; what it adds is within rounding.")
+            lines.append(
+                f"{name}: its error is inherited; what it adds is within rounding."
+            )
     return "\n".join(lines)
 
 
 def as_text(rows: LayerRows, places: Sequence[int]) -> str:
     """Return rows as tab-separated text."""
-    passes = [f"{name} {what}" for name in ("Forward", "Backward") for what in ("error", "added", "cosine")]
+    passes = [
+        f"{name} {what}"
+        for name in ("Forward", "Backward")
+        for what in ("error", "added", "cosine")
+    ]
     names = (*COLUMNS[:FORWARD], *passes)
-    lines = [names, *(tuple(rows.text(at, column) for column in range(len(COLUMNS))) for at in places)]
+    lines = [
+        names,
+        *(
+            tuple(rows.text(at, column) for column in range(len(COLUMNS)))
+            for at in places
+        ),
+    ]
     return "\n".join("\t".join(line) for line in lines)

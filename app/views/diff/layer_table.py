@@ -11,14 +11,26 @@ from PySide6.QtWidgets import QMenu, QTableView, QWidget
 
 from app.compare.results import Layer
 from app.views.diff import layer_rows
-from app.views.diff.layer_rows import CLASS, COLUMNS, LAYER_A, LAYER_B, MEANINGS, NUMBERS, WEIGHTS, LayerRows
+from app.views.diff.layer_rows import (
+    CLASS,
+    COLUMNS,
+    LAYER_A,
+    LAYER_B,
+    MEANINGS,
+    NUMBERS,
+    WEIGHTS,
+    LayerRows,
+)
 from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, RowsTable, selected_rows, side
 
 ROW_HEIGHT = 24
 LEAST_ROWS = 3  # of which the first is in sight in a small window
 SAMPLED = 40  # rows that are measured for the widths of the columns
-LONGEST, WIDEST = 260, 92  # pixels of a path and of a class, where there is no room for more
+LONGEST, WIDEST = (
+    260,
+    92,
+)  # pixels of a path and of a class, where there is no room for more
 LIMITS = {LAYER_A: LONGEST, LAYER_B: LONGEST, CLASS: WIDEST}
 
 
@@ -44,7 +56,9 @@ class LayersModel(ColumnsModel):
     def layer_at(self, row: int) -> Layer:
         return self.layers.layers[self.rows[row]]
 
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+    def sort(
+        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
+    ) -> None:
         """Sort by a column; -1 is the order of the calls."""
         self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
         self.layoutAboutToBeChanged.emit()
@@ -53,7 +67,10 @@ class LayersModel(ColumnsModel):
         self.rows = self.layers.places(column, self._descending, self.only_adding)
         wanted = set(before)
         at = {place: row for row, place in enumerate(self.rows) if place in wanted}
-        new = [self.index(at[place], index.column()) for place, index in zip(before, old, strict=True)]
+        new = [
+            self.index(at[place], index.column())
+            for place, index in zip(before, old, strict=True)
+        ]
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
@@ -72,7 +89,11 @@ class LayersModel(ColumnsModel):
         if role == Qt.ItemDataRole.FontRole and tone == "adds":
             return theme.font("section")
         if role == Qt.ItemDataRole.DecorationRole and column == LAYER_A:
-            return icons.icon("warning", "warn", size=14) if tone == "adds" else icons.icon("block", "text4", size=14)
+            return (
+                icons.icon("warning", "warn", size=14)
+                if tone == "adds"
+                else icons.icon("block", "text4", size=14)
+            )
         if role == Qt.ItemDataRole.ToolTipRole:
             return layer_rows.words_of(layer) or None
         if role == Qt.ItemDataRole.AccessibleTextRole and column == LAYER_A and tone:
@@ -91,9 +112,13 @@ class LayerTable(RowsTable):
         super().__init__(self.layers, "Matched layers", ROW_HEIGHT)
         self.layers.setParent(self)
         self.sort_by_header(SAMPLED)
-        self._needed: dict[int, int] = {}  # width of each column; empty until they are measured
+        self._needed: dict[
+            int, int
+        ] = {}  # width of each column; empty until they are measured
         self.copied.connect(self.copy)
-        self.rowOpened.connect(lambda index: self.opened.emit(self.layers.layer_at(index.row())))
+        self.rowOpened.connect(
+            lambda index: self.opened.emit(self.layers.layer_at(index.row()))
+        )
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self.selectionModel().currentRowChanged.connect(self._row_changed)
@@ -121,7 +146,9 @@ class LayerTable(RowsTable):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
-            QTimer.singleShot(0, self, self._measure)  # once the heading has its font too
+            QTimer.singleShot(
+                0, self, self._measure
+            )  # once the heading has its font too
 
     def choose(self, path: str) -> bool:
         """Select the first call of a module of A; return whether it is listed."""
@@ -129,13 +156,18 @@ class LayerTable(RowsTable):
             if self.layers.layers.layers[place].a == path:
                 self.selectRow(row)
                 self._center()
-                QTimer.singleShot(0, self, self._center)  # once the table has its height
+                QTimer.singleShot(
+                    0, self, self._center
+                )  # once the table has its height
                 return True
         return False
 
     def _center(self) -> None:
         if self.currentIndex().isValid():
-            self.scrollTo(self.currentIndex().siblingAtColumn(LAYER_A), QTableView.ScrollHint.PositionAtCenter)
+            self.scrollTo(
+                self.currentIndex().siblingAtColumn(LAYER_A),
+                QTableView.ScrollHint.PositionAtCenter,
+            )
 
     def current(self) -> Layer | None:
         """Return the selected layer."""
@@ -145,7 +177,9 @@ class LayerTable(RowsTable):
     def copy(self) -> None:
         """Copy the selected rows as text; all without a selection."""
         rows = selected_rows(self) or range(len(self.layers.rows))
-        text = layer_rows.as_text(self.layers.layers, [self.layers.rows[row] for row in rows])
+        text = layer_rows.as_text(
+            self.layers.layers, [self.layers.rows[row] for row in rows]
+        )
         QGuiApplication.clipboard().setText(text)
 
     def _row_changed(self, index: QModelIndex, _before: QModelIndex) -> None:
@@ -159,7 +193,9 @@ class LayerTable(RowsTable):
         if index.isValid():
             layer = self.layers.layer_at(index.row())
             name = layer_rows.name_of(layer.a)
-            menu.addAction(icons.icon("frame"), f"Show {name}", lambda: self.opened.emit(layer))
+            menu.addAction(
+                icons.icon("frame"), f"Show {name}", lambda: self.opened.emit(layer)
+            )
         copy = menu.addAction(icons.icon("copy"), "Copy", self.copy)
         copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
         menu.popup(self.viewport().mapToGlobal(spot))
@@ -176,15 +212,23 @@ class LayerTable(RowsTable):
         """Make the columns as wide as their content; what room is left goes to the paths."""
         if not self.isVisible():
             return
-        shown = [column for column in range(len(COLUMNS)) if not self.isColumnHidden(column)]
+        shown = [
+            column for column in range(len(COLUMNS)) if not self.isColumnHidden(column)
+        ]
         header = self.horizontalHeader()
         if self._needed.keys() != set(shown):
             self._needed = {
-                column: max(self.sizeHintForColumn(column) + 4, header.sectionSizeHint(column)) for column in shown
+                column: max(
+                    self.sizeHintForColumn(column) + 4, header.sectionSizeHint(column)
+                )
+                for column in shown
             }
         wanted = self._needed
         if sum(wanted.values()) > self.viewport().width():
-            wanted = {column: min(width, LIMITS.get(column, width)) for column, width in wanted.items()}
+            wanted = {
+                column: min(width, LIMITS.get(column, width))
+                for column, width in wanted.items()
+            }
         spare = max(self.viewport().width() - sum(wanted.values()), 0)
         for column in shown:
             self.setColumnWidth(column, wanted[column] + spare // len(shown))

@@ -72,18 +72,29 @@ class MergedTree:
             self._of_b(one.path, one.kind)
         for pair in structure.moved:
             module = self._of_a(pair.a)
-            module.mark, module.kind, module.notes = "moved", pair.kind, (f"{pair.b or 'the model'} in B",)
+            module.mark, module.kind, module.notes = (
+                "moved",
+                pair.kind,
+                (f"{pair.b or 'the model'} in B",),
+            )
         for each in structure.changed:
-            module, settings = self._of_a(each.a), [one for one in each.settings if not _only_elsewhere(one)]
+            module, settings = (
+                self._of_a(each.a),
+                [one for one in each.settings if not _only_elsewhere(one)],
+            )
             if settings:
                 module.mark = "changed"
                 module.notes += tuple(setting.text for setting in settings)
         for layer in found.layers:
             self._called(layer)
         self.root.name = self.root.kind or "Model"
-        for module in reversed(list(self._walk(self.root))):  # children before what they are in
+        for module in reversed(
+            list(self._walk(self.root))
+        ):  # children before what they are in
             module.count += sum(one.count for one in module.children)
-            module.differing = module.differs + sum(one.differing for one in module.children)
+            module.differing = module.differs + sum(
+                one.differing for one in module.children
+            )
         self._changes = self._listed()
 
     def _add(self, module: Module) -> Module:
@@ -99,15 +110,26 @@ class MergedTree:
         if path not in self.by_a:
             above, _, name = path.rpartition(".")
             parent = self._of_a(above)
-            module = self.by_a[path] = self.by_key[f"a:{path}"] = Module(f"a:{path}", name, path, None)
+            module = self.by_a[path] = self.by_key[f"a:{path}"] = Module(
+                f"a:{path}", name, path, None
+            )
             _insert(parent.children, module)
         return self.by_a[path]
 
     def _of_b(self, path: str, kind: str) -> None:
         above, _, name = path.rpartition(".")
         parent = self.by_b.get(above, self.root)
-        module = self._add(Module(f"b:{path}", name if parent.b == above else path, None, path, kind, "added",
-                                  (ONLY_B,)))  # fmt: skip
+        module = self._add(
+            Module(
+                f"b:{path}",
+                name if parent.b == above else path,
+                None,
+                path,
+                kind,
+                "added",
+                (ONLY_B,),
+            )
+        )
         _insert(parent.children, module)
 
     def _called(self, layer: Layer) -> None:
@@ -130,7 +152,12 @@ class MergedTree:
         found: set[str] = {self.root.key}
         level, shown = [self.root], len(self.root.children)
         while level:
-            level = [one for module in level for one in module.children if one.children and one.differing > one.differs]
+            level = [
+                one
+                for module in level
+                for one in module.children
+                if one.children and one.differing > one.differs
+            ]
             shown += sum(len(one.children) for one in level)
             if shown > MOST_AT_FIRST:
                 break
@@ -139,10 +166,19 @@ class MergedTree:
 
     def leveled(self, opened: frozenset[str], by: int) -> frozenset[str]:
         """Open a level more everywhere, or close the innermost one."""
-        inner = {one.key for key in opened for one in self.by_key[key].children if one.children}
+        inner = {
+            one.key
+            for key in opened
+            for one in self.by_key[key].children
+            if one.children
+        }
         if by > 0:
             return opened | inner
-        outer = {key for key in opened if any(one.key in opened for one in self.by_key[key].children)}
+        outer = {
+            key
+            for key in opened
+            if any(one.key in opened for one in self.by_key[key].children)
+        }
         return frozenset(outer | {self.root.key})
 
     def around(self, key: str) -> frozenset[str]:
@@ -164,10 +200,16 @@ class MergedTree:
 
     def _listed(self) -> list[Change]:
         return [
-            Change(one.key, one.mark, one.a or ("" if one.a is None else "the model"),
-                   "" if one.b is None else one.b or "the model", "  ".join(_what(one)))
-            for one in self._walk(self.root) if one.mark
-        ]  # fmt: skip
+            Change(
+                one.key,
+                one.mark,
+                one.a or ("" if one.a is None else "the model"),
+                "" if one.b is None else one.b or "the model",
+                "  ".join(_what(one)),
+            )
+            for one in self._walk(self.root)
+            if one.mark
+        ]
 
     def drawing(self, opened: frozenset[str]) -> Drawing:
         """Draw with these parts open. There are no arrows: modules are in their order, not in that of the data."""
@@ -178,10 +220,18 @@ class MergedTree:
             if not module.children or (module.key not in opened):
                 boxes.append(_box(module, group))
                 return
-            caption = f"{module.differing} differ" if module.differing > module.differs else ""
+            caption = (
+                f"{module.differing} differ"
+                if module.differing > module.differs
+                else ""
+            )
             notes = f"  {'  '.join(module.notes)}" if module.notes else ""
             title = f"{module.name}{notes}"
-            groups.append(Group(module.key, _cut(title), "block", group, caption, mark=module.mark))
+            groups.append(
+                Group(
+                    module.key, _cut(title), "block", group, caption, mark=module.mark
+                )
+            )
             for row in _rows(module.children):
                 if len(row) < ROW or module.key + "*" in opened:
                     for one in row:
@@ -195,7 +245,10 @@ class MergedTree:
 
 def _only_elsewhere(setting: Setting) -> bool:
     """Return whether two classes have one name in two files: their code is compared by what it computes."""
-    return setting.name == "class" and setting.a.rpartition(".")[2] == setting.b.rpartition(".")[2]
+    return (
+        setting.name == "class"
+        and setting.a.rpartition(".")[2] == setting.b.rpartition(".")[2]
+    )
 
 
 def _insert(among: list[Module], module: Module) -> None:
@@ -229,7 +282,14 @@ def _cut(text: str) -> str:
 
 
 def _box(module: Module, group: str | None) -> Box:
-    notes = [*module.notes[:LINES], *([f"and {len(module.notes) - LINES} more"] if len(module.notes) > LINES else [])]
+    notes = [
+        *module.notes[:LINES],
+        *(
+            [f"and {len(module.notes) - LINES} more"]
+            if len(module.notes) > LINES
+            else []
+        ),
+    ]
     if module.adds:
         notes.append("adds more than rounding")
     inner = module.differing - module.differs
@@ -237,12 +297,37 @@ def _box(module: Module, group: str | None) -> Box:
         notes.append(f"{inner} in it differ")
     if module.children:
         words = module.kind or counted(module.count - 1, "module")
-        return Box(module.key, module.name, words, ("", *map(_cut, notes)), "block", "folded", group, mark=module.mark)
-    return Box(module.key, module.name, module.kind, tuple(map(_cut, notes)), "io", "call", group, mark=module.mark)
+        return Box(
+            module.key,
+            module.name,
+            words,
+            ("", *map(_cut, notes)),
+            "block",
+            "folded",
+            group,
+            mark=module.mark,
+        )
+    return Box(
+        module.key,
+        module.name,
+        module.kind,
+        tuple(map(_cut, notes)),
+        "io",
+        "call",
+        group,
+        mark=module.mark,
+    )
 
 
 def _row_box(row: Sequence[Module], group: str) -> Box:
     """Draw several equal modules as one box."""
     count = sum(one.count for one in row)
-    return Box(f"{row[0].key}*{len(row)}", f"{row[0].name} … {row[-1].name}", f"{count:,} modules match", (), "io",
-               "folded", group)  # fmt: skip
+    return Box(
+        f"{row[0].key}*{len(row)}",
+        f"{row[0].name} … {row[-1].name}",
+        f"{count:,} modules match",
+        (),
+        "io",
+        "folded",
+        group,
+    )

@@ -7,7 +7,15 @@ import time
 from msgspec import Struct
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QSplitter, QStackedLayout, QStackedWidget, QWidget
+from PySide6.QtWidgets import (
+    QMenu,
+    QPlainTextEdit,
+    QSizePolicy,
+    QSplitter,
+    QStackedLayout,
+    QStackedWidget,
+    QWidget,
+)
 
 from app.compare.results import Difference, First, Layer
 from app.util.formatting import counted
@@ -25,7 +33,14 @@ from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import Divider, Glyph, TextLine, announce, elided, label
+from app.views.ui.widgets.painting import (
+    Divider,
+    Glyph,
+    TextLine,
+    announce,
+    elided,
+    label,
+)
 from app.views.ui.widgets.segmented import Segmented
 
 LAYERS, STRUCTURE, REPORT = "layers", "structure", "report"
@@ -67,10 +82,13 @@ def sentence_of(found: Difference) -> str:
     parts = [
         f"{len(held):,} {words}"
         for held, words in (
-            (structure.removed, "only in A"), (structure.added, "only in B"), (structure.changed, "changed"),
+            (structure.removed, "only in A"),
+            (structure.added, "only in B"),
+            (structure.changed, "changed"),
             ([one for one in found.distances if one.distance], "with other weights"),
-        ) if held
-    ]  # fmt: skip
+        )
+        if held
+    ]
     return f"Differences: {', '.join(parts)}; nothing was run."
 
 
@@ -82,7 +100,11 @@ def place_of(file: str, line: int, operation: str) -> str:
     """
     if not line:
         return ""
-    name = "generated code" if file.startswith("<") else file.replace("\\", "/").rpartition("/")[2]
+    name = (
+        "generated code"
+        if file.startswith("<")
+        else file.replace("\\", "/").rpartition("/")[2]
+    )
     return f"{name}:{line}{f'  {operation}' if operation else ''}"
 
 
@@ -95,18 +117,28 @@ class Verdict(QWidget):
         super().__init__()
         self.glyph = Glyph("check", "run", 18)
         self.sentence = label("", "message", wrap=True)
-        self.sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.sentence.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+        )
         self.links = {side: Button("", "link") for side in ("a", "b")}
         for side, link in self.links.items():
             link.clicked.connect(lambda _=False, side=side: self.followed.emit(side))
         self._words = {"a": "", "b": ""}
         row = hbox(*self.links.values(), 1, spacing=12)
         words = vbox(self.sentence, row, spacing=2)
-        hbox((self.glyph, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=self, margins=(PAD, 8, PAD, 6), spacing=10)
+        hbox(
+            (self.glyph, 0, Qt.AlignmentFlag.AlignTop),
+            (words, 1),
+            on=self,
+            margins=(PAD, 8, PAD, 6),
+            spacing=10,
+        )
 
     def show_found(self, found: Difference) -> None:
         """Show the first layer that differs, or that none does."""
-        self.glyph.set("warning" if found.differs else "check", "warn" if found.differs else "run")
+        self.glyph.set(
+            "warning" if found.differs else "check", "warn" if found.differs else "run"
+        )
         self.sentence.setText(sentence_of(found))
         first = found.first or First("", "", "forward", "", "")
         self._words = {
@@ -125,7 +157,11 @@ class Verdict(QWidget):
     def _fit(self) -> None:
         room = (self.width() - 4 * PAD - self.glyph.width()) / 2 - 40
         for side, link in self.links.items():
-            link.setText(f"{side.upper()}   {elided(self._words[side], 'button', room).text}".replace("&", "&&"))
+            link.setText(
+                f"{side.upper()}   {elided(self._words[side], 'button', room).text}".replace(
+                    "&", "&&"
+                )
+            )
 
 
 class DiffPage(QWidget):
@@ -166,8 +202,13 @@ class DiffPage(QWidget):
 
     def _make_head(self) -> None:
         self.names = label("", "label", "text2")
-        self.names.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.which = Segmented([(LAYERS, "Layers"), (STRUCTURE, "Structure"), (REPORT, "Report")], "What is shown")
+        self.names.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
+        self.which = Segmented(
+            [(LAYERS, "Layers"), (STRUCTURE, "Structure"), (REPORT, "Report")],
+            "What is shown",
+        )
         self.copy = Button(icon="copy")
         self.copy.setToolTip("Copy the result")
         self.copy.setAccessibleName("Copy the result")
@@ -183,21 +224,35 @@ class DiffPage(QWidget):
         self.cancel = Button("Cancel")
         self.cancel.setToolTip("Stop comparing, and keep what is shown (Esc)")
         self.working = QWidget()
-        hbox((self.busy, 1), self.cancel, on=self.working, margins=(PAD, 5, 10, 5), spacing=8)
-        self.filter = Segmented([("all", "All layers"), ("adding", "Adding error")], "Which layers")
+        hbox(
+            (self.busy, 1),
+            self.cancel,
+            on=self.working,
+            margins=(PAD, 5, 10, 5),
+            spacing=8,
+        )
+        self.filter = Segmented(
+            [("all", "All layers"), ("adding", "Adding error")], "Which layers"
+        )
         self.facts = label("", "caption", "text3")
-        self.facts.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.facts.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.note = label("", "caption", "text3", wrap=True)
         self.note.setContentsMargins(PAD, 2, PAD, 6)
         self.note.hide()
 
     def _lay_out(self) -> None:
         head = QWidget()
-        row = FlowLayout(head, (PAD, 5, 10, 5), 8)  # the names have a row of their own where it is narrow
+        row = FlowLayout(
+            head, (PAD, 5, 10, 5), 8
+        )  # the names have a row of their own where it is narrow
         row.fill(self.names)
         row.put(self.copy, self.ask, self.which)
         listed = QWidget()
-        filters = hbox(self.filter, (self.facts, 1), margins=(PAD, 5, 10, 5), spacing=PAD)
+        filters = hbox(
+            self.filter, (self.facts, 1), margins=(PAD, 5, 10, 5), spacing=PAD
+        )
         vbox(filters, (self.table, 1), on=listed, margins=0, spacing=0)
         self.split = QSplitter(Qt.Orientation.Vertical)
         self.split.addWidget(listed)
@@ -209,7 +264,17 @@ class DiffPage(QWidget):
         for view in (Scrolled(self.split), self.structure, self.report):
             self._views.addWidget(view)
         shown = QWidget()
-        vbox(head, Divider(), self.verdict, self.note, Divider(), (self._views, 1), on=shown, margins=0, spacing=0)
+        vbox(
+            head,
+            Divider(),
+            self.verdict,
+            self.note,
+            Divider(),
+            (self._views, 1),
+            on=shown,
+            margins=0,
+            spacing=0,
+        )
         self.empty = EmptyState("compare", "Nothing compared yet", HINT, ASK)
         body = QWidget()
         self._stack = QStackedLayout(body)
@@ -236,7 +301,11 @@ class DiffPage(QWidget):
             return self.cancel
         if self.compared is None:
             return self.empty.button
-        return {LAYERS: self.table, STRUCTURE: self.structure.view, REPORT: self.report}[self.which.value()]
+        return {
+            LAYERS: self.table,
+            STRUCTURE: self.structure.view,
+            REPORT: self.report,
+        }[self.which.value()]
 
     # -- what is under way
 
@@ -286,10 +355,15 @@ class DiffPage(QWidget):
         calls = counted(len(found.layers), "layer call")
         self.facts.setText(
             f"{adding:,} of {calls} {'add' if adding > 1 else 'adds'} more than rounding explains; grey ones inherit"
-            if adding else f"None of {calls} adds more than rounding explains"
-        )  # fmt: skip
-        self.which.set_option_enabled(LAYERS, bool(found.layers), "Nothing was run, so no layer has numbers")
-        self.filter.set_option_enabled("adding", bool(adding), "No layer adds more than rounding explains")
+            if adding
+            else f"None of {calls} adds more than rounding explains"
+        )
+        self.which.set_option_enabled(
+            LAYERS, bool(found.layers), "Nothing was run, so no layer has numbers"
+        )
+        self.filter.set_option_enabled(
+            "adding", bool(adding), "No layer adds more than rounding explains"
+        )
         if not adding:
             self.filter.set_value("all")
         self.structure.set_tree(compared.tree)
@@ -318,7 +392,9 @@ class DiffPage(QWidget):
             self.table.choose(chosen.a)
 
     def _show_view(self, _key: str = "") -> None:
-        self._views.setCurrentIndex((LAYERS, STRUCTURE, REPORT).index(self.which.value()))
+        self._views.setCurrentIndex(
+            (LAYERS, STRUCTURE, REPORT).index(self.which.value())
+        )
 
     def _show_names(self) -> None:
         if self.compared is None:
@@ -326,9 +402,13 @@ class DiffPage(QWidget):
         found = self.compared.found
         bare = TextLine("A      B  ", "label").width
         a, b = found.name_a, found.name_b
-        if bare + TextLine(f"{a}{b}", "label").width > self.names.width():  # each gets half
+        if (
+            bare + TextLine(f"{a}{b}", "label").width > self.names.width()
+        ):  # each gets half
             half = (self.names.width() - bare) / 2
-            a, b = (elided(name, "label", half, middle=True).text for name in (a, b))  # they differ at their ends
+            a, b = (
+                elided(name, "label", half, middle=True).text for name in (a, b)
+            )  # they differ at their ends
         self.names.setText(f"A  {a}    B  {b}")
         self.names.setToolTip(f"A: {found.name_a}\nB: {found.name_b}")
 
@@ -342,7 +422,9 @@ class DiffPage(QWidget):
         self._fit_head()
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(
+            event, QKeyEvent
+        ):
             if event.key() == Qt.Key.Key_Escape and self._doing:
                 event.accept()
                 return True

@@ -58,7 +58,9 @@ class SideReader(QObject):
         super().__init__(parent)
         self._workspace, self._parent = workspace, parent
 
-    def read(self, asked: Sequence[AskedSide | DiffSide], then: Then, refuse: Refuse) -> None:
+    def read(
+        self, asked: Sequence[AskedSide | DiffSide], then: Then, refuse: Refuse
+    ) -> None:
         """Read all, ask about what may not run yet, and hand them to `then`; or say to `refuse(which, why)`."""
         self._next(list(asked), [], then, refuse)
 
@@ -66,7 +68,13 @@ class SideReader(QObject):
         """Drop what is being read."""
         self._workspace.engine.forget(KEY)
 
-    def _next(self, waiting: list[AskedSide | DiffSide], found: list[DiffSide], then: Then, refuse: Refuse) -> None:
+    def _next(
+        self,
+        waiting: list[AskedSide | DiffSide],
+        found: list[DiffSide],
+        then: Then,
+        refuse: Refuse,
+    ) -> None:
         place = len(found)
         if not waiting:
             self._ask_trust(tuple(found), 0, then, refuse)
@@ -89,7 +97,9 @@ class SideReader(QObject):
         else:
             go_on(side)
 
-    def _ask_trust(self, sides: tuple[DiffSide, ...], place: int, then: Then, refuse: Refuse) -> None:
+    def _ask_trust(
+        self, sides: tuple[DiffSide, ...], place: int, then: Then, refuse: Refuse
+    ) -> None:
         """Show the files that would run one after another, and continue once each is trusted."""
         if place == len(sides):
             then(sides)
@@ -104,7 +114,9 @@ class SideReader(QObject):
             return
         path = file_of(model.source, model.folder)
         if path is None:
-            refuse(place, f"No file found for {model.source.where or model.source.kind}.")
+            refuse(
+                place, f"No file found for {model.source.where or model.source.kind}."
+            )
             return
         try:
             read_text(path)
@@ -119,7 +131,9 @@ class SideReader(QObject):
             go_on()
             return
         agreed: list[object] = []
-        dialog = self._workspace.layers.review_model(files, CompareTrustDialog, self._parent)
+        dialog = self._workspace.layers.review_model(
+            files, CompareTrustDialog, self._parent
+        )
 
         def ended(_result: int) -> None:
             if agreed:
@@ -138,7 +152,9 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
     if not os.path.exists(typed_path(text)) and "@" in text:
         text, _, weights = text.rpartition("@")
         if not weights:
-            raise SourceError(f"Nothing follows the @ of {text}@: write a step of the run, or a file of weights")
+            raise SourceError(
+                f"Nothing follows the @ of {text}@: write a step of the run, or a file of weights"
+            )
     path = typed_path(text)
     file = typed_path(weights) if weights else None
     if file is not None and os.path.isfile(file):
@@ -149,7 +165,9 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
         raise SourceError(f"The file {weights} does not exist")
     request = request_of(AskedModel(text, asked.arguments, asked.inputs))
     if request.source.kind in FILES:
-        raise SourceError(f"{text} can only be viewed in the window; compare it with tapedeck diff --trust")
+        raise SourceError(
+            f"{text} can only be viewed in the window; compare it with tapedeck diff --trust"
+        )
     name = f"{text} with {Path(weights).name}" if weights else text
     return DiffSide(name, replace(request, meta=False), weights)
 

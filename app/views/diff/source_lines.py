@@ -31,7 +31,9 @@ def read_line(file: str, line: int, generated: str) -> SourceLine:
         text = generated or Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return SourceLine(f"{Path(file).name}: {error}")
-    return SourceLine("the generated code" if generated else Path(file).name, text, line)
+    return SourceLine(
+        "the generated code" if generated else Path(file).name, text, line
+    )
 
 
 class SourcePane(QWidget):

@@ -24,7 +24,12 @@ from app.views.ui.tables import ColumnsModel, Index, plain
 KEY = "structure of two models"
 ROW_HEIGHT = 24
 EDGE = 12.0  # around the picture
-WORDS = {"added": "Only in B", "removed": "Only in A", "moved": "Moved", "changed": "Changed"}
+WORDS = {
+    "added": "Only in B",
+    "removed": "Only in A",
+    "moved": "Moved",
+    "changed": "Changed",
+}
 ICONS = {"added": "add", "removed": "remove", "moved": "redo", "changed": "warning"}
 ROWS = "*"  # after a module's key: its equal modules are drawn one by one
 
@@ -37,7 +42,13 @@ def laid_out(tree: MergedTree, opened: frozenset[str], width: float) -> Arranged
     index = places(drawing, layout)
     index.build()
     return ArrangedDrawing(
-        drawing, layout, box_faces, group_faces, (width, 0.0), index, OverviewMembers.of(drawing, layout)
+        drawing,
+        layout,
+        box_faces,
+        group_faces,
+        (width, 0.0),
+        index,
+        OverviewMembers.of(drawing, layout),
     )
 
 
@@ -99,7 +110,9 @@ class StructureView(QSplitter):
         self.view.folded.connect(self.toggle)
         self.view.leveled.connect(self._level)
         self.scene.chosen.connect(self._box_chosen)
-        self.table.selectionModel().currentRowChanged.connect(lambda index, _before: self._row_chosen(index.row()))
+        self.table.selectionModel().currentRowChanged.connect(
+            lambda index, _before: self._row_chosen(index.row())
+        )
 
     def set_tree(self, tree: MergedTree | None) -> None:
         """Show another pair of models, opened to what differs."""
@@ -134,9 +147,15 @@ class StructureView(QSplitter):
         if self.tree is None:
             return
         if key not in self.tree.by_key:  # a row of equal modules
-            box = next((one for one in self.scene.drawing.boxes if one.id == key), None) if self.scene.drawing else None
+            box = (
+                next((one for one in self.scene.drawing.boxes if one.id == key), None)
+                if self.scene.drawing
+                else None
+            )
             if box is not None and box.group is not None:
-                self._redraw(self._opened | {f"{box.group}{ROWS}"}, key.rpartition(ROWS)[0])
+                self._redraw(
+                    self._opened | {f"{box.group}{ROWS}"}, key.rpartition(ROWS)[0]
+                )
         elif self.tree.by_key[key].children:
             self._redraw((self._opened ^ {key}) - {f"{key}{ROWS}"}, key)
 
@@ -167,7 +186,9 @@ class StructureView(QSplitter):
             self.scene.show_arranged(done)
             self.minimap.rebuild()
             if first or not key:
-                self.view.show_corner(self.scene.content_rect().topLeft(), QPointF(EDGE, EDGE), 1.0)
+                self.view.show_corner(
+                    self.scene.content_rect().topLeft(), QPointF(EDGE, EDGE), 1.0
+                )
             if key and (key in self.scene.boxes or key in self.scene.groups):
                 self._choose(key)
 
@@ -191,17 +212,25 @@ class StructureView(QSplitter):
             self.view.show_near(head)
 
     def _box_chosen(self, key: str) -> None:
-        row = next((at for at, change in enumerate(self.model.rows) if change.key == key), -1)
+        row = next(
+            (at for at, change in enumerate(self.model.rows) if change.key == key), -1
+        )
         selection = self.table.selectionModel()
         if row >= 0 and row != self.table.currentIndex().row():
-            flags = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
+            flags = (
+                QItemSelectionModel.SelectionFlag.ClearAndSelect
+                | QItemSelectionModel.SelectionFlag.Rows
+            )
             selection.setCurrentIndex(self.model.index(row, 0), flags)
         elif row < 0:
             selection.clear()
         self.chosen.emit(key)
 
     def _row_chosen(self, row: int) -> None:
-        if 0 <= row < len(self.model.rows) and self.model.rows[row].key != self.scene.current_key():
+        if (
+            0 <= row < len(self.model.rows)
+            and self.model.rows[row].key != self.scene.current_key()
+        ):
             self.reveal(self.model.rows[row].key)
 
     def _fit_columns(self) -> None:

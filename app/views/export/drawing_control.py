@@ -16,7 +16,9 @@ def sheet_drawing(workspace: Workspace) -> Drawing:
 
     analysis = workspace.live.analysis
     known = analysis.sheet if analysis is not None else None
-    return to_drawing(workspace.sheet.project, workspace.catalog, known, title=_name(workspace))
+    return to_drawing(
+        workspace.sheet.project, workspace.catalog, known, title=_name(workspace)
+    )
 
 
 def export_drawing(workspace: Workspace, pictures: PictureExport) -> None:
@@ -25,9 +27,18 @@ def export_drawing(workspace: Workspace, pictures: PictureExport) -> None:
     if not drawing.boxes:
         workspace.notifier.refuse("Nothing was exported", "Nothing on the canvas yet.")
         return
-    pictures.choose_file(drawing, "Export the drawing", _name(workspace), project=workspace.document.project)
+    pictures.choose_file(
+        drawing,
+        "Export the drawing",
+        _name(workspace),
+        project=workspace.document.project,
+    )
 
 
 def _name(workspace: Workspace) -> str:
     project = workspace.document.project
-    return f"{project.name}-{workspace.place.block}" if workspace.place.block else project.name
+    return (
+        f"{project.name}-{workspace.place.block}"
+        if workspace.place.block
+        else project.name
+    )

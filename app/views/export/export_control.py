@@ -8,7 +8,13 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
-from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs
+from app.engine.requests.export import (
+    Export,
+    ExportChoice,
+    ExportResult,
+    NameWeights,
+    Proofs,
+)
 from app.preflight import preflight
 from app.source.generated import Source
 from app.util.atomic import failure_text
@@ -31,11 +37,21 @@ class ExportControl(QObject):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
-        self._document, self._live, self._newest = workspace.document, workspace.live, workspace.newest_weights
+        self._document, self._live, self._newest = (
+            workspace.document,
+            workspace.live,
+            workspace.newest_weights,
+        )
         self._session = workspace.session
         self._background, self._engine = workspace.background, workspace.engine
-        self._settings, self._window, self._notifier = workspace.settings, workspace.window, workspace.notifier
-        self._copies: dict[str, TemporaryFolder] = {}  # of weights of a run, until the next are asked for
+        self._settings, self._window, self._notifier = (
+            workspace.settings,
+            workspace.window,
+            workspace.notifier,
+        )
+        self._copies: dict[
+            str, TemporaryFolder
+        ] = {}  # of weights of a run, until the next are asked for
 
     def ask(self) -> None:
         """Ask what and where to, then write it."""
@@ -52,7 +68,9 @@ class ExportControl(QObject):
             first = self._live.analysis.errors[0]
             self._refuse(f"The network cannot run yet: {first.message}. {first.reason}")
             return
-        folder = self._settings.export_folder_of(self._document.path) / self._document.title
+        folder = (
+            self._settings.export_folder_of(self._document.path) / self._document.title
+        )
         opened = self._document.project.opened is not None
         dialog = ExportDialog(folder, "are looked for", self._window, opened=opened)
         dialog.chosen.connect(self.export)
@@ -63,7 +81,9 @@ class ExportControl(QObject):
 
         def name(weights: WeightsChoice) -> None:
             request = NameWeights(source, training.seed, training.start, weights)
-            self._engine.ask(LOOK, request, on_answer=dialog.set_weights, on_error=failed)
+            self._engine.ask(
+                LOOK, request, on_answer=dialog.set_weights, on_error=failed
+            )
 
         def look(best: bool = False) -> None:
             dialog.set_weights("are looked for")
@@ -87,7 +107,9 @@ class ExportControl(QObject):
 
         def write(weights: WeightsChoice) -> None:
             request = Export(choice, job, project, weights)
-            self._engine.ask("export", request, on_answer=self._done, on_error=self._failed)
+            self._engine.ask(
+                "export", request, on_answer=self._done, on_error=self._failed
+            )
 
         if choice.takes_weights:
             self._with_weights("export", job.source, choice.best, write, self._failed)
@@ -115,7 +137,9 @@ class ExportControl(QObject):
         self.exported.emit(exported)
         weights = f" · weights {exported.weights}" if exported.weights else ""
         if exported.names:
-            self._notifier.say(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
+            self._notifier.say(
+                f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}"
+            )
         if exported.to_prove is not None:
             dialog = ProofsDialog(self._engine, exported.to_prove, self._window)
             dialog.proved.connect(lambda proofs: self._proved(proofs, exported.folder))
@@ -123,12 +147,18 @@ class ExportControl(QObject):
 
     def _proved(self, proofs: Proofs, folder: Path) -> None:
         self.proved.emit(proofs)
-        names = [one.path.name for one in proofs.written] + ([proofs.path.name] if proofs.path else [])
+        names = [one.path.name for one in proofs.written] + (
+            [proofs.path.name] if proofs.path else []
+        )
         if names:
             self._notifier.say(
-                f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "some checks failed")
+                f"Saved {', '.join(names)}",
+                f"{folder} · " + ("passed" if proofs.passed else "some checks failed"),
             )
 
     def _failed(self, failure: WorkerFailure) -> None:
         error = failure.error
-        self._notifier.refuse(INCOMPLETE, failure_text(error) if isinstance(error, OSError) else str(error))
+        self._notifier.refuse(
+            INCOMPLETE,
+            failure_text(error) if isinstance(error, OSError) else str(error),
+        )

@@ -36,7 +36,11 @@ _OPENED_WORDS = {
 }
 NEWEST, BEST = "newest", "best"
 # Where another kind of thing begins.
-_SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certificate"}
+_SECTIONS = {
+    "code": "Files",
+    "pt2": "Other formats, in eval mode",
+    "certify": "Certificate",
+}
 _ABOVE_SECTION = 4  # px
 
 
@@ -45,7 +49,9 @@ def folder_problem(folder: Path) -> str:
     try:
         return _folder_problem(folder)
     except (OSError, ValueError) as error:  # such as a name that is too long
-        return f"{folder} cannot be a folder: {getattr(error, 'strerror', None) or error}."
+        return (
+            f"{folder} cannot be a folder: {getattr(error, 'strerror', None) or error}."
+        )
 
 
 def _folder_problem(folder: Path) -> str:
@@ -74,7 +80,14 @@ class ExportDialog(Dialog):
     chosen = Signal(object)
     weights_chosen = Signal(bool)
 
-    def __init__(self, folder: Path, weights: str, parent: QWidget | None = None, *, opened: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        weights: str,
+        parent: QWidget | None = None,
+        *,
+        opened: bool = False,
+    ) -> None:
         super().__init__("Export", parent)
         self.setMinimumWidth(520)
         self.boxes: dict[str, QCheckBox] = {}
@@ -82,7 +95,11 @@ class ExportDialog(Dialog):
         start = ExportChoice(folder)
         self._told = {**_WORDS, **(_OPENED_WORDS if opened else {})}
         for key, name in NAMES.items():
-            name = name.replace("model.", f"{MAKER}.") if opened and key in ("code", "certify") else name
+            name = (
+                name.replace("model.", f"{MAKER}.")
+                if opened and key in ("code", "certify")
+                else name
+            )
             if key in _SECTIONS:
                 self._add_section(_SECTIONS[key])
             self._add_box(key, name, getattr(start, key))
@@ -90,7 +107,9 @@ class ExportDialog(Dialog):
             self._disable("onnx", missing)
         self.weights = label("", "label", "text2", wrap=True)
         self.set_weights(weights)
-        self.which = Segmented([(NEWEST, "Newest"), (BEST, "Best validation loss")], "Weights to export")
+        self.which = Segmented(
+            [(NEWEST, "Newest"), (BEST, "Best validation loss")], "Weights to export"
+        )
         self.which.changed.connect(lambda key: self.weights_chosen.emit(key == BEST))
         self.of_weights = QWidget()
         title = label("Weights in these files", "section")
@@ -118,7 +137,9 @@ class ExportDialog(Dialog):
         self.export_button.clicked.connect(self._choose)
         self.folder.textChanged.connect(self._validate)
         self._validate()
-        self.resize(self.minimumWidth(), 1)  # as high as its content then needs: the hint of wrapped labels is higher
+        self.resize(
+            self.minimumWidth(), 1
+        )  # as high as its content then needs: the hint of wrapped labels is higher
 
     def on_run_ended(self) -> None:
         """Have the weights named again, as long as they are shown: a run that had them has ended."""
@@ -166,16 +187,24 @@ class ExportDialog(Dialog):
         choice = self.choice()
         problem = "" if choice.names else "Choose at least one file."
         if choice.certify and not choice.code:
-            problem = f"A certificate needs {self.boxes['code'].text()}: choose that too."
+            problem = (
+                f"A certificate needs {self.boxes['code'].text()}: choose that too."
+            )
         if not self.folder.text().strip() or not choice.folder.is_absolute():
             problem = problem or "Enter the absolute path of a folder, or choose one."
         problem = problem or folder_problem(choice.folder)
-        there = [name for name in choice.names if not problem and (choice.folder / name).exists()]
+        there = [
+            name
+            for name in choice.names
+            if not problem and (choice.folder / name).exists()
+        ]
         note = f"Will be replaced: {', '.join(there)}." if there else ""
         if not problem and not note and not choice.folder.exists():
             note = "The folder will be created."
         self.note.setText(problem or note)
-        set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
+        set_property(
+            self.note, "tone", "error" if problem else "warn" if there else "text3"
+        )
         self.of_weights.setVisible(choice.takes_weights)
         self.export_button.setEnabled(not problem)
 

@@ -19,10 +19,22 @@ class ExportFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("export", "&Export code and weights…", lambda: self.export_control.ask(), "Ctrl+E", "export",
-                   late=True),
-            Action("export-drawing", "Export the &drawing…", self.export_drawing, "Ctrl+Shift+E", late=True),
-        )  # fmt: skip
+            Action(
+                "export",
+                "&Export code and weights…",
+                lambda: self.export_control.ask(),
+                "Ctrl+E",
+                "export",
+                late=True,
+            ),
+            Action(
+                "export-drawing",
+                "Export the &drawing…",
+                self.export_drawing,
+                "Ctrl+Shift+E",
+                late=True,
+            ),
+        )
 
     def finish(self) -> Iterator[None] | None:
         from app.views.export.export_control import ExportControl
@@ -30,7 +42,9 @@ class ExportFeature(Feature):
 
         workspace = self.workspace
         self.export_control = ExportControl(workspace)
-        self.pictures = PictureExport(workspace.background, workspace.settings, workspace.window)
+        self.pictures = PictureExport(
+            workspace.background, workspace.settings, workspace.window
+        )
         self.pictures.said.connect(workspace.notifier.say)
         self.pictures.refused.connect(workspace.notifier.refuse)
         return None

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, QMessageLogContext, QSize, Qt, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import (
+    QEvent,
+    QMessageLogContext,
+    QSize,
+    Qt,
+    QtMsgType,
+    qInstallMessageHandler,
+)
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -46,14 +53,20 @@ def application() -> QApplication:
     return made
 
 
-def _filter_qt_message(_kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+def _filter_qt_message(
+    _kind: QtMsgType, _context: QMessageLogContext, text: str
+) -> None:
     """Print Qt's messages, except for one that the offscreen platform repeats for every window."""
     if "propagateSizeHints" not in text:
         print(text, file=sys.stderr)
 
 
 def write_picture(
-    drawing: Drawing, path: Path, purpose: Purpose = "page", arranged: Arranged | None = None, project: bytes = b""
+    drawing: Drawing,
+    path: Path,
+    purpose: Purpose = "page",
+    arranged: Arranged | None = None,
+    project: bytes = b"",
 ) -> str:
     """Write a picture of a drawing; return its size in words. Raises ExportError, OSError."""
     application()
@@ -63,7 +76,11 @@ def write_picture(
         return write(drawing, path, Choice(purpose, arranged), project).note
 
 
-def first_that_fits(drawings: Sequence[Callable[[], Drawing]], purpose: Purpose, arranged: Arranged | None) -> Drawing:
+def first_that_fits(
+    drawings: Sequence[Callable[[], Drawing]],
+    purpose: Purpose,
+    arranged: Arranged | None,
+) -> Drawing:
     """Return the first drawing that fits its paper with readable text; the first of all if none does.
 
     Each is made by a call, and has fewer boxes than the one before it: of many, few are made and laid out.
@@ -120,7 +137,10 @@ def run_pictures(
     application()
     with _collected_here():
         if analyse is not None:
-            part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
+            part(
+                "network.png",
+                lambda: _network(project, analyse(), folder / "network.png"),
+            )
         part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
         part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
 

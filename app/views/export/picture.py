@@ -38,7 +38,9 @@ class Written(Struct, frozen=True):
         return self.sheet.note if self.sheet is not None else ""
 
 
-def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: bytes = b"") -> Written:
+def write(
+    drawing: Drawing, path: Path, choice: Choice | None = None, project: bytes = b""
+) -> Written:
     """Write a drawing in the format of the file's suffix, whole or not at all.
 
     `project` are the bytes of a project file that an SVG or PNG carries. Raises `ExportError` for another suffix and
@@ -48,7 +50,9 @@ def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: b
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMATS:
         ending = path.suffix or "nothing"
-        raise ExportError(f"{path.name} ends in {ending}; a picture can end in .svg, .pdf, .png, .tex, .dot or .json")
+        raise ExportError(
+            f"{path.name} ends in {ending}; a picture can end in .svg, .pdf, .png, .tex, .dot or .json"
+        )
     if form in graphviz_export.TEXTS:
         atomic.write_text(path, graphviz_export.text_of(drawing, form))
         return Written(path)
@@ -66,14 +70,18 @@ def write(drawing: Drawing, path: Path, choice: Choice | None = None, project: b
 def _by_dot(drawing: Drawing, form: str, project: bytes = b"") -> bytes:
     """Return the file that Graphviz makes of a drawing."""
     if form not in graphviz_export.DOT_DRAWS:
-        raise ExportError("Graphviz draws .svg, .pdf and .png. Choose another arrangement for .tex.")
+        raise ExportError(
+            "Graphviz draws .svg, .pdf and .png. Choose another arrangement for .tex."
+        )
     made = graphviz_export.render(graphviz_export.to_dot(drawing), form)
     if not project or form not in CARRIERS:
         return made
     if form == "png":
         return picture_file.into_png(made, project)
     # Without the document type: it is not needed, and refused where the project is read.
-    text, end, rest = re.sub(r"<!DOCTYPE[^>]*>\s*", "", made.decode(), count=1).rpartition("</svg>")
+    text, end, rest = re.sub(
+        r"<!DOCTYPE[^>]*>\s*", "", made.decode(), count=1
+    ).rpartition("</svg>")
     return f"{text}{picture_file.as_element(project)}{end}{rest}".encode()
 
 
@@ -81,24 +89,33 @@ def preview(drawing: Drawing, choice: Choice, width: int) -> tuple[str, QImage]:
     """Return the size of a picture in words, and its image, about this many pixels wide. Raises `ExportError`."""
     if choice.arranged == "dot":
         image = QImage.fromData(_by_dot(drawing, "png"))
-        return f"{image.width():,} × {image.height():,} pixels, laid out by Graphviz", image
+        return (
+            f"{image.width():,} × {image.height():,} pixels, laid out by Graphviz",
+            image,
+        )
     try:
         sheet = printed(drawing, choice)
     except EmptyDrawingError as error:
         raise ExportError(str(error)) from error
-    return sheet.note, to_image(sheet, max(1, round(72 * width / max(sheet.width, sheet.height))))
+    return sheet.note, to_image(
+        sheet, max(1, round(72 * width / max(sheet.width, sheet.height)))
+    )
 
 
 def encoded(sheet: Sheet, form: str, project: bytes = b"") -> bytes:
     """Return the file of a sheet: "svg", "pdf", "png" or "tex"."""
     if form == "svg":
-        return to_svg(sheet, picture_file.as_element(project) if project else "").encode()
+        return to_svg(
+            sheet, picture_file.as_element(project) if project else ""
+        ).encode()
     if form == "pdf":
         return to_pdf(sheet)
     if form == "tex":
         return to_tikz(sheet).encode()
     image = to_image(sheet, sheet.paper.dpi)
     if image.isNull():
-        raise ExportError("The picture would be too large. Fold some layers, or save it as SVG.")
+        raise ExportError(
+            "The picture would be too large. Fold some layers, or save it as SVG."
+        )
     data = png_bytes(image)
     return picture_file.into_png(data, project) if project else data

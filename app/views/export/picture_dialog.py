@@ -44,11 +44,19 @@ class Preview(QWidget):
         ratio = self.devicePixelRatioF()
         room = (self.size() - QSize(16, 16)) * ratio
         if self._scaled is None or self._room != room:
-            kept, smooth = Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation
+            kept, smooth = (
+                Qt.AspectRatioMode.KeepAspectRatio,
+                Qt.TransformationMode.SmoothTransformation,
+            )
             self._room, self._scaled = room, self.image.scaled(room, kept, smooth)
             self._scaled.setDevicePixelRatio(ratio)
         size = self._scaled.deviceIndependentSize()
-        painter.drawImage(QPointF((self.width() - size.width()) / 2, (self.height() - size.height()) / 2), self._scaled)
+        painter.drawImage(
+            QPointF(
+                (self.width() - size.width()) / 2, (self.height() - size.height()) / 2
+            ),
+            self._scaled,
+        )
 
 
 class PictureDialog(Dialog):
@@ -59,8 +67,16 @@ class PictureDialog(Dialog):
 
     saveRequested = Signal()
 
-    def __init__(self, drawing: Drawing, title: str, background: Background, parent: QWidget, *, choice: Choice,
-                 carries: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        drawing: Drawing,
+        title: str,
+        background: Background,
+        parent: QWidget,
+        *,
+        choice: Choice,
+        carries: bool,
+    ) -> None:
         super().__init__(title, parent)
         self._drawing, self._background = drawing, background
         self.preview = Preview()
@@ -68,9 +84,13 @@ class PictureDialog(Dialog):
         for paper in PAPERS.values():
             self.size_field.addItem(paper.words, paper.purpose)
         self.size_field.setCurrentIndex(self.size_field.findData(choice.purpose))
-        for key, words in ((*CANVAS, *ROWS) if drawing.places else ROWS) + (DOT if has_dot() else ()):
+        for key, words in ((*CANVAS, *ROWS) if drawing.places else ROWS) + (
+            DOT if has_dot() else ()
+        ):
             self.arranged_field.addItem(words, key)
-        self.arranged_field.setCurrentIndex(max(self.arranged_field.findData(choice.arranged or ""), 0))
+        self.arranged_field.setCurrentIndex(
+            max(self.arranged_field.findData(choice.arranged or ""), 0)
+        )
         form = QFormLayout()
         form.addRow("&Size", self.size_field)
         form.addRow("&Arrangement", self.arranged_field)
@@ -101,7 +121,9 @@ class PictureDialog(Dialog):
     @property
     def choice(self) -> Choice:
         """Return the size and the arrangement chosen."""
-        return Choice(self.size_field.currentData(), self.arranged_field.currentData() or None)
+        return Choice(
+            self.size_field.currentData(), self.arranged_field.currentData() or None
+        )
 
     @property
     def carries(self) -> bool:
@@ -110,7 +132,9 @@ class PictureDialog(Dialog):
 
     def _refresh(self) -> None:
         asked = preview, self._drawing, self.choice, 2 * ROOM.width()
-        self._background.ask("picture preview", *asked, on_answer=self._show, on_error=self._failed)
+        self._background.ask(
+            "picture preview", *asked, on_answer=self._show, on_error=self._failed
+        )
 
     def _close_preview(self) -> None:
         self._over = True  # a preview on its way comes too late

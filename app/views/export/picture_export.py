@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from app.views.export.picture_dialog import PictureDialog
     from app.views.export.printing.paper import Choice
 
-FILTERS = "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;TikZ (*.tex);;DOT (*.dot);;JSON (*.json)"
+FILTERS = (
+    "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;TikZ (*.tex);;DOT (*.dot);;JSON (*.json)"
+)
 # Suffix -> the file type's name in the dialog, and the function that writes it.
 Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
@@ -29,14 +31,21 @@ class PictureExport(QObject):
     said = Signal(str, str)
     refused = Signal(str, str)
 
-    def __init__(self, background: Background, settings: Settings, window: QWidget) -> None:
+    def __init__(
+        self, background: Background, settings: Settings, window: QWidget
+    ) -> None:
         super().__init__(window)
         self._background, self._settings, self._window = background, settings, window
         self._choice: Choice | None = None
         self.dialog: PictureDialog | None = None
 
     def choose_file(
-        self, drawing: Drawing, title: str, stem: str, others: Pages | None = None, project: Project | None = None
+        self,
+        drawing: Drawing,
+        title: str,
+        stem: str,
+        others: Pages | None = None,
+        project: Project | None = None,
     ) -> None:
         """Ask for the size and for a file, then write the drawing.
 
@@ -46,20 +55,34 @@ class PictureExport(QObject):
         from app.views.export.printing.paper import Choice
 
         dialog = self.dialog = PictureDialog(
-            drawing, title, self._background, self._window, choice=self._choice or Choice(),
+            drawing,
+            title,
+            self._background,
+            self._window,
+            choice=self._choice or Choice(),
             carries=project is not None,
-        )  # fmt: skip
-        dialog.saveRequested.connect(lambda: self._choose(dialog, drawing, title, stem, others or {}, project))
+        )
+        dialog.saveRequested.connect(
+            lambda: self._choose(dialog, drawing, title, stem, others or {}, project)
+        )
         dialog.finished.connect(dialog.deleteLater)
         dialog.finished.connect(lambda: setattr(self, "dialog", None))
         dialog.open()
 
     def _choose(
-        self, dialog: PictureDialog, drawing: Drawing, title: str, stem: str, others: Pages, project: Project | None
+        self,
+        dialog: PictureDialog,
+        drawing: Drawing,
+        title: str,
+        stem: str,
+        others: Pages,
+        project: Project | None,
     ) -> None:
         start = self._settings.export_folder / f"{stem}.svg"
         filters = ";;".join([FILTERS, *(words for words, _ in others.values())])
-        name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), filters)
+        name, chosen = QFileDialog.getSaveFileName(
+            self._window, title, str(start), filters
+        )
         if not name:
             return
         self._choice = dialog.choice
@@ -73,22 +96,38 @@ class PictureExport(QObject):
         else:
             self.export(drawing, path, carried)
 
-    def export(self, drawing: Drawing, path: Path, project: Project | None = None) -> None:
+    def export(
+        self, drawing: Drawing, path: Path, project: Project | None = None
+    ) -> None:
         """Write a drawing in the format of the file's suffix, in the size chosen last."""
         self._settings.export_folder = path.parent
         asked = _write, drawing, path, self._choice, project
-        self._background.ask(f"export {path}", *asked, on_answer=self._exported, on_error=self._not_exported)
+        self._background.ask(
+            f"export {path}",
+            *asked,
+            on_answer=self._exported,
+            on_error=self._not_exported,
+        )
 
     def _exported(self, written: Any) -> None:
-        self.said.emit(f"Saved {written.path.name}", written.note or str(written.path.parent))
+        self.said.emit(
+            f"Saved {written.path.name}", written.note or str(written.path.parent)
+        )
 
     def _not_exported(self, failure: WorkerFailure) -> None:
         self.refused.emit("The picture was not written", failure.message)
 
 
-def _write(drawing: Drawing, path: Path, choice: Choice | None, project: Project | None) -> Any:
+def _write(
+    drawing: Drawing, path: Path, choice: Choice | None, project: Project | None
+) -> Any:
     from app.project import file
     from app.views.export.picture import CARRIERS, write
 
     carried = project is not None and path.suffix.lower().removeprefix(".") in CARRIERS
-    return write(drawing, path, choice, file.bytes_for(project, path) if carried and project is not None else b"")
+    return write(
+        drawing,
+        path,
+        choice,
+        file.bytes_for(project, path) if carried and project is not None else b"",
+    )

@@ -31,8 +31,12 @@ class ProofsDialog(ProgressDialog):
 
     proved = Signal(object)
 
-    def __init__(self, engine: EngineService, wanted: ToProve, parent: QWidget | None = None) -> None:
-        names = " and ".join(filter(None, (", ".join(wanted.names[:-1]), wanted.names[-1])))
+    def __init__(
+        self, engine: EngineService, wanted: ToProve, parent: QWidget | None = None
+    ) -> None:
+        names = " and ".join(
+            filter(None, (", ".join(wanted.names[:-1]), wanted.names[-1]))
+        )
         super().__init__(f"Writing {names}", parent)
         self.setWindowTitle("Export")
         self.setModal(False)
@@ -72,14 +76,20 @@ class ProofsDialog(ProgressDialog):
         else:
             self._show(answer)
             self.proved.emit(answer)
-        QTimer.singleShot(0, self, self._fit)  # new widgets have their height only once shown
+        QTimer.singleShot(
+            0, self, self._fit
+        )  # new widgets have their height only once shown
 
     def _fit(self) -> None:
         present(self.layout()).activate()
-        self.resize(self.width(), present(self.layout()).totalHeightForWidth(self.width()))
+        self.resize(
+            self.width(), present(self.layout()).totalHeightForWidth(self.width())
+        )
 
     def _show(self, proofs: Proofs) -> None:
-        self.heading.setText("The export matches this network" if proofs.passed else "Some checks failed")
+        self.heading.setText(
+            "The export matches this network" if proofs.passed else "Some checks failed"
+        )
         for one in proofs.written:
             self._line(one.passed, one.message)
         for words in proofs.refused:
@@ -91,11 +101,17 @@ class ProofsDialog(ProgressDialog):
         self._line(certificate.passed, certificate.message)
         if certificate.checks:
             self.results.addLayout(self._table(proofs))
-        where = f" The measurements are in {proofs.path.name}, beside the code." if proofs.path else ""
+        where = (
+            f" The measurements are in {proofs.path.name}, beside the code."
+            if proofs.path
+            else ""
+        )
         unproven = any(one.odd for one in certificate.checks) and all(
             one.passed or one.odd for one in certificate.checks
         )
-        self.state.setText((MEANS if certificate.passed else UNPROVEN if unproven else DIFFERS) + where)
+        self.state.setText(
+            (MEANS if certificate.passed else UNPROVEN if unproven else DIFFERS) + where
+        )
         set_property(self.state, "tone", "text3" if certificate.passed else "error")
 
     def _line(self, passed: bool, words: str) -> None:
@@ -105,7 +121,9 @@ class ProofsDialog(ProgressDialog):
         glyph = Glyph("check", "run") if passed else Glyph("error", "error")
         glyph.setAccessibleName("Passed" if passed else "Failed")
         row.addWidget(glyph, 0, 0, Qt.AlignmentFlag.AlignTop)
-        row.addWidget(label(words, "body", "text" if passed else "error", wrap=True), 0, 1)
+        row.addWidget(
+            label(words, "body", "text" if passed else "error", wrap=True), 0, 1
+        )
         self.results.addLayout(row)
 
     def _table(self, proofs: Proofs) -> QGridLayout:
@@ -121,6 +139,12 @@ class ProofsDialog(ProgressDialog):
             count = str(check.count) if check.count else ""
             what = f"{check.what}, source model" if check.source else check.what
             for column, words in enumerate((what, check.mode, check.dtype, count)):
-                grid.addWidget(label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop)
-            grid.addWidget(label(check.figure, "label", tone, wrap=len(check.figure) > WIDE), row, len(COLUMNS) - 1)
+                grid.addWidget(
+                    label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop
+                )
+            grid.addWidget(
+                label(check.figure, "label", tone, wrap=len(check.figure) > WIDE),
+                row,
+                len(COLUMNS) - 1,
+            )
         return grid

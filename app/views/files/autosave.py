@@ -40,9 +40,16 @@ class Autosave(QObject):
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._document, self._runs, self._delay, self._status = document, runs, delay, status
+        self._document, self._runs, self._delay, self._status = (
+            document,
+            runs,
+            delay,
+            status,
+        )
         self._writer = JournalWriter(folder, self._written.emit)
-        self._journaled = False  # an unmodified project without a file, because of a run of it
+        self._journaled = (
+            False  # an unmodified project without a file, because of a run of it
+        )
         self._era = 0  # grows with each save and each project that is opened
         self._empty = True  # the journal is empty: a crash now would lose everything
         self._leaves = False  # unsaved work is to be offered at the next start
@@ -69,7 +76,16 @@ class Autosave(QObject):
             return
         now = datetime.now().astimezone()
         self._empty = False
-        self._writer.put(JournalEntry(document.project, document.path, document.on_disk, now, self._runs(), self._era))
+        self._writer.put(
+            JournalEntry(
+                document.project,
+                document.path,
+                document.on_disk,
+                now,
+                self._runs(),
+                self._era,
+            )
+        )
 
     def before_run(self) -> Callable[[], object]:
         """Journal the project as a run begins; return a function that waits for it, to call on the run's thread."""
@@ -101,7 +117,9 @@ class Autosave(QObject):
         self._writer.close(leaves)
 
     def _changed(self, _before: object, _after: object) -> None:
-        if not self._timer.isActive():  # the delay counts from the first edit and is not extended
+        if (
+            not self._timer.isActive()
+        ):  # the delay counts from the first edit and is not extended
             self._timer.start(FIRST if self._empty else SECOND * self._delay())
 
     def _dirty_changed(self, dirty: bool) -> None:
@@ -139,4 +157,6 @@ class Autosave(QObject):
             words = f"{WHY}\n\n{self._writer.journal.folder} cannot be written: {written.problem}."
             self._status.set_autosave("Autosave is off: save often", "warn", words)
         else:
-            self._status.set_autosave(f"Autosaved {file_lock.clock(written.saved)}", note=WHY)
+            self._status.set_autosave(
+                f"Autosaved {file_lock.clock(written.saved)}", note=WHY
+            )

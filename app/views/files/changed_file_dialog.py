@@ -65,7 +65,9 @@ class ChangedFileDialog(Dialog):
     Esc changes neither.
     """
 
-    def __init__(self, path: Path, opened: Project, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, path: Path, opened: Project, parent: QWidget | None = None
+    ) -> None:
         super().__init__(f"{path.name} was changed on the disk", parent, icon="warning")
         self.setWindowTitle("Tapedeck")
         self.setMinimumSize(560, 380)
@@ -82,13 +84,17 @@ class ChangedFileDialog(Dialog):
         self.body.addWidget(self.legend)
         self.overwrite_button = self.add_button("Overwrite the file", left=True)
         self.keep_button = self.add_button("Keep mine")
-        self.keep_button.setToolTip("Keep the open project. The file is unchanged until you save.")
+        self.keep_button.setToolTip(
+            "Keep the open project. The file is unchanged until you save."
+        )
         self.save_as_button = self.add_button("Save as…")
         self.reload_button = self.add_button("Reload", "primary")
-        buttons = ((self.overwrite_button, VersionChoice.OVERWRITE),
-                   (self.keep_button, VersionChoice.KEEP),
-                   (self.save_as_button, VersionChoice.SAVE_AS),
-                   (self.reload_button, VersionChoice.RELOAD))  # fmt: skip
+        buttons = (
+            (self.overwrite_button, VersionChoice.OVERWRITE),
+            (self.keep_button, VersionChoice.KEEP),
+            (self.save_as_button, VersionChoice.SAVE_AS),
+            (self.reload_button, VersionChoice.RELOAD),
+        )
         for button, choice in buttons:
             button.clicked.connect(lambda _=False, choice=choice: self._choose(choice))
         self.reload_button.setEnabled(False)
@@ -118,7 +124,9 @@ class ChangedFileDialog(Dialog):
 
 def _summary(on_disk: OnDisk, differs: bool) -> str:
     if on_disk.digest == "":
-        return "The file was moved or deleted. The open project can be saved there again."
+        return (
+            "The file was moved or deleted. The open project can be saved there again."
+        )
     if on_disk.project is None:
         return f"The changed file cannot be opened: {on_disk.problem}"
     if not differs:

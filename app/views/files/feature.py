@@ -39,7 +39,11 @@ class FilesFeature(Feature):
             Submenu("examples", "Exam&ples", self._list_examples),
             Action("save", "&Save", files.save, Key.Save, "save"),
             Action("save-as", "Save &as…", files.save_as, "Ctrl+Shift+S"),
-            Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.find_journals(asked=True)),
+            Action(
+                "recover",
+                "Reco&ver unsaved work…",
+                lambda: self.recovery.find_journals(asked=True),
+            ),
             Action("offer-unsaved", "", lambda: self.recovery.find_journals()),
             Action("restore-journal", "", lambda path: self.recovery.open(path)),
             Action("leave-unsaved", "", lambda: self.recovery.autosave.leave_unsaved()),
@@ -50,9 +54,13 @@ class FilesFeature(Feature):
         self.recovery = RecoveryControl(workspace)
         self.saving = _SavingControl(workspace)
         workspace.files.refused.connect(notifier.refuse)
-        workspace.files.saved.connect(lambda path: notifier.say(f"Saved {path.name}", str(path.parent)))
+        workspace.files.saved.connect(
+            lambda path: notifier.say(f"Saved {path.name}", str(path.parent))
+        )
         workspace.document.backed_up.connect(
-            lambda copy: notifier.say(f"The original is kept as {copy.name}", OLD_FORMAT)
+            lambda copy: notifier.say(
+                f"The original is kept as {copy.name}", OLD_FORMAT
+            )
         )
         workspace.document.replaced.connect(lambda _project: notifier.withdraw())
 
@@ -71,14 +79,21 @@ class FilesFeature(Feature):
         for path in self.workspace.settings.recent_files:
             action = menu.addAction(path.name)
             action.setToolTip(str(path))
-            action.triggered.connect(lambda *_, chosen=path: self.workspace.files.open_asking(chosen))
+            action.triggered.connect(
+                lambda *_, chosen=path: self.workspace.files.open_asking(chosen)
+            )
         if menu.isEmpty():
             menu.addAction("No recent projects").setEnabled(False)
 
     def _list_examples(self, _actions: Actions, menu: QMenu) -> None:
-        for path in sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()):
+        for path in sorted(
+            resource_path("examples").glob("*.tape"),
+            key=lambda path: path.stem.casefold(),
+        ):
             action = menu.addAction(path.stem)
-            action.triggered.connect(lambda *_, name=path.name: self.workspace.files.open_example(name))
+            action.triggered.connect(
+                lambda *_, name=path.name: self.workspace.files.open_example(name)
+            )
 
 
 class _SavingControl(QObject):
@@ -104,7 +119,10 @@ class _SavingControl(QObject):
             self._workspace.notifier.warn(_FAILING if event.step else _NOT_ALL, words)
         else:
             self._workspace.notifier.withdraw(_FAILING)
-            self._workspace.notifier.say("Checkpoints are being saved again", words.partition(": ")[2].capitalize())
+            self._workspace.notifier.say(
+                "Checkpoints are being saved again",
+                words.partition(": ")[2].capitalize(),
+            )
 
     def _ended(self, _ending: object) -> None:
         if words := self._report.at_end():

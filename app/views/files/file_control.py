@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 SETTLED = 100  # ms of debounce: programs may save a file in several steps
-UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # kinds of messages, most important first
+UNSAVED, CHANGED, OPEN = (
+    "unsaved",
+    "changed",
+    "open",
+)  # kinds of messages, most important first
 
 
 class Notice(Struct, frozen=True):
@@ -45,11 +49,17 @@ class FileControl(QObject):
 
     def __init__(self, workspace: Workspace, autosave: Autosave) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._document, self._autosave = workspace, workspace.document, autosave
+        self._workspace, self._document, self._autosave = (
+            workspace,
+            workspace.document,
+            autosave,
+        )
         self._notices: dict[str, Notice] = {}
         self._lock: file_lock.Lock | None = None
         self._locked: Path | None = None  # the lock file, ours or another's
-        self._ignored: str | None = None  # the digest of a change that the person has let be
+        self._ignored: str | None = (
+            None  # the digest of a change that the person has let be
+        )
         self._looking: BackgroundTask | None = None
         self.banner = Banner(parent=workspace.window)
         workspace.notifier.add_banner(self.banner)
@@ -84,7 +94,11 @@ class FileControl(QObject):
         self._release()  # also for the same file, so that another owner is reported again
 
     def _path_changed(self, path: Path | None) -> None:
-        wanted = file_lock.lock_beside(path) if path is not None and not _is_example(path) else None
+        wanted = (
+            file_lock.lock_beside(path)
+            if path is not None and not _is_example(path)
+            else None
+        )
         if wanted != self._locked:
             self._release()
             self._drop(OPEN)
@@ -122,14 +136,18 @@ class FileControl(QObject):
 
     def _open_notice(self, path: Path, owner: file_lock.Owner) -> Notice:
         here = owner.pid == os.getpid() and not owner.elsewhere
-        who = "in this program" if here else owner.description or "by an unknown program"
+        who = (
+            "in this program" if here else owner.description or "by an unknown program"
+        )
         reason = f"Open: {who}. Changes made in both may conflict; the second to save is asked."
         actions: dict[str, Callable[[], object]] = {
             "Read-only": self._read_only,
             "Open a copy": self._open_copy,
             "Edit anyway": partial(self._go_on, path),
         }
-        return Notice("warning", f"{path.name} is open in another window", reason, actions)
+        return Notice(
+            "warning", f"{path.name} is open in another window", reason, actions
+        )
 
     def _read_only(self) -> None:
         self._document.set_read_only()
@@ -148,7 +166,11 @@ class FileControl(QObject):
     def _watch(self) -> None:
         """Watch the file and its folder: most programs replace a file by a new one."""
         path = self._document.path
-        wanted = {str(one) for one in (path, path.parent) if one.exists()} if path is not None else set()
+        wanted = (
+            {str(one) for one in (path, path.parent) if one.exists()}
+            if path is not None
+            else set()
+        )
         known = {*self._watcher.files(), *self._watcher.directories()}
         if gone := known - wanted:
             self._watcher.removePaths(sorted(gone))
@@ -171,11 +193,15 @@ class FileControl(QObject):
         opened = self._document.project
         from app.views.files.changed_file_dialog import read_on_disk
 
-        self._looking = BackgroundTask(lambda *_: (path, known, opened, read_on_disk(path, opened, known)))
+        self._looking = BackgroundTask(
+            lambda *_: (path, known, opened, read_on_disk(path, opened, known))
+        )
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 
-    def _looked(self, answer: tuple[Path, str, Project, OnDisk] | WorkerFailure) -> None:
+    def _looked(
+        self, answer: tuple[Path, str, Project, OnDisk] | WorkerFailure
+    ) -> None:
         self._looking = None
         if isinstance(answer, WorkerFailure):
             raise answer.error
@@ -200,20 +226,40 @@ class FileControl(QObject):
             return
         self._document.mark_unsaved()
         reason = f"It was moved or deleted: {path}. The project open here is the only copy until you save it."
-        save = {"Save there again": self._workspace.files.save, "Save as…": self._workspace.files.save_as}
+        save = {
+            "Save there again": self._workspace.files.save,
+            "Save as…": self._workspace.files.save_as,
+        }
         closed = partial(setattr, self, "_ignored", "")
-        self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
+        self._put(
+            CHANGED,
+            Notice("warning", f"{path.name} is gone", reason, dict(save), closed),
+        )
 
     def _report_change(self, path: Path, now: OnDisk) -> None:
         keep = partial(self._keep, now)
         if now.project is None:
-            title, reason = f"{path.name} was changed and can no longer be opened", now.problem
-            actions: dict[str, Callable[[], object]] = {"Save as…": self._workspace.files.save_as, "Keep mine": keep}
+            title, reason = (
+                f"{path.name} was changed and can no longer be opened",
+                now.problem,
+            )
+            actions: dict[str, Callable[[], object]] = {
+                "Save as…": self._workspace.files.save_as,
+                "Keep mine": keep,
+            }
         else:
             found = summary(differences(self._document.project, now.project))
             title = f"{path.name} was changed on the disk"
-            reason = f"In the file: {found}." if found else "The same project with other formatting."
-            actions = {"View differences…": self._ask, "Reload": partial(self._reload, now), "Keep mine": keep}
+            reason = (
+                f"In the file: {found}."
+                if found
+                else "The same project with other formatting."
+            )
+            actions = {
+                "View differences…": self._ask,
+                "Reload": partial(self._reload, now),
+                "Keep mine": keep,
+            }
         self._put(CHANGED, Notice("warning", title, reason, actions, keep))
 
     def _keep(self, now: OnDisk) -> None:
@@ -246,7 +292,9 @@ class FileControl(QObject):
         if seen is None:
             return False
         if dialog.choice is VersionChoice.OVERWRITE:
-            self._document.note_on_disk(seen.digest)  # what was shown, and no later version
+            self._document.note_on_disk(
+                seen.digest
+            )  # what was shown, and no later version
             return files.save_to(path)
         if dialog.choice is VersionChoice.RELOAD and seen.project is not None:
             self._reload(seen)
@@ -263,10 +311,14 @@ class FileControl(QObject):
         if owner is not None:
             title = f"Replace {path.name}, which is open in another window?"
             words = (
-                f"Open: {owner.description or 'by another program'}. That window will report that the file has changed."
+                f"Open: {owner.description or 'by another program'}. "
+                "That window will report that the file has changed."
             )
         elif not asked and path.exists():
-            title, words = f"Replace {path.name}?", f"It already exists in {path.parent}."
+            title, words = (
+                f"Replace {path.name}?",
+                f"It already exists in {path.parent}.",
+            )
         else:
             return True
         dialog = QuestionDialog(title, words, self._workspace.window)
@@ -277,7 +329,10 @@ class FileControl(QObject):
         return dialog.answer is DialogAnswer.DISCARD
 
     def _not_saved(self, title: str, reason: str) -> None:
-        self._put(UNSAVED, Notice("error", title, reason, {"Save as…": self._workspace.files.save_as}))
+        self._put(
+            UNSAVED,
+            Notice("error", title, reason, {"Save as…": self._workspace.files.save_as}),
+        )
 
     # -- the banner ---------------------------------------------------------------------------------------------------
 
@@ -290,7 +345,9 @@ class FileControl(QObject):
             self._show()
 
     def _front(self) -> str:
-        return next((key for key in (UNSAVED, CHANGED, OPEN) if key in self._notices), "")
+        return next(
+            (key for key in (UNSAVED, CHANGED, OPEN) if key in self._notices), ""
+        )
 
     def _show(self) -> None:
         notice = self._notices.get(self._front())

@@ -36,13 +36,22 @@ class FileMenu(QObject):
     not_saved = Signal(str, str)
     saved = Signal(object)
 
-    def __init__(self, document: Document, settings: Settings, runs: RunGuard, window: QWidget) -> None:
+    def __init__(
+        self, document: Document, settings: Settings, runs: RunGuard, window: QWidget
+    ) -> None:
         super().__init__(window)
-        self._document, self._settings, self._runs, self._window = document, settings, runs, window
+        self._document, self._settings, self._runs, self._window = (
+            document,
+            settings,
+            runs,
+            window,
+        )
         self._settle: Callable[[Path], bool] = lambda _path: False
         self._may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
 
-    def ask_through(self, settle: Callable[[Path], bool], may_replace: Callable[[Path, bool], bool]) -> None:
+    def ask_through(
+        self, settle: Callable[[Path], bool], may_replace: Callable[[Path, bool], bool]
+    ) -> None:
         """Set the functions that ask the user: see the class."""
         self._settle, self._may_replace = settle, may_replace
 
@@ -56,7 +65,9 @@ class FileMenu(QObject):
             return
         near = self._document.path or next(iter(self._settings.recent_files), None)
         start = near.parent if near is not None and near.parent.is_dir() else Path.cwd()
-        name, _ = QFileDialog.getOpenFileName(self._window, "Open a project", str(start), OPENED)
+        name, _ = QFileDialog.getOpenFileName(
+            self._window, "Open a project", str(start), OPENED
+        )
         if name:
             self.open(Path(name))
 
@@ -73,20 +84,29 @@ class FileMenu(QObject):
         try:
             read = reading.read(path, self._window)
         except ProjectFileError as error:
-            self.refused.emit(f"{path.name} cannot be opened", str(error).removeprefix(f"{path.name}: "))
+            self.refused.emit(
+                f"{path.name} cannot be opened",
+                str(error).removeprefix(f"{path.name}: "),
+            )
             return False
         except OSError as error:
             self._settings.forget_recent(path)
-            self.refused.emit(f"{path.name} cannot be opened", f"{error.strerror or error}: {path}")
+            self.refused.emit(
+                f"{path.name} cannot be opened", f"{error.strerror or error}: {path}"
+            )
             return False
         if read is None or not self._runs.may_end():
             return False
         if picture_file.is_picture(path):
-            self._document.new(read[0])  # without a file: saving must not write over the picture
+            self._document.new(
+                read[0]
+            )  # without a file: saving must not write over the picture
         else:
             self._document.take(path, *read)
         self._settings.add_recent(path)
-        leftovers.sweep_aside(path.parent)  # temporary files of a program that was killed while saving
+        leftovers.sweep_aside(
+            path.parent
+        )  # temporary files of a program that was killed while saving
         return True
 
     def open_example(self, name: str) -> None:
@@ -100,12 +120,22 @@ class FileMenu(QObject):
     def save(self) -> bool:
         """Save to the project's file, or ask for one. Returns False if it was not saved."""
         path = self._document.path
-        return self.save_to(path) if path and not self._document.read_only else self.save_as()
+        return (
+            self.save_to(path)
+            if path and not self._document.read_only
+            else self.save_as()
+        )
 
     def save_as(self) -> bool:
-        folder = self._document.path.parent if self._document.path else self._settings.export_folder
+        folder = (
+            self._document.path.parent
+            if self._document.path
+            else self._settings.export_folder
+        )
         suggested = folder / f"{self._document.title or 'untitled'}.tape"
-        name, _ = QFileDialog.getSaveFileName(self._window, "Save the project", str(suggested), FILTER)
+        name, _ = QFileDialog.getSaveFileName(
+            self._window, "Save the project", str(suggested), FILTER
+        )
         if not name:
             return False
         path = Path(name)
@@ -144,12 +174,22 @@ class FileMenu(QObject):
 
         path = self._document.path
         answer = ask_unsaved(self._window, path.name if path else self._document.title)
-        return self.save() if answer is DialogAnswer.SAVE else answer is DialogAnswer.DISCARD
+        return (
+            self.save()
+            if answer is DialogAnswer.SAVE
+            else answer is DialogAnswer.DISCARD
+        )
 
 
 def project_in(data: QMimeData) -> Path | None:
     """Return the path of the project file, or of the picture, dragged over the window, or None."""
     urls = data.urls()
-    path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
-    known = path is not None and (path.suffix == ".tape" or picture_file.is_picture(path))
+    path = (
+        Path(urls[0].toLocalFile())
+        if len(urls) == 1 and urls[0].isLocalFile()
+        else None
+    )
+    known = path is not None and (
+        path.suffix == ".tape" or picture_file.is_picture(path)
+    )
     return path if known else None

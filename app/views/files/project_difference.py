@@ -38,7 +38,10 @@ def differences(before: Project, after: Project) -> tuple[ProjectDifference, ...
 def summary(found: tuple[ProjectDifference, ...]) -> str:
     """Count the changes by kind: `2 nodes added, 1 setting changed`; "" for none."""
     counts = Counter((one.noun, one.mark) for one in found)
-    return ", ".join(f"{counted(count, noun)} {VERBS[mark]}" for (noun, mark), count in counts.items())
+    return ", ".join(
+        f"{counted(count, noun)} {VERBS[mark]}"
+        for (noun, mark), count in counts.items()
+    )
 
 
 def lines(found: tuple[ProjectDifference, ...]) -> tuple[str, ...]:
@@ -55,34 +58,60 @@ def lines(found: tuple[ProjectDifference, ...]) -> tuple[str, ...]:
 
 def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]:
     if before.name != after.name:
-        yield ProjectDifference(CHANGED, "Project", "name", _change("name", before.name, after.name))
+        yield ProjectDifference(
+            CHANGED, "Project", "name", _change("name", before.name, after.name)
+        )
     yield from _sheet(NETWORK, before, after)
     for name in _ordered(before.blocks, after.blocks):
         old, new = before.blocks.get(name), after.blocks.get(name)
         if old is None or new is None:
-            yield ProjectDifference(ADDED if old is None else REMOVED, "Blocks", "block", name)
+            yield ProjectDifference(
+                ADDED if old is None else REMOVED, "Blocks", "block", name
+            )
         else:
             yield from _block(f"Block {name}", old, new)
     yield from _layer_files(before.layer_files, after.layer_files)
     for key in SETTINGS:
         for name, text in _values(getattr(before, key), getattr(after, key)):
-            yield ProjectDifference(CHANGED, key.capitalize(), "setting", f"{name} {text}")
+            yield ProjectDifference(
+                CHANGED, key.capitalize(), "setting", f"{name} {text}"
+            )
     if before.origin != after.origin:
-        models = [one.model if one is not None else "no model" for one in (before.origin, after.origin)]
-        how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked again"
+        models = [
+            one.model if one is not None else "no model"
+            for one in (before.origin, after.origin)
+        ]
+        how = (
+            f"{models[0]} → {models[1]}"
+            if models[0] != models[1]
+            else f"{models[1]}, imported or checked again"
+        )
         yield ProjectDifference(CHANGED, "Project", "origin", f"imported from {how}")
     if before.opened != after.opened:
-        old, new = (str(one.source) if one is not None else "a drawing" for one in (before.opened, after.opened))
-        how = f"{old} → {new}" if old != new else f"{new}, with other code, arguments or inputs"
+        old, new = (
+            str(one.source) if one is not None else "a drawing"
+            for one in (before.opened, after.opened)
+        )
+        how = (
+            f"{old} → {new}"
+            if old != new
+            else f"{new}, with other code, arguments or inputs"
+        )
         yield ProjectDifference(CHANGED, "Project", "model", how)
     if before.notes != after.notes:
-        yield ProjectDifference(CHANGED, "Project", "note", _change("notes", before.notes, after.notes))
+        yield ProjectDifference(
+            CHANGED, "Project", "note", _change("notes", before.notes, after.notes)
+        )
 
 
-def _layer_files(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[ProjectDifference]:
+def _layer_files(
+    before: tuple[str, ...], after: tuple[str, ...]
+) -> Iterator[ProjectDifference]:
     for name in _ordered(dict.fromkeys(before), dict.fromkeys(after)):
         if name not in before or name not in after:
-            yield ProjectDifference(REMOVED if name in before else ADDED, "Layer files", "layer file", name)
+            yield ProjectDifference(
+                REMOVED if name in before else ADDED, "Layer files", "layer file", name
+            )
 
 
 def _block(part: str, before: Block, after: Block) -> Iterator[ProjectDifference]:
@@ -90,26 +119,41 @@ def _block(part: str, before: Block, after: Block) -> Iterator[ProjectDifference
     if before.params != after.params:
         yield ProjectDifference(CHANGED, part, "block", "its parameters")
     if before.note != after.note:
-        yield ProjectDifference(CHANGED, part, "block", _change("its note", before.note, after.note))
+        yield ProjectDifference(
+            CHANGED, part, "block", _change("its note", before.note, after.note)
+        )
 
 
 def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[ProjectDifference]:
     yield from _nodes(part, before.graph, after.graph)
     gone, came = moved(before.graph.edges, after.graph.edges)
-    for mark, wires, graph in ((REMOVED, gone - came, before.graph), (ADDED, came - gone, after.graph)):
+    for mark, wires, graph in (
+        (REMOVED, gone - came, before.graph),
+        (ADDED, came - gone, after.graph),
+    ):
         for wire in sorted(wires):
             yield ProjectDifference(mark, part, "wire", f"wire {_wire(wire, graph)}")
-    for key in _only(differing(before.comments, after.comments), before.comments, after.comments):
+    for key in _only(
+        differing(before.comments, after.comments), before.comments, after.comments
+    ):
         old, new = before.comments.get(key), after.comments.get(key)
         one = new or old
         assert one is not None
         mark = ADDED if old is None else REMOVED if new is None else CHANGED
-        was = f"{_value_text(old.text)} → " if old is not None and new is not None and old.text != new.text else ""
-        yield ProjectDifference(mark, part, one.kind, f"{one.kind} {was}{_value_text(one.text)}")
+        was = (
+            f"{_value_text(old.text)} → "
+            if old is not None and new is not None and old.text != new.text
+            else ""
+        )
+        yield ProjectDifference(
+            mark, part, one.kind, f"{one.kind} {was}{_value_text(one.text)}"
+        )
     both = before.graph.nodes.keys() & after.graph.nodes.keys()
     places = differing(before.positions, after.positions) & both
     if places:
-        yield ProjectDifference(CHANGED, part, "layout", f"{counted(len(places), 'node')} moved")
+        yield ProjectDifference(
+            CHANGED, part, "layout", f"{counted(len(places), 'node')} moved"
+        )
     if before.bends != after.bends and not gone and not came:
         yield ProjectDifference(CHANGED, part, "layout", "bends of wires")
     if before.unfolded != after.unfolded:
@@ -123,7 +167,12 @@ def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference
         if new is None or old is None:
             node = old or new
             assert node is not None
-            yield ProjectDifference(ADDED if old is None else REMOVED, part, "node", f"{node.name} ({node.op})")
+            yield ProjectDifference(
+                ADDED if old is None else REMOVED,
+                part,
+                "node",
+                f"{node.name} ({node.op})",
+            )
         else:
             changes = ", ".join(f"{name} {text}" for name, text in _values(old, new))
             yield ProjectDifference(CHANGED, part, "node", f"{new.name}: {changes}")
@@ -162,7 +211,10 @@ def _value_text(value: Any) -> str:
 
 
 def _wire(edge: Edge, graph: Graph) -> str:
-    names = [graph.nodes[key].name if key in graph.nodes else key for key in (edge.source, edge.target)]
+    names = [
+        graph.nodes[key].name if key in graph.nodes else key
+        for key in (edge.source, edge.target)
+    ]
     return " → ".join(names)
 
 
@@ -171,5 +223,7 @@ def _ordered(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> list[Any]:
     return list(dict.fromkeys((*before, *after)))
 
 
-def _only(keys: set[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _only(
+    keys: set[str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[str]:
     return [key for key in _ordered(before, after) if key in keys]

@@ -27,7 +27,14 @@ class ReadingDialog(Dialog):
 
     def __init__(self, name: str, parent: QWidget) -> None:
         super().__init__(f"Opening {name}", parent)
-        self.body.addWidget(label("Large file: reading and checking the network.", "label", "text2", wrap=True))
+        self.body.addWidget(
+            label(
+                "Large file: reading and checking the network.",
+                "label",
+                "text2",
+                wrap=True,
+            )
+        )
         self.add_button("Cancel").clicked.connect(self.reject)
 
 
@@ -80,7 +87,9 @@ def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
 
 def _prepared(path: Path) -> tuple[Project, str]:
     """Read a file, and prepare positions and ops of its blocks on a worker, so that the window need not."""
-    with gc_pause.put_off():  # a full collection of the new objects would block every thread
+    with (
+        gc_pause.put_off()
+    ):  # a full collection of the new objects would block every thread
         project, digest = file.read_with_digest(path)
         project = with_places(project)
         with_blocks(catalog(), project.blocks)

@@ -37,9 +37,13 @@ class RecoveryControl(QObject):
         self._workspace = workspace
         runs = workspace.runs_keeper
         self.autosave = Autosave(
-            workspace.document, workspace.settings.journal_folder, lambda: runs.unsaved,
-            lambda: workspace.settings.autosave_seconds, workspace.status, self,
-        )  # fmt: skip
+            workspace.document,
+            workspace.settings.journal_folder,
+            lambda: runs.unsaved,
+            lambda: workspace.settings.autosave_seconds,
+            workspace.status,
+            self,
+        )
         self.files = FileControl(workspace, self.autosave)
         workspace.session.call_before_run(self.autosave.before_run)
         self.dialog: RecoveryDialog | None = None
@@ -60,7 +64,9 @@ class RecoveryControl(QObject):
 
     def open(self, path: Path) -> None:
         """Restore one journal: another window has offered it, and this one was started for it."""
-        self._opening = BackgroundTask(lambda *_: _with_positions(journal.open_one(path)))
+        self._opening = BackgroundTask(
+            lambda *_: _with_positions(journal.open_one(path))
+        )
         self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
         self._opening.begin()
 
@@ -68,8 +74,12 @@ class RecoveryControl(QObject):
         self._opening = None
         if not isinstance(answer, WorkerFailure):
             self.restore(answer)
-        elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.FileLockError)):
-            self._workspace.notifier.refuse("The unsaved work cannot be restored", answer.message)
+        elif isinstance(
+            answer.error, (journal.JournalError, OSError, file_lock.FileLockError)
+        ):
+            self._workspace.notifier.refuse(
+                "The unsaved work cannot be restored", answer.message
+            )
         else:
             raise answer.error
 
@@ -92,7 +102,8 @@ class RecoveryControl(QObject):
             else "It was never saved to a file."
         )
         workspace.notifier.say(
-            f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it."
+            f"Restored {entry.project.name}",
+            f"As it was at {file_lock.clock(entry.saved)}. {where} Save it.",
         )
 
     def close(self) -> None:
@@ -105,7 +116,11 @@ class RecoveryControl(QObject):
         self.autosave.close()
 
     def _looked(
-        self, answer: tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]] | WorkerFailure
+        self,
+        answer: tuple[
+            FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]
+        ]
+        | WorkerFailure,
     ) -> None:
         from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 
@@ -113,23 +128,29 @@ class RecoveryControl(QObject):
         if isinstance(answer, WorkerFailure):
             folder = self._workspace.settings.journal_folder
             self._workspace.notifier.refuse(
-                "Unsaved work cannot be listed", f"{folder} cannot be read: {answer.message}"
+                "Unsaved work cannot be listed",
+                f"{folder} cannot be read: {answer.message}",
             )
             return
         findings, offers = answer
         self._found = list(findings.found)
         for path, reason in findings.damaged[:1]:
             words = f"{reason} It is not offered again; its file remains at {path}."
-            self._workspace.notifier.refuse("Unsaved work was found that cannot be restored", words)
+            self._workspace.notifier.refuse(
+                "Unsaved work was found that cannot be restored", words
+            )
         if offers:
-            self.dialog = RecoveryDialog(tuple(RecoveryOffer(*one) for one in offers), self._workspace.window)
+            self.dialog = RecoveryDialog(
+                tuple(RecoveryOffer(*one) for one in offers), self._workspace.window
+            )
             self.dialog.restored.connect(self._restored)
             self.dialog.discarded.connect(self._discarded)
             self.dialog.finished.connect(self._leave)
             self.dialog.open()
         elif self._asked and not findings.damaged:
             self._workspace.notifier.say(
-                "There is no unsaved work to recover", "All windows were closed normally or their work was saved."
+                "There is no unsaved work to recover",
+                "All windows were closed normally or their work was saved.",
             )
 
     def _restored(self, found: ClaimedJournal) -> None:
@@ -143,7 +164,8 @@ class RecoveryControl(QObject):
         except OSError as error:
             found.leave()
             self._workspace.notifier.refuse(
-                "The unsaved work could not be discarded", f"{error.strerror or error}: {found.path}"
+                "The unsaved work could not be discarded",
+                f"{error.strerror or error}: {found.path}",
             )
 
     def _leave(self, _answer: int = 0) -> None:
@@ -164,17 +186,26 @@ class RecoveryControl(QObject):
             )
         except OSError as error:
             self._workspace.notifier.refuse(
-                "Another window could not be opened", f"{error.strerror or error}. The work will be offered again."
+                "Another window could not be opened",
+                f"{error.strerror or error}. The work will be offered again.",
             )
 
 
-def _offers(folder: Path) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]]:
+def _offers(
+    folder: Path,
+) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]]:
     """Find the journals of crashed windows, with the ops and a description of each project; runs on a worker."""
     findings = journal.find(folder)
     offers: list[tuple[ClaimedJournal, Catalog | None, str]] = []
     for found in findings.found:
         entry = _with_positions(found).entry
-        offers.append((found, custom_layers.ops_of(entry.project) if entry else None, _remark(entry) if entry else ""))
+        offers.append(
+            (
+                found,
+                custom_layers.ops_of(entry.project) if entry else None,
+                _remark(entry) if entry else "",
+            )
+        )
     return findings, tuple(offers)
 
 

@@ -41,7 +41,11 @@ class RecoveryOffer(Struct, frozen=True):
         entry = self.found.entry
         if entry is None:
             return "Unsaved work"
-        return entry.file.name if entry.file is not None else f"{entry.project.name} (not saved to a file yet)"
+        return (
+            entry.file.name
+            if entry.file is not None
+            else f"{entry.project.name} (not saved to a file yet)"
+        )
 
     @property
     def size(self) -> str:
@@ -51,7 +55,11 @@ class RecoveryOffer(Struct, frozen=True):
             return ""
         blocks, runs = len(entry.project.blocks), len(entry.runs)
         opened = entry.project.opened
-        parts = [counted(len(entry.project.graph.nodes), "node") if opened is None else str(opened.source)]
+        parts = [
+            counted(len(entry.project.graph.nodes), "node")
+            if opened is None
+            else str(opened.source)
+        ]
         parts += [counted(blocks, "block")] if blocks else []
         parts += [counted(runs, "run")] if runs else []
         return f"{', '.join(parts)}, autosaved {file_lock.clock(entry.saved)}"
@@ -63,8 +71,14 @@ class RecoveryDialog(Dialog):
     restored = Signal(object)
     discarded = Signal(object)
 
-    def __init__(self, offers: tuple[RecoveryOffer, ...], parent: QWidget | None = None) -> None:
-        title = "Restore unsaved work?" if len(offers) == 1 else f"Restore unsaved work of {len(offers)} windows?"
+    def __init__(
+        self, offers: tuple[RecoveryOffer, ...], parent: QWidget | None = None
+    ) -> None:
+        title = (
+            "Restore unsaved work?"
+            if len(offers) == 1
+            else f"Restore unsaved work of {len(offers)} windows?"
+        )
         super().__init__(title, parent, icon="info")
         self.setWindowTitle("Tapedeck")
         self.thumbnails = Thumbnails(PICTURE, self)
@@ -75,7 +89,9 @@ class RecoveryDialog(Dialog):
         column = vbox(on=inside, margins=(0, 0, 8, 0), spacing=8)
         for card in self.cards:
             column.addWidget(card)
-            card.restore_button.clicked.connect(lambda _=False, card=card: self._restore(card))
+            card.restore_button.clicked.connect(
+                lambda _=False, card=card: self._restore(card)
+            )
             card.discarded.connect(lambda card=card: self._discard(card))
         column.addStretch(1)
         area = QScrollArea()
@@ -85,7 +101,9 @@ class RecoveryDialog(Dialog):
         area.setWidget(inside)
         self.body.addWidget(area, 1)
         later = self.add_button("Later")
-        later.setToolTip("Ask again at the next start, or use File > Recover unsaved work… before.")
+        later.setToolTip(
+            "Ask again at the next start, or use File > Recover unsaved work… before."
+        )
         later.clicked.connect(self.reject)
         shown = min(len(self.cards), MOST)
         self.setMinimumSize(680, 250)
@@ -104,7 +122,11 @@ class RecoveryDialog(Dialog):
             if card.picture is None and not found.begin_painting():
                 card.words = NO_PICTURE
             elif not card.words:
-                self.thumbnails.request(ThumbnailRequest((found.path, entry.saved), entry.project, card.offer.ops))
+                self.thumbnails.request(
+                    ThumbnailRequest(
+                        (found.path, entry.saved), entry.project, card.offer.ops
+                    )
+                )
 
     def _painted(self, key: tuple[Path, object], picture: QPixmap) -> None:
         for card in self.cards:
@@ -153,8 +175,17 @@ class RecoveryCard(QFrame):
         self.discard_button.setAccessibleName(f"Discard {offer.title}")
         self.discard_button.clicked.connect(self._discard)
         words = vbox(label(offer.title, "node", wrap=True), spacing=3)
-        place = str(entry.file.parent) if entry is not None and entry.file is not None else ""
-        lines = ((place, "text3"), (offer.size, "text2"), (offer.found.problem, "error"), (offer.remark, "warn"))
+        place = (
+            str(entry.file.parent)
+            if entry is not None and entry.file is not None
+            else ""
+        )
+        lines = (
+            (place, "text3"),
+            (offer.size, "text2"),
+            (offer.found.problem, "error"),
+            (offer.remark, "warn"),
+        )
         for text, tone in lines:
             if text:
                 words.addWidget(label(text, "caption", tone, wrap=True))

@@ -8,9 +8,31 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap, QTextLayout, QTextOption
-from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPointF,
+    QRectF,
+    QSize,
+    Qt,
+)
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QPainter,
+    QPainterPath,
+    QPen,
+    QPixmap,
+    QTextLayout,
+    QTextOption,
+)
+from PySide6.QtWidgets import (
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+)
 
 from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
 from app.util.formatting import counted, grouped_digits
@@ -24,8 +46,11 @@ GAP, PAD, RADIUS = 6.0, 11.0, 6.0
 LINES = 3
 # state of the training: icon, and the token of its colour
 SIGNS = {
-    OFFLINE: ("check", "run"), DOWNLOAD: ("save", "text2"), NO_DATA: ("info", "text3"), BROKEN: ("error", "error"),
-}  # fmt: skip
+    OFFLINE: ("check", "run"),
+    DOWNLOAD: ("save", "text2"),
+    NO_DATA: ("info", "text3"),
+    BROKEN: ("error", "error"),
+}
 
 
 class GalleryCard(Struct, frozen=True):
@@ -43,7 +68,11 @@ class GalleryCard(Struct, frozen=True):
         if self.example is None:
             return ""
         layers = counted(self.example.layers, "layer")
-        return f"{layers} · {grouped_digits(self.facts.parameters)} parameters" if self.facts else layers
+        return (
+            f"{layers} · {grouped_digits(self.facts.parameters)} parameters"
+            if self.facts
+            else layers
+        )
 
     @property
     def accessible_text(self) -> str:
@@ -62,7 +91,11 @@ class CardModel(QAbstractListModel):
         self._shown = list(cards)
 
     def card(self, index: Index) -> GalleryCard | None:
-        return self._shown[index.row()] if index.isValid() and index.row() < len(self._shown) else None
+        return (
+            self._shown[index.row()]
+            if index.isValid() and index.row() < len(self._shown)
+            else None
+        )
 
     def add(self, card: GalleryCard) -> None:
         self.cards.append(card)
@@ -75,7 +108,10 @@ class CardModel(QAbstractListModel):
 
     def learn(self, path: Path, facts: Facts) -> None:
         """Set the facts of an example, computed by the engine."""
-        self.cards = [replace(card, facts=facts) if card.path == path else card for card in self.cards]
+        self.cards = [
+            replace(card, facts=facts) if card.path == path else card
+            for card in self.cards
+        ]
         known = {card.path: card for card in self.cards}
         self._shown = [known[card.path] for card in self._shown]
         self._changed(path)
@@ -92,10 +128,12 @@ class CardModel(QAbstractListModel):
     def set_query(self, query: str) -> None:
         self._query = query.strip()
         self.beginResetModel()
-        self._shown = fuzzy.ranked(query, self.cards, lambda card: f"{card.title} {card.words}")
+        self._shown = fuzzy.ranked(
+            query, self.cards, lambda card: f"{card.title} {card.words}"
+        )
         self.endResetModel()
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._shown)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -120,7 +158,14 @@ def card_height(width: float) -> int:
     """Return the height of a card with margins: picture, title, three lines of description, two of facts."""
     caption = QFontMetricsF(theme.font("caption")).height()
     title = QFontMetricsF(theme.font("node")).height()
-    return int(stage_height(width - 2 * GAP) + title + (LINES + 2) * caption + 2 * PAD + 14 + 2 * GAP)
+    return int(
+        stage_height(width - 2 * GAP)
+        + title
+        + (LINES + 2) * caption
+        + 2 * PAD
+        + 14
+        + 2 * GAP
+    )
 
 
 class CardDelegate(QStyledItemDelegate):
@@ -131,10 +176,16 @@ class CardDelegate(QStyledItemDelegate):
         self._model = model
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        grid = option.widget.gridSize() if isinstance(option.widget, QListView) else QSize()
+        grid = (
+            option.widget.gridSize()
+            if isinstance(option.widget, QListView)
+            else QSize()
+        )
         return grid if grid.isValid() else QSize(LEAST, card_height(LEAST))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
+    ) -> None:
         card = self._model.card(index)
         if card is None:
             return
@@ -146,14 +197,20 @@ class CardDelegate(QStyledItemDelegate):
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         over = bool(option.state & QStyle.StateFlag.State_MouseOver)
         box(painter, area, RADIUS, colors.hover if over else colors.raised)
-        stage = QRectF(area.left(), area.top(), area.width(), stage_height(area.width()))
+        stage = QRectF(
+            area.left(), area.top(), area.width(), stage_height(area.width())
+        )
         self._paint_picture(painter, card, stage)
-        self._paint_text(painter, card, area.adjusted(PAD, stage.height() + PAD, -PAD, -PAD))
+        self._paint_text(
+            painter, card, area.adjusted(PAD, stage.height() + PAD, -PAD, -PAD)
+        )
         line = colors.accent if chosen else colors.line3 if over else colors.line2
         box(painter, area, RADIUS, None, line, 2 if chosen else 1)
         painter.restore()
 
-    def _paint_picture(self, painter: QPainter, card: GalleryCard, stage: QRectF) -> None:
+    def _paint_picture(
+        self, painter: QPainter, card: GalleryCard, stage: QRectF
+    ) -> None:
         colors = theme.current()
         ground = QPainterPath()
         ground.setFillRule(Qt.FillRule.WindingFill)
@@ -166,7 +223,14 @@ class CardDelegate(QStyledItemDelegate):
         if picture is not None:
             painter.drawPixmap(stage, picture, QRectF(picture.rect()))
         elif card.path is None:
-            icons.draw(painter, "add", "text3", stage.center().x() - 12, stage.center().y() - 12, 24)
+            icons.draw(
+                painter,
+                "add",
+                "text3",
+                stage.center().x() - 12,
+                stage.center().y() - 12,
+                24,
+            )
 
     def _paint_text(self, painter: QPainter, card: GalleryCard, area: QRectF) -> None:
         colors = theme.current()
@@ -176,7 +240,9 @@ class CardDelegate(QStyledItemDelegate):
         write_lines(painter, card.words, below, colors.text2)
         row = QFontMetricsF(theme.font("caption")).height()
         facts = QRectF(area.left(), area.bottom() - 2 * row - 2, area.width(), row)
-        elided(card.size, "caption", area.width()).draw_in(painter, facts.left(), facts, colors.text3)
+        elided(card.size, "caption", area.width()).draw_in(
+            painter, facts.left(), facts, colors.text3
+        )
         if card.facts is not None:
             icon, tone = SIGNS[card.facts.training]
             line = facts.translated(0, row + 3)
@@ -185,7 +251,9 @@ class CardDelegate(QStyledItemDelegate):
             words.draw_in(painter, line.left() + 18, line, colors.color(tone))
 
 
-def write_lines(painter: QPainter, text: str, area: QRectF, color: QColor, most: int = LINES) -> None:
+def write_lines(
+    painter: QPainter, text: str, area: QRectF, color: QColor, most: int = LINES
+) -> None:
     """Paint a caption of at most `most` lines; the last one is elided if there is more."""
     font = theme.font("caption")
     metrics = QFontMetricsF(font)
@@ -203,6 +271,13 @@ def write_lines(painter: QPainter, text: str, area: QRectF, color: QColor, most:
         line.setLineWidth(area.width())
         piece = text[line.textStart() : line.textStart() + line.textLength()]
         if number == most - 1 and line.textStart() + line.textLength() < len(text):
-            piece = metrics.elidedText(text[line.textStart() :], Qt.TextElideMode.ElideRight, area.width())
-        painter.drawText(QPointF(area.left(), area.top() + number * metrics.height() + metrics.ascent()), piece)
+            piece = metrics.elidedText(
+                text[line.textStart() :], Qt.TextElideMode.ElideRight, area.width()
+            )
+        painter.drawText(
+            QPointF(
+                area.left(), area.top() + number * metrics.height() + metrics.ascent()
+            ),
+            piece,
+        )
     layout.endLayout()

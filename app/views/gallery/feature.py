@@ -20,7 +20,11 @@ class GalleryFeature(Feature):
         from app.views.gallery.gallery import GalleryDialog
 
         workspace, files = self.workspace, self.workspace.files
-        dialog = GalleryDialog(workspace.engine, workspace.settings.data_folder, workspace.window)
+        dialog = GalleryDialog(
+            workspace.engine, workspace.settings.data_folder, workspace.window
+        )
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.chosen.connect(lambda path: files.new() if path is None else files.open_example(path.name))
+        dialog.chosen.connect(
+            lambda path: files.new() if path is None else files.open_example(path.name)
+        )
         dialog.open()

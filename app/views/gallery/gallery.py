@@ -15,7 +15,14 @@ from app.engine.requests.shapes import DescribeExample
 from app.preflight import examples
 from app.preflight.examples import Example, Facts
 from app.views.engine_service import EngineService
-from app.views.gallery.cards import LEAST, PICTURE, CardDelegate, CardModel, GalleryCard, card_height
+from app.views.gallery.cards import (
+    LEAST,
+    PICTURE,
+    CardDelegate,
+    CardModel,
+    GalleryCard,
+    card_height,
+)
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
@@ -25,7 +32,9 @@ from app.views.ui.widgets.painting import label
 BLANK = "Blank project"
 KEY = "gallery"
 MOST_COLUMNS = 4
-ROUND = QSize(62, 160)  # around the cards: margins and scroll bar; title, field and buttons
+ROUND = QSize(
+    62, 160
+)  # around the cards: margins and scroll bar; title, field and buttons
 
 
 class Cards(QListView):
@@ -103,7 +112,9 @@ class GalleryDialog(Dialog):
         self.field.installEventFilter(self)
         self.view.installEventFilter(self)
         self.view.doubleClicked.connect(lambda index: self._choose())
-        self.view.selectionModel().currentChanged.connect(lambda now, before: self._name_button())
+        self.view.selectionModel().currentChanged.connect(
+            lambda now, before: self._name_button()
+        )
         self.open_button.clicked.connect(self._choose)
         self.thumbnails.ready.connect(self._painted)
         theme.manager().changed.connect(self._repaint)
@@ -116,7 +127,9 @@ class GalleryDialog(Dialog):
             self._ask_one()
             return
         example = examples.read(self._unread.pop(0))
-        self.model.add(GalleryCard(example.path, example.project.name, example.words, example))
+        self.model.add(
+            GalleryCard(example.path, example.project.name, example.words, example)
+        )
         if not self.view.currentIndex().isValid():
             self._filter(self.field.text())
         self._unasked.append(example)
@@ -127,9 +140,12 @@ class GalleryDialog(Dialog):
         """Request one card at a time, so that requests of the open project need not wait for all."""
         if self._unasked and self.isVisible():
             example = self._unasked.pop(0)
-            self._engine.ask(KEY, DescribeExample(example.project, self._data_root),
-                             on_answer=lambda facts: self._learned(example, facts),
-                             on_error=lambda failure: self._ask_one())  # fmt: skip
+            self._engine.ask(
+                KEY,
+                DescribeExample(example.project, self._data_root),
+                on_answer=lambda facts: self._learned(example, facts),
+                on_error=lambda failure: self._ask_one(),
+            )
 
     def _learned(self, example: Example, facts: Facts) -> None:
         self.model.learn(example.path, facts)
@@ -139,7 +155,11 @@ class GalleryDialog(Dialog):
     def _paint(self, example: Example, facts: Facts | None) -> None:
         ops = with_blocks(catalog(), example.project.blocks)
         key = (example.path, example.path.stat().st_mtime_ns)
-        self.thumbnails.request(ThumbnailRequest(key, example.project, ops, facts.analysis if facts else None))
+        self.thumbnails.request(
+            ThumbnailRequest(
+                key, example.project, ops, facts.analysis if facts else None
+            )
+        )
 
     def _painted(self, key: tuple[Path, int], picture: QPixmap) -> None:
         self.model.show_picture(key[0], picture)
@@ -163,7 +183,9 @@ class GalleryDialog(Dialog):
     def _name_button(self) -> None:
         card = self.model.card(self.view.currentIndex())
         self.open_button.setEnabled(card is not None)
-        self.open_button.setText("New project" if card is not None and card.path is None else "Open a copy")
+        self.open_button.setText(
+            "New project" if card is not None and card.path is None else "Open a copy"
+        )
 
     def _choose(self) -> None:
         card = self.model.card(self.view.currentIndex())
@@ -184,7 +206,10 @@ class GalleryDialog(Dialog):
             return True
         if watched is self.field:
             return self._walk(event.key())
-        if event.text().strip() and not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        if (
+            event.text().strip()
+            and not event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        ):
             self.field.setFocus()
             self.field.insert(event.text())
             return True
@@ -207,5 +232,8 @@ def _fitting(parent: QWidget | None, cards: int) -> QSize:
     room = parent.size() if parent is not None else QSize(1280, 800)
     width = min(room.width() - 120, MOST_COLUMNS * 320 + ROUND.width())
     columns = columns_in(width - ROUND.width())
-    height = -(-cards // columns) * card_height((width - ROUND.width()) / columns) + ROUND.height()
+    height = (
+        -(-cards // columns) * card_height((width - ROUND.width()) / columns)
+        + ROUND.height()
+    )
     return QSize(width, min(height, room.height() - 60))

@@ -28,7 +28,11 @@ class ComparingControl(QObject):
     Until it has ended, and for good if it is stopped, the project's notes say that the drawing was not checked.
     """
 
-    def __init__(self, workspace: Workspace, show: Callable[[ImportedModel, ImportRequest], object]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        show: Callable[[ImportedModel, ImportRequest], object],
+    ) -> None:
         super().__init__(workspace.window)
         self._workspace, self._show = workspace, show
         self._work: BackgroundTask | None = None
@@ -86,7 +90,9 @@ class ComparingControl(QObject):
         if isinstance(answer, WorkerFailure):
             words = answer.message.strip() or type(answer.error).__name__
             self._set_notes(None, words)
-            self.banner.set("error", f"This network is not verified against {name}", words)
+            self.banner.set(
+                "error", f"This network is not verified against {name}", words
+            )
         elif _drawing(answer) != _drawing(early):
             words = " ".join(remarks(answer))
             self._corrected = answer
@@ -97,7 +103,9 @@ class ComparingControl(QObject):
             checked = answer.origin.checked if answer.origin else ""
             self._set_notes(answer, checked)
             self.banner.hide()
-            self._workspace.notifier.say(f"Compared {name}", " ".join(filter(None, (checked, *more))))
+            self._workspace.notifier.say(
+                f"Compared {name}", " ".join(filter(None, (checked, *more)))
+            )
         document.mark_unsaved()
 
     def _set_notes(self, compared: Project | None, words: str) -> None:
@@ -111,7 +119,12 @@ class ComparingControl(QObject):
             if compared is None or compared.origin is None:
                 return replace(project, notes=project.notes.replace(UNCHECKED, words))
             known = compared.origin
-            origin = replace(project.origin, checked=known.checked, reference=known.reference, inits=known.inits)
+            origin = replace(
+                project.origin,
+                checked=known.checked,
+                reference=known.reference,
+                inits=known.inits,
+            )
             whole = early.notes in project.notes  # False if the user has edited them
             told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
             return replace(project, origin=origin, notes=project.notes.replace(*told))

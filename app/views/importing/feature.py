@@ -17,6 +17,12 @@ class ImportingFeature(Feature):
         self.import_control = ImportControl(workspace)
 
     def actions(self) -> Iterable[Action]:
-        yield Action("import", "&Import a model…", self.import_control.ask, "Ctrl+Shift+I", "layers")
+        yield Action(
+            "import",
+            "&Import a model…",
+            self.import_control.ask,
+            "Ctrl+Shift+I",
+            "layers",
+        )
         yield Action("import-file", "", self.import_control.ask)
         yield Action("redraw", "", self.import_control.redraw)

@@ -33,18 +33,26 @@ if TYPE_CHECKING:
 def laid_out(project: Project, room: Size) -> Project:
     """Lay out every sheet of a project with the sizes of its drawn nodes, to fit a viewport."""
     ops = custom_layers.ops_of(project)
-    blocks = {name: _with_places(block, ops, room) for name, block in project.blocks.items()}
+    blocks = {
+        name: _with_places(block, ops, room) for name, block in project.blocks.items()
+    }
     laid = replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
-    custom_layers.ops_of(laid)  # remembered: the window asks for the same, and is not held up by it
+    custom_layers.ops_of(
+        laid
+    )  # remembered: the window asks for the same, and is not held up by it
     return laid
 
 
 def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     """Lay out a sheet at the row width that shows it largest; uncalled modules are below."""
     graph = sheet.graph
-    sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
+    sizes = {
+        node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes
+    }
     made = Arrangement(used_part(graph), sizes)
-    positions, comments = with_uncalled(graph, made.places(made.best_width(room)), sizes)
+    positions, comments = with_uncalled(
+        graph, made.places(made.best_width(room)), sizes
+    )
     return changed(sheet, positions=positions, comments=comments)
 
 
@@ -66,8 +74,13 @@ class ImportControl(QObject):
         """Show the dialog, with a Python file already chosen if there is one."""
         from app.views.importing.import_dialog import ImportDialog
 
-        workspace, lay_out = self._workspace, partial(laid_out, room=self._workspace.drawing.room)
-        dialog = ImportDialog(workspace.background, workspace.layers, lay_out, self.show, workspace.window)
+        workspace, lay_out = (
+            self._workspace,
+            partial(laid_out, room=self._workspace.drawing.room),
+        )
+        dialog = ImportDialog(
+            workspace.background, workspace.layers, lay_out, self.show, workspace.window
+        )
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)
@@ -75,7 +88,11 @@ class ImportControl(QObject):
         return dialog
 
     def redraw(
-        self, source: ModelSource, arguments: dict[str, Any], inputs: tuple[ModelInput, ...], sha256: str
+        self,
+        source: ModelSource,
+        arguments: dict[str, Any],
+        inputs: tuple[ModelInput, ...],
+        sha256: str,
     ) -> RedrawDialog:
         """Show the dialog that redraws an opened model, or a part of one; `sha256` is the digest of its file."""
         from app.views.importing.importing import ImportRequest
@@ -92,7 +109,9 @@ class ImportControl(QObject):
         """Lay out an imported project and show it."""
         from app.views.importing.importing import ImportedModel
 
-        return self.show(ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted)
+        return self.show(
+            ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted
+        )
 
     def show(self, drawn: ImportedModel, wanted: ImportRequest) -> bool:
         """Open an imported project after asking about unsaved work; False if the user cancels."""
@@ -105,7 +124,9 @@ class ImportControl(QObject):
         self._telling = wanted
         if drawn.rest is not None:
             self._compare(drawn, wanted)
-        if workspace.live.up_to_date and workspace.live.analysis is not None:  # no further signal will come
+        if (
+            workspace.live.up_to_date and workspace.live.analysis is not None
+        ):  # no further signal will come
             self._analysed(workspace.live.analysis)
         return True
 
@@ -124,11 +145,32 @@ class ImportControl(QObject):
         if wanted is None:
             return
         project = self._workspace.document.project
-        nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
-        told = [counted(nodes, "node"), counted(len(project.blocks), "block"),
-                counted(analysis.total_parameters, "parameter")]  # fmt: skip
+        nodes = len(project.graph.nodes) + sum(
+            len(block.graph.nodes) for block in project.blocks.values()
+        )
+        told = [
+            counted(nodes, "node"),
+            counted(len(project.blocks), "block"),
+            counted(analysis.total_parameters, "parameter"),
+        ]
         origin, start = project.origin, project.training.start
-        kept = "A run starts from the model's weights." if start is not None and not start.keys else ""
-        words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
-        QTimer.singleShot(0, self, self._workspace.drawing.put_callout_away)  # after the canvas has handled it too
-        QTimer.singleShot(SHOWN, self, lambda: self._workspace.notifier.say(f"Imported {wanted.source.name}", words))
+        kept = (
+            "A run starts from the model's weights."
+            if start is not None and not start.keys
+            else ""
+        )
+        words = " ".join(
+            filter(
+                None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)
+            )
+        )
+        QTimer.singleShot(
+            0, self, self._workspace.drawing.put_callout_away
+        )  # after the canvas has handled it too
+        QTimer.singleShot(
+            SHOWN,
+            self,
+            lambda: self._workspace.notifier.say(
+                f"Imported {wanted.source.name}", words
+            ),
+        )

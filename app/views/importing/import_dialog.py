@@ -35,7 +35,9 @@ KEPT = (
 )
 
 Open = Callable[[ImportedModel, ImportRequest], bool]
-_listed: tuple[KnownModel, ...] = ()  # what torchvision has does not change while the program runs
+_listed: tuple[
+    KnownModel, ...
+] = ()  # what torchvision has does not change while the program runs
 
 
 class ImportDialog(ProgressDialog):
@@ -51,10 +53,18 @@ class ImportDialog(ProgressDialog):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Import a model", parent)
-        self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
+        self._background, self._layers, self._lay_out, self._open = (
+            background,
+            layers,
+            lay_out,
+            open_project,
+        )
         self._wanted: ImportRequest | None = None
         self._read: ImportedModel | None = None  # imported and not opened yet
-        self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Source of the model")
+        self.choice = Segmented(
+            [("torchvision", "torchvision"), ("file", "A Python file")],
+            "Source of the model",
+        )
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
         self.weights = QCheckBox("Keep the weights of the model")
@@ -82,7 +92,9 @@ class ImportDialog(ProgressDialog):
         if _listed:
             self.torchvision.show_models(_listed)
         else:
-            background.ask(KEY, listed_models, on_answer=self._listed, on_error=self._not_listed)
+            background.ask(
+                KEY, listed_models, on_answer=self._listed, on_error=self._not_listed
+            )
         self.finished.connect(self._leave)
         self.torchvision.search.setFocus()
         self._ask_ready()
@@ -114,7 +126,9 @@ class ImportDialog(ProgressDialog):
 
     def _not_listed(self, failure: WorkerFailure) -> None:
         words = "Install a torchvision that fits your torch, or import a model from a Python file."
-        self.torchvision.show_failure(f"torchvision cannot be imported: {failure.message}. {words}")
+        self.torchvision.show_failure(
+            f"torchvision cannot be imported: {failure.message}. {words}"
+        )
         self._ask_ready()
 
     # --- Validation
@@ -153,7 +167,9 @@ class ImportDialog(ProgressDialog):
 
     def _ask_trust(self, wanted: ImportRequest, files: OwnFiles) -> None:
         dialog = self._layers.review_model(files, ModelTrustDialog, self)
-        dialog.trusted.connect(lambda _files: self._layers.let_run(dialog.file))  # its classes may be layers
+        dialog.trusted.connect(
+            lambda _files: self._layers.let_run(dialog.file)
+        )  # its classes may be layers
         dialog.trusted.connect(lambda _files: self._start_import(wanted))
 
     def _start_import(self, wanted: ImportRequest) -> None:
@@ -167,7 +183,9 @@ class ImportDialog(ProgressDialog):
     def show_progress(self, words: str) -> None:
         self._show_state(words, "text2")
 
-    def finished_with(self, answer: ImportedModel | WorkerFailure, cancelled: bool) -> None:
+    def finished_with(
+        self, answer: ImportedModel | WorkerFailure, cancelled: bool
+    ) -> None:
         wanted = self._wanted
         assert wanted is not None
         self._enable(True)
@@ -207,7 +225,9 @@ class ImportDialog(ProgressDialog):
         """Show an error at its field, else at the bottom."""
         words = failure.message.strip() or type(failure.error).__name__
         entry, cure = cure_of(failure.error)
-        message = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
+        message = " ".join(
+            filter(None, (words if words.endswith(".") else f"{words}.", cure))
+        )
         self.state.setToolTip(failure.traceback)
         announce(self, message)
         if self.page.blame(entry, message):

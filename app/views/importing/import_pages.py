@@ -52,7 +52,9 @@ T = TypeVar("T")
 class FormField(QWidget):
     """A form field below its title, with a line for its error."""
 
-    def __init__(self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None) -> None:
+    def __init__(
+        self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None
+    ) -> None:
         super().__init__()
         self.field = field
         field.setAccessibleName(title)
@@ -61,7 +63,14 @@ class FormField(QWidget):
         row = hbox((field, 1), spacing=8)
         if beside is not None:
             row.addWidget(beside)
-        vbox(label(title, "label", "text2"), row, self.note, on=self, margins=0, spacing=3)
+        vbox(
+            label(title, "label", "text2"),
+            row,
+            self.note,
+            on=self,
+            margins=0,
+            spacing=3,
+        )
         self.complain("")
 
     def complain(self, words: str, tone: str = "error") -> None:
@@ -95,7 +104,9 @@ class ImportPage(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.arguments = code_field(ARGUMENTS)
-        self.entries: dict[str, FormField] = {"arguments": FormField("Arguments, as JSON", self.arguments)}
+        self.entries: dict[str, FormField] = {
+            "arguments": FormField("Arguments, as JSON", self.arguments)
+        }
         self.column = vbox(on=self, margins=0, spacing=10)
 
     def blame(self, entry: str, words: str) -> bool:
@@ -147,15 +158,23 @@ class TorchvisionPage(ImportPage):
         self.input = code_field("1x3x224x224")
         self.pretrained = QCheckBox("Pretrained weights, if already downloaded")
         several = "Separate several inputs with spaces."
-        self.entries["inputs"] = FormField("Input, batch dimension first", self.input, several)
+        self.entries["inputs"] = FormField(
+            "Input, batch dimension first", self.input, several
+        )
         self.entries["pretrained"] = FormField(
-            "Weights", self.pretrained, "Otherwise: random initialisation by torchvision."
+            "Weights",
+            self.pretrained,
+            "Otherwise: random initialisation by torchvision.",
         )
         row = hbox(spacing=12)
         for name, field in (("arguments", self.arguments), ("inputs", self.input)):
             row.addWidget(self.entries[name], 1, Qt.AlignmentFlag.AlignTop)
-            field.textEdited.connect(lambda _text, name=name: self.entries[name].complain(""))
-        self.pretrained.toggled.connect(lambda _on: self.entries["pretrained"].complain(""))
+            field.textEdited.connect(
+                lambda _text, name=name: self.entries[name].complain("")
+            )
+        self.pretrained.toggled.connect(
+            lambda _on: self.entries["pretrained"].complain("")
+        )
         self.column.addWidget(self.search)
         self.column.addWidget(self.state)
         self.column.addWidget(self.list, 1)
@@ -172,8 +191,12 @@ class TorchvisionPage(ImportPage):
             item.setForeground(2, quiet)
             self.list.addTopLevelItem(item)
         wide = QFontMetricsF(self.list.font())
-        self.list.setColumnWidth(0, round(max(map(wide.horizontalAdvance, self.known), default=120.0)) + 32)
-        self.list.setColumnWidth(1, round(max(wide.horizontalAdvance(one.kind) for one in models)) + 32)
+        self.list.setColumnWidth(
+            0, round(max(map(wide.horizontalAdvance, self.known), default=120.0)) + 32
+        )
+        self.list.setColumnWidth(
+            1, round(max(wide.horizontalAdvance(one.kind) for one in models)) + 32
+        )
         self._filter(self.search.text())
 
     def show_failure(self, words: str) -> None:
@@ -196,13 +219,18 @@ class TorchvisionPage(ImportPage):
         if not self.known:
             return
         words = query.casefold().split()
-        rows = [present(self.list.topLevelItem(row)) for row in range(self.list.topLevelItemCount())]
+        rows = [
+            present(self.list.topLevelItem(row))
+            for row in range(self.list.topLevelItemCount())
+        ]
         for item in rows:
             text = f"{item.text(0)} {item.text(1)}".casefold()
             item.setHidden(not all(word in text for word in words))
         there = [item for item in rows if not item.isHidden()]
         exact = next((item for item in there if item.text(0) == query.strip()), None)
-        best = exact or next((item for item in there if item.text(0).startswith(query.strip())), None)
+        best = exact or next(
+            (item for item in there if item.text(0).startswith(query.strip())), None
+        )
         if there:
             self.list.setCurrentItem(best or there[0])
         else:
@@ -224,17 +252,25 @@ class TorchvisionPage(ImportPage):
 
     def request(self) -> ImportRequest | None:
         """Return the request; None, with an error at its field, if an entry cannot be parsed."""
-        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
+        arguments = self._parsed(
+            "arguments", lambda: parse_arguments(self.arguments.text().strip())
+        )
         typed = self.input.text().split() or [""]
         inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
         if arguments is None or inputs is None:
             return None
-        return ImportRequest(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
+        return ImportRequest(
+            ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked()
+        )
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Let arrow keys in the search field move the selection of the list."""
         keys = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
-        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in keys:
+        if (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+            and event.key() in keys
+        ):
             self.list.event(event)
             return True
         return super().eventFilter(watched, event)
@@ -256,7 +292,9 @@ class FilePage(ImportPage):
         self.inputs.setFont(theme.font("code"))
         self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
         self.inputs.setTabChangesFocus(True)
-        self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        self.inputs.setFixedHeight(
+            round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18
+        )
         read, colon = (
             "Its code is shown before any of it runs.",
             "Proposed if empty. With dtype and values: ids=1x16:int64:0..99.",
@@ -264,14 +302,18 @@ class FilePage(ImportPage):
         self.entries |= {
             "file": FormField("File", self.path, read, self.browse_button),
             "name": FormField("Class or function that returns the model", self.names),
-            "inputs": FormField("Inputs, one per line, batch dimension first", self.inputs, colon),
+            "inputs": FormField(
+                "Inputs, one per line, batch dimension first", self.inputs, colon
+            ),
         }
         for name in ("file", "name", "arguments", "inputs"):
             self.column.addWidget(self.entries[name])
         self.column.addStretch(1)
         self.path.textChanged.connect(lambda _text: self._read())
         self.names.currentTextChanged.connect(lambda _text: self._named())
-        self.arguments.textEdited.connect(lambda _text: self.entries["arguments"].complain(""))
+        self.arguments.textEdited.connect(
+            lambda _text: self.entries["arguments"].complain("")
+        )
         self.inputs.textChanged.connect(self._typed)
 
     def choose(self, path: Path) -> None:
@@ -279,7 +321,9 @@ class FilePage(ImportPage):
 
     def _browse(self) -> None:
         here = typed_path(self.path.text()).parent if self.path.text() else Path.home()
-        name, _ = QFileDialog.getOpenFileName(self, "Import a model from a file", str(here), "Python file (*.py)")
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Import a model from a file", str(here), "Python file (*.py)"
+        )
         if name:
             self.choose(Path(name))
 
@@ -291,7 +335,9 @@ class FilePage(ImportPage):
         names: tuple[str, ...] = ()
         try:
             if self.path.text().strip():
-                self.text = LayerFile.from_text(module_name(path), read_text(path), str(path.absolute()))
+                self.text = LayerFile.from_text(
+                    module_name(path), read_text(path), str(path.absolute())
+                )
                 names = names_in(self.text.text)
                 words = "" if names else NOTHING
         except (LayerFileError, ModelImportError) as error:
@@ -323,18 +369,32 @@ class FilePage(ImportPage):
         self._read()  # it may have been edited since
         if self.text is None or not self.names.currentText():
             return None
-        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
-        lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
-        plain = bool(lines) and is_plain(lines)  # without any they are proposed, as for the command
-        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)) if plain else described(lines))
+        arguments = self._parsed(
+            "arguments", lambda: parse_arguments(self.arguments.text().strip())
+        )
+        lines = [
+            line for line in self.inputs.toPlainText().splitlines() if line.strip()
+        ]
+        plain = bool(lines) and is_plain(
+            lines
+        )  # without any they are proposed, as for the command
+        inputs = self._parsed(
+            "inputs",
+            lambda: tuple(map(parse_input, lines)) if plain else described(lines),
+        )
         if arguments is None or inputs is None:
             return None
-        name, call = self.names.currentText().removesuffix("()"), self.names.currentText().endswith("()")
+        name, call = (
+            self.names.currentText().removesuffix("()"),
+            self.names.currentText().endswith("()"),
+        )
         source = ModelSource(self.text.path, name, call)
         if not plain:
             spec = SourceSpec("file", self.text.path, name, call)
             source = ModelSource("", name, call, spec, str(Path(self.text.path).parent))
-        return ImportRequest(source, arguments, inputs, sha256=digest_of(source.own_spec, source.folder))
+        return ImportRequest(
+            source, arguments, inputs, sha256=digest_of(source.own_spec, source.folder)
+        )
 
 
 def _sentence(words: str) -> str:

@@ -31,14 +31,30 @@ class ResultPage(QScrollArea):
         parts = [one for one in remarks if ONE_NODE in one or READ in one]
         if parts:
             many = f"{len(parts)} parts" if len(parts) > 1 else "One part"
-            column.addWidget(label(f"{many} could not be followed call by call.", "label", "text", wrap=True))
+            column.addWidget(
+                label(
+                    f"{many} could not be followed call by call.",
+                    "label",
+                    "text",
+                    wrap=True,
+                )
+            )
         for remark in parts:
             what, _, why = remark.partition(": ")
             place, _, became = what.partition(") ")
             name = label(f"{place})", "code", "text", wrap=True)
             name.setFont(theme.font("code"))
             words = became.partition(" ")[2]
-            row = vbox(name, label(f"{words[:1].upper()}{words[1:]}: {why}", "label", "text2", wrap=True), spacing=2)
+            row = vbox(
+                name,
+                label(
+                    f"{words[:1].upper()}{words[1:]}: {why}",
+                    "label",
+                    "text2",
+                    wrap=True,
+                ),
+                spacing=2,
+            )
             column.addLayout(row)
         if any(ONE_NODE in remark for remark in parts):
             column.addWidget(label(WHAT, "label", "text3", wrap=True))

@@ -10,7 +10,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.engine.import_process import ImportProcess, check_file
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
@@ -40,7 +45,9 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tuple[Project, ImportProcess]:
+def read_model(
+    wanted: ImportRequest, tell: Report, cancelled: Cancelled
+) -> tuple[Project, ImportProcess]:
     """Return the imported project and the process that read it, which has ended unless it is still `comparing`.
     `tell` receives progress. Raises ModelImportError and errors of writing the weights."""
     source = wanted.source
@@ -48,16 +55,25 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
         check_file(source, wanted.inputs)
         tell(f"Running {Path(source.file).name} in a separate process")
     own = files_of(source.own_spec, source.folder)
-    if own is not None and not (own.is_version(wanted.sha256) and layer_files.allowed(own.key)):
+    if own is not None and not (
+        own.is_version(wanted.sha256) and layer_files.allowed(own.key)
+    ):
         again = "import" if source.file else "open"
         raise ModelImportError(
-            f"{own.entry.name} was edited in the meantime and was not run; {again} it again", "edited"
+            f"{own.entry.name} was edited in the meantime and was not run; {again} it again",
+            "edited",
         )
-    process = ImportProcess(file=source.file or (own.entry.path if own is not None else ""))
+    process = ImportProcess(
+        file=source.file or (own.entry.path if own is not None else "")
+    )
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
-        request = ImportModel(source, wanted.arguments, wanted.inputs, *chosen, early=True)
-        return process.read(request, files.store(), cancelled=cancelled, tell=tell), process
+        request = ImportModel(
+            source, wanted.arguments, wanted.inputs, *chosen, early=True
+        )
+        return process.read(
+            request, files.store(), cancelled=cancelled, tell=tell
+        ), process
     finally:
         if not process.comparing:
             process.close()
@@ -73,7 +89,10 @@ class ImportedModel(Struct, frozen=True):
 
 
 def import_model(
-    wanted: ImportRequest, lay_out: Callable[[Project], Project], tell: Report, cancelled: Cancelled
+    wanted: ImportRequest,
+    lay_out: Callable[[Project], Project],
+    tell: Report,
+    cancelled: Cancelled,
 ) -> ImportedModel:
     """Read a model and lay it out. Raises what `read_model` raises."""
     project, reader = read_model(wanted, tell, cancelled)
@@ -83,11 +102,19 @@ def import_model(
     tell("Laying out the network")
     laid = lay_out(project)
     rest = partial(_rest, reader, lay_out, laid)
-    return ImportedModel(laid, rest, reader.close) if reader.comparing else ImportedModel(laid)
+    return (
+        ImportedModel(laid, rest, reader.close)
+        if reader.comparing
+        else ImportedModel(laid)
+    )
 
 
 def _rest(
-    reader: ImportProcess, lay_out: Callable[[Project], Project], early: Project, tell: Report, cancelled: Cancelled
+    reader: ImportProcess,
+    lay_out: Callable[[Project], Project],
+    early: Project,
+    tell: Report,
+    cancelled: Cancelled,
 ) -> Project:
     """Return the final project of the process, laid out again if its drawing differs from the early one."""
     try:

@@ -30,15 +30,24 @@ class RedrawDialog(ProgressDialog):
     was opened."""
 
     def __init__(
-        self, wanted: ImportRequest, lay_out: Callable[[Project], Project], open_project: Open,
+        self,
+        wanted: ImportRequest,
+        lay_out: Callable[[Project], Project],
+        open_project: Open,
         parent: QWidget | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("Redraw as an editable network", parent)
         self._wanted, self._lay_out, self._open = wanted, lay_out, open_project
         self._drawn: ImportedModel | None = None  # drawn and not opened yet
         whole = str(wanted.source)
-        self.what = label(WHAT.format(f"{whole[:1].upper()}{whole[1:]}" if wanted.source.part == "" else whole),
-                          "body", "text2", wrap=True)  # fmt: skip
+        self.what = label(
+            WHAT.format(
+                f"{whole[:1].upper()}{whole[1:]}" if wanted.source.part == "" else whole
+            ),
+            "body",
+            "text2",
+            wrap=True,
+        )
         self.weights = QCheckBox("Keep the weights of the model")
         self.weights_entry = FormField("Start weights", self.weights, KEPT)
         self.state = label("", "label", "text3", wrap=True)
@@ -75,12 +84,16 @@ class RedrawDialog(ProgressDialog):
         self.state.setText(words)
         set_property(self.state, "tone", tone)
 
-    def finished_with(self, answer: ImportedModel | WorkerFailure, cancelled: bool) -> None:
+    def finished_with(
+        self, answer: ImportedModel | WorkerFailure, cancelled: bool
+    ) -> None:
         self.enable_form(True, self.weights_entry, self.redraw_button)
         if cancelled:
             self._say("Stopped. Nothing was redrawn.")
         elif isinstance(answer, WorkerFailure):
-            words = (answer.message.strip() or type(answer.error).__name__).removesuffix(".")
+            words = (
+                answer.message.strip() or type(answer.error).__name__
+            ).removesuffix(".")
             cure = cure_of(answer.error)[1]
             message = " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", cure)))
             self.state.setToolTip(answer.traceback)

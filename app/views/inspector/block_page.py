@@ -42,16 +42,32 @@ class BlockPage(TabDown):
         self.problem.hide()
         self.follow = label("", "label", "text3", wrap=True)
         self.params = BlockParams(front)
-        self.ends = InputsOutputsSection("The block has no inputs or outputs yet. Add an Input and an Output.")
+        self.ends = InputsOutputsSection(
+            "The block has no inputs or outputs yet. Add an Input and an Output."
+        )
         self.inside = Section("Inside")
         self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")
         notes.body_layout.addWidget(self.note)
         head = vbox(
-            label("Block: a class in the code", "caption", "text3"), self.name, self.problem, self.follow, margins=12,
+            label("Block: a class in the code", "caption", "text3"),
+            self.name,
+            self.problem,
+            self.follow,
+            margins=12,
             spacing=5,
-        )  # fmt: skip
-        vbox(head, self.params, self.ends, self.inside, notes, 1, on=self, margins=0, spacing=0)
+        )
+        vbox(
+            head,
+            self.params,
+            self.ends,
+            self.inside,
+            notes,
+            1,
+            on=self,
+            margins=0,
+            spacing=0,
+        )
         self.name.named.connect(self._rename)
         self.name.refused.connect(self._show_problem)
         self.note.textChanged.connect(self._write_note)
@@ -82,9 +98,13 @@ class BlockPage(TabDown):
             return
         self._size = size
         column = emptied(self.inside)
-        column.addWidget(CostBar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block"))
+        column.addWidget(
+            CostBar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block")
+        )
         if total is not None:
-            column.addWidget(CostBar("Parameters", grouped_digits(total), None, "", "block"))
+            column.addWidget(
+                CostBar("Parameters", grouped_digits(total), None, "", "block")
+            )
 
     def _check_name(self, name: str) -> None:
         block = self._front.block
@@ -93,7 +113,9 @@ class BlockPage(TabDown):
     def _rename(self, name: str) -> None:
         old = self._front.name
         try:
-            self._front.apply_whole(f"Rename {old}", lambda project: blocks.rename_block(project, old, name))
+            self._front.apply_whole(
+                f"Rename {old}", lambda project: blocks.rename_block(project, old, name)
+            )
         except BlockError as error:
             self._show_problem(str(error))
 
@@ -105,4 +127,6 @@ class BlockPage(TabDown):
         block: Any = self._front.block
         if block is not None:
             after = replace(block, note=self.note.toPlainText())
-            self._front.apply_sheet(f"Edit the note of {block.name}", after, f"note/{self.note.visit}")
+            self._front.apply_sheet(
+                f"Edit the note of {block.name}", after, f"note/{self.note.visit}"
+            )

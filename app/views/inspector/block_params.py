@@ -37,7 +37,9 @@ class BlockParams(Section):
         """Show the parameters of a block, keeping text that is being typed."""
         self.set_caption("name, default" if block.params else "")
         shown = (block.name, tuple(param.name for param in block.params), _uses(block))
-        fitting = shown == self._shown and all(suits(self.editors[param.name], param.default) for param in block.params)
+        fitting = shown == self._shown and all(
+            suits(self.editors[param.name], param.default) for param in block.params
+        )
         if not fitting:
             self._shown = shown
             self._make(block)
@@ -65,7 +67,14 @@ class BlockParams(Section):
         self.problem.hide()
         column.addWidget(self.problem)
 
-    def _make_line(self, grid: QGridLayout, row: int, block: Block, param: Param, uses: tuple[str, ...]) -> None:
+    def _make_line(
+        self,
+        grid: QGridLayout,
+        row: int,
+        block: Block,
+        param: Param,
+        uses: tuple[str, ...],
+    ) -> None:
         name = NameLine(
             param.name,
             f"Name of the parameter {param.name}",
@@ -73,10 +82,19 @@ class BlockParams(Section):
         )
         name.set_hint(param.name)
         editor = make_editor(param, param.default)
-        editor.name_it(f"Default of {param.name}", "Default for instances that do not set it.")
-        remove = icon_button("close", f"Remove {param.name}; its default is used inside instead")
+        editor.name_it(
+            f"Default of {param.name}", "Default for instances that do not set it."
+        )
+        remove = icon_button(
+            "close", f"Remove {param.name}; its default is used inside instead"
+        )
         remove.setFixedSize(22, 22)
-        used = label(", ".join(uses) if uses else "not used by any field inside", "caption", "text3", wrap=True)
+        used = label(
+            ", ".join(uses) if uses else "not used by any field inside",
+            "caption",
+            "text3",
+            wrap=True,
+        )
         used.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
         grid.addWidget(name, row, 0)
         grid.addWidget(editor, row, 1)
@@ -84,20 +102,32 @@ class BlockParams(Section):
         grid.addWidget(used, row + 1, 0, 1, 3)
         name.named.connect(
             lambda new: self._edit(
-                f"Rename {param.name}", lambda p: block_params.rename_param(p, block.name, param.name, new)
+                f"Rename {param.name}",
+                lambda p: block_params.rename_param(p, block.name, param.name, new),
             )
         )
         name.refused.connect(self._show_problem)
         editor.problem_changed.connect(self._show_problem)
-        editor.edited.connect(lambda value: self._set(block.name, param.name, value, editor))
-        remove.clicked.connect(lambda: self._edit(
-            f"Remove parameter {param.name}",
-            lambda p: block_params.unexpose(p, block.name, self._front.catalog, param.name)))  # fmt: skip
+        editor.edited.connect(
+            lambda value: self._set(block.name, param.name, value, editor)
+        )
+        remove.clicked.connect(
+            lambda: self._edit(
+                f"Remove parameter {param.name}",
+                lambda p: block_params.unexpose(
+                    p, block.name, self._front.catalog, param.name
+                ),
+            )
+        )
         self.names[param.name], self.editors[param.name] = name, editor
 
     def _set(self, block: str, name: str, value: Any, editor: Editor) -> None:
         merge = f"{block}.{name}/{id(editor)}/{editor.visit}" if editor.typed else None
-        self._edit(f"Set {name} of {block}", lambda p: block_params.set_default(p, block, name, value), merge)
+        self._edit(
+            f"Set {name} of {block}",
+            lambda p: block_params.set_default(p, block, name, value),
+            merge,
+        )
 
     def _edit(self, text: str, edit: Any, merge: str | None = None) -> None:
         try:
@@ -115,7 +145,9 @@ def _uses(block: Block) -> tuple[tuple[str, ...], ...]:
     found: dict[str, list[str]] = {param.name: [] for param in block.params}
     for node in block.graph.nodes.values():
         for key, value in node.params.items():
-            for name in {name for expression in expressions(value) for name in expression.names}:
+            for name in {
+                name for expression in expressions(value) for name in expression.names
+            }:
                 if name in found:
                     found[name].append(f"{node.name}.{key}")
     return tuple(tuple(uses) for uses in found.values())

@@ -57,7 +57,9 @@ class EditTarget:
         """Put another sheet in the place of the one in front."""
         self.document.apply(text, sheet, merge=merge)
 
-    def apply_whole(self, text: str, edit: Callable[[Project], Project], merge: str | None = None) -> None:
+    def apply_whole(
+        self, text: str, edit: Callable[[Project], Project], merge: str | None = None
+    ) -> None:
         """Edit the whole project. Raises what `edit` raises, and then nothing is changed."""
         self._document.apply(text, edit(self.whole), merge)
 

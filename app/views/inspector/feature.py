@@ -17,12 +17,21 @@ class InspectorFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
-        self.inspector = Inspector(workspace.sheet, workspace.selection, workspace.catalog, workspace.engine)
+        self.inspector = Inspector(
+            workspace.sheet, workspace.selection, workspace.catalog, workspace.engine
+        )
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("inspector", "Inspector", "inspector", "right", lambda: self.inspectors, early=True)
+        yield Page(
+            "inspector",
+            "Inspector",
+            "inspector",
+            "right",
+            lambda: self.inspectors,
+            early=True,
+        )
 
     def actions(self) -> Iterable[Action]:
         yield Action("edit-fields", "", self.edit)
@@ -34,7 +43,9 @@ class InspectorFeature(Feature):
         workspace.live.torch_loaded.connect(lambda _torch: inspector.set_torch_loaded())
         workspace.selection.changed.connect(self._selected)
         workspace.overlays.cost_known.connect(inspector.set_cost)
-        workspace.document.replaced.connect(lambda _project: inspector.overview.forget_analysis())
+        workspace.document.replaced.connect(
+            lambda _project: inspector.overview.forget_analysis()
+        )
         workspace.hearers.add(self._on_analysis)
 
     def finish(self) -> Iterator[None]:

@@ -62,7 +62,9 @@ class NameField(QLineEdit):
         self.setFrame(False)
         self.setMaxLength(LONGEST + 1)
         self.setAccessibleName("Name of the node")
-        self.setToolTip("Node name, and the module's attribute name in the generated code.")
+        self.setToolTip(
+            "Node name, and the module's attribute name in the generated code."
+        )
         self._plain = ""
         self.installEventFilter(self)
         self._restyle()
@@ -110,7 +112,9 @@ class NodeHeader(QWidget):
     frame_requested = Signal()
     reset_requested = Signal()
     delete_requested = Signal()
-    flag_requested = Signal(str, bool)  # "muted" or "frozen", and whether it is to be so
+    flag_requested = Signal(
+        str, bool
+    )  # "muted" or "frozen", and whether it is to be so
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -123,20 +127,29 @@ class NodeHeader(QWidget):
         self.kind.setMinimumWidth(1)
         self.note = label("", "caption", "text3", wrap=True)
         self.note.hide()
-        self.frozen = icon_button("snowflake", "Freeze: its parameters get requires_grad=False")
+        self.frozen = icon_button(
+            "snowflake", "Freeze: its parameters get requires_grad=False"
+        )
         self.muted = icon_button("mute", "Mute: bypass this node")
         for flag, button in (("frozen", self.frozen), ("muted", self.muted)):
             button.setCheckable(True)
-            button.clicked.connect(lambda on, flag=flag: self.flag_requested.emit(flag, on))
+            button.clicked.connect(
+                lambda on, flag=flag: self.flag_requested.emit(flag, on)
+            )
         self.frame = icon_button("frame", "Show on the canvas")
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
         self.more.clicked.connect(self._open_menu)
         words = vbox(self.name, self.kind, spacing=1)
         row = hbox(
-            (self.tile, 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), self.frozen, self.muted, self.frame, self.more,
+            (self.tile, 0, Qt.AlignmentFlag.AlignVCenter),
+            (words, 1),
+            self.frozen,
+            self.muted,
+            self.frame,
+            self.more,
             spacing=6,
-        )  # fmt: skip
+        )
         vbox(row, self.note, on=self, margins=(14, 12, 10, 12), spacing=6)
         self.name.textEdited.connect(self._typed)
         self.name.editingFinished.connect(self._finished)
@@ -146,7 +159,11 @@ class NodeHeader(QWidget):
 
         A name being typed and refused stays if it is the same node still.
         """
-        refused = node.id == self._node.id and node.name == self._node.name and self.name.property("invalid")
+        refused = (
+            node.id == self._node.id
+            and node.name == self._node.name
+            and self.name.property("invalid")
+        )
         if node.id != self._node.id:
             self._visit += 1
         self._graph, self._node = graph, node
@@ -180,7 +197,11 @@ class NodeHeader(QWidget):
         set_property(self.name, "invalid", problem is not None)
         self.name.setAccessibleDescription(problem or "")
         written = written_name(self._node.name)
-        note = f"In the code: {written}" if self._node.name and written != self._node.name else ""
+        note = (
+            f"In the code: {written}"
+            if self._node.name and written != self._node.name
+            else ""
+        )
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "text3")
         self.note.setVisible(bool(problem or note))
@@ -196,7 +217,9 @@ class NodeHeader(QWidget):
         menu.addAction(icons.icon("copy"), "Copy name", lambda: clipboard.setText(name))
         menu.addAction(icons.icon("copy"), "Copy class", lambda: clipboard.setText(op))
         menu.addSeparator()
-        menu.addAction(icons.icon("trash"), f"Delete {name}", self.delete_requested.emit)
+        menu.addAction(
+            icons.icon("trash"), f"Delete {name}", self.delete_requested.emit
+        )
         return menu
 
     def start_renaming(self) -> None:

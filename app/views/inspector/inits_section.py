@@ -39,17 +39,27 @@ class InitLine(QWidget):
 
     changed = Signal(object, object)
 
-    def __init__(self, name: str, shape: tuple[int, ...] | None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, name: str, shape: tuple[int, ...] | None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.name = name
         self._init: Init | None = None
         self.form: ParamForm | None = None
-        self.choice = ChoiceField([(None, AS_MADE), *((key, key) for key in inits.FUNCTIONS)], pairs=True)
+        self.choice = ChoiceField(
+            [(None, AS_MADE), *((key, key) for key in inits.FUNCTIONS)], pairs=True
+        )
         self.choice.setAccessibleName(f"Initialise {name}")
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
         title = label(name, "code", "text2")
-        sizes = shape_text(shape) if shape else "a number" if shape is not None else "not there"
+        sizes = (
+            shape_text(shape)
+            if shape
+            else "a number"
+            if shape is not None
+            else "not there"
+        )
         self.shape = label(sizes, "caption", "text3")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 2)
@@ -57,10 +67,19 @@ class InitLine(QWidget):
         self._grid.setVerticalSpacing(0)
         self._grid.setColumnStretch(1, 1)
         if title.sizeHint().width() > _NAME_MOST:  # a long name gets a separate line
-            title.setText(title.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, _LINE_MOST))
+            title.setText(
+                title.fontMetrics().elidedText(
+                    name, Qt.TextElideMode.ElideMiddle, _LINE_MOST
+                )
+            )
             title.setToolTip(name)
             self._grid.addWidget(title, 0, 0)
-            self._grid.addWidget(self.shape, 0, 1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            self._grid.addWidget(
+                self.shape,
+                0,
+                1,
+                Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
+            )
             self._grid.addWidget(self.choice, 1, 0, 1, 2)
             self._grid.setRowMinimumHeight(0, 22)
         else:
@@ -98,13 +117,17 @@ class InitLine(QWidget):
 
     def _choose(self, name: str | None) -> None:
         params = inits.FUNCTIONS.get(name, ()) if name else ()
-        start = FrozenMap({param.name: param.start for param in params if param.start is not None})
+        start = FrozenMap(
+            {param.name: param.start for param in params if param.start is not None}
+        )
         self.changed.emit(Init(name, start) if name else None, None)
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         if self._init is None:
             return
-        param = next(param for param in inits.FUNCTIONS[self._init.name] if param.name == name)
+        param = next(
+            param for param in inits.FUNCTIONS[self._init.name] if param.name == name
+        )
         params = self._init.params.set(name, value)
         if not param.required and equal_values(value, param.default):
             params = params.without(name)
@@ -112,7 +135,11 @@ class InitLine(QWidget):
 
     def _reset(self, name: str) -> None:
         if self._init is not None:
-            param = next(param for param in inits.FUNCTIONS[self._init.name] if param.name == name)
+            param = next(
+                param
+                for param in inits.FUNCTIONS[self._init.name]
+                if param.name == name
+            )
             self._set(name, param.start if param.required else param.default, None)
 
 
@@ -127,7 +154,9 @@ class InitsSection(Section):
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Initialisation", parent=parent, opened=False)
         self._engine = engine
-        self._question: tuple[OpSpec, FrozenMap[str, Any], FrozenMap[str, Init]] | None = None
+        self._question: (
+            tuple[OpSpec, FrozenMap[str, Any], FrozenMap[str, Init]] | None
+        ) = None
         self._answered: object = None
         self._known: Initialisable | None = None
         self._torch = self._all = False
@@ -143,11 +172,20 @@ class InitsSection(Section):
         self._torch = True
         self._request()
 
-    def show_layer(self, node: str, spec: OpSpec, resolved: FrozenMap[str, Any], wanted: FrozenMap[str, Init]) -> None:
+    def show_layer(
+        self,
+        node: str,
+        spec: OpSpec,
+        resolved: FrozenMap[str, Any],
+        wanted: FrozenMap[str, Init],
+    ) -> None:
         """Show how the parameters of a layer are initialised. `resolved` are its arguments as far as they are known."""
         if node != self._node:
             self._node, self._all = node, False
-        if self._question is not None and (self._question[0], self._question[1]) != (spec, resolved):
+        if self._question is not None and (self._question[0], self._question[1]) != (
+            spec,
+            resolved,
+        ):
             self._known = None
         self._question = (spec, resolved, wanted)
         self.set_caption(f"{len(wanted)} set" if wanted else AS_MADE)
@@ -162,7 +200,10 @@ class InitsSection(Section):
             self._answered = self._question
             question = self._question
             self._engine.ask(
-                KEY, Initialisations(*question), on_answer=partial(self._learn, question), on_error=self._failed
+                KEY,
+                Initialisations(*question),
+                on_answer=partial(self._learn, question),
+                on_error=self._failed,
             )
         self._write(made)
 
@@ -181,21 +222,41 @@ class InitsSection(Section):
         shapes = dict(self._known.shapes) if self._known else {}
         names = [*shapes, *(name for name in wanted if name not in shapes)]
         if self._known is None and not names:
-            waiting = "Reading the parameters…" if self._torch else "PyTorch is loading."
-            self._show_text(waiting if made else "Available once the input shapes are known.")
+            waiting = (
+                "Reading the parameters…" if self._torch else "PyTorch is loading."
+            )
+            self._show_text(
+                waiting if made else "Available once the input shapes are known."
+            )
             return
         if not names:
             self._show_text(f"{self._question[0].label} has no weights.")
             return
-        few = names if self._all or len(names) <= _FEW + 1 else [n for n in names if n in wanted or n in names[:_FEW]]
+        few = (
+            names
+            if self._all or len(names) <= _FEW + 1
+            else [n for n in names if n in wanted or n in names[:_FEW]]
+        )
         self._fill(few, shapes, len(names) - len(few))
         for name, line in self.lines.items():
-            line.show_init(wanted.get(name), self._known.refusals.get(name, "") if self._known else "")
+            line.show_init(
+                wanted.get(name),
+                self._known.refusals.get(name, "") if self._known else "",
+            )
 
-    def _fill(self, names: list[str], shapes: dict[str, tuple[int, ...]], hidden: int) -> None:
+    def _fill(
+        self, names: list[str], shapes: dict[str, tuple[int, ...]], hidden: int
+    ) -> None:
         """Create rows for the parameters, unless the same ones are shown already."""
         sized = self._known is not None
-        if (state := (self._node, tuple((n, shapes.get(n)) for n in names), hidden, sized)) == self._shown:
+        if (
+            state := (
+                self._node,
+                tuple((n, shapes.get(n)) for n in names),
+                hidden,
+                sized,
+            )
+        ) == self._shown:
             return
         self._shown = state
         column = emptied(self)
@@ -203,7 +264,11 @@ class InitsSection(Section):
         for name in names:
             line = self.lines[name] = InitLine(name, shapes.get(name))
             line.shape.setVisible(sized)
-            line.changed.connect(lambda init, merge, name=name: self.initialise_requested.emit(name, init, merge))
+            line.changed.connect(
+                lambda init, merge, name=name: self.initialise_requested.emit(
+                    name, init, merge
+                )
+            )
             column.addWidget(line)
         if hidden:
             self.more = Button(f"Show {hidden} more", "link")

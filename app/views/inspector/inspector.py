@@ -88,7 +88,9 @@ class Inspector(QWidget):
         if self._node_page is None:
             from app.views.inspector.node_page import NodePage
 
-            page = self._node_page = NodePage(self._document, self._catalog, self._engine)
+            page = self._node_page = NodePage(
+                self._document, self._catalog, self._engine
+            )
             page.cure_requested.connect(self.cure_requested)
             page.frame_requested.connect(self.frame_requested)
             page.select_requested.connect(lambda node: self._selection.set({node}))
@@ -124,7 +126,9 @@ class Inspector(QWidget):
             self._several_area.setWidget(page)
         return self._several
 
-    def set_analysis(self, analysis: Analysis, problems: Sequence[Problem] | None = None) -> None:
+    def set_analysis(
+        self, analysis: Analysis, problems: Sequence[Problem] | None = None
+    ) -> None:
         """Set the analysis. `problems` replace the problems of the analysis."""
         shown = tuple(analysis.problems if problems is None else problems)
         self.overview.set_analysis(analysis, shown)
@@ -158,7 +162,9 @@ class Inspector(QWidget):
         """Put the caret into the first field of the selected node."""
         form = self.node_page.form
         if self._pages.currentIndex() == 1 and form is not None:
-            editors = [row.editor for row in form.rows.values() if row.editor is not None]
+            editors = [
+                row.editor for row in form.rows.values() if row.editor is not None
+            ]
             typed = [editor for editor in editors if editor.typed] or editors
             if typed:
                 typed[0].setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -168,7 +174,9 @@ class Inspector(QWidget):
         return frozenset(node for node in self._selection.ids if node in nodes)
 
     def _changed(self, before: Sheet, after: Sheet) -> None:
-        if before.graph is not after.graph or _sheet_state(before) != _sheet_state(after):
+        if before.graph is not after.graph or _sheet_state(before) != _sheet_state(
+            after
+        ):
             self._show()
 
     def _show(self) -> None:
@@ -188,7 +196,10 @@ class Inspector(QWidget):
 
     def _delete(self) -> None:
         ids = self._ids()
-        self._document.apply(f"Delete {counted(len(ids), 'node')}", edits.delete(self._document.project, ids))
+        self._document.apply(
+            f"Delete {counted(len(ids), 'node')}",
+            edits.delete(self._document.project, ids),
+        )
 
 
 def _sheet_state(sheet: Sheet) -> tuple[object, ...]:

@@ -29,7 +29,11 @@ class InputsOutputsSection(Section):
 
     def show_ends(self, graph: Graph, analysis: Analysis | None) -> None:
         """Show those of a graph; `words` where there are none."""
-        ends = [_end(graph, node, analysis) for node in graph.nodes.values() if node.op in ("input", "output")]
+        ends = [
+            _end(graph, node, analysis)
+            for node in graph.nodes.values()
+            if node.op in ("input", "output")
+        ]
         if ends == self._last:
             return
         self._last = ends
@@ -41,7 +45,14 @@ class InputsOutputsSection(Section):
             name.setToolTip(one.port)
             chip = ShapeChip(one.text, one.state)
             chip.setAccessibleName(f"{one.port}: {one.text}")
-            row = hbox(Glyph("io", "io", 14), name, chip, label(one.dtype, "caption", "text3"), 1, spacing=8)
+            row = hbox(
+                Glyph("io", "io", 14),
+                name,
+                chip,
+                label(one.dtype, "caption", "text3"),
+                1,
+                spacing=8,
+            )
             column.addLayout(row)
         if len(ends) > MOST:
             column.addWidget(label(f"and {len(ends) - MOST:,} more", "label", "text3"))
@@ -49,7 +60,11 @@ class InputsOutputsSection(Section):
 
 def _end(graph: Graph, node: Node, analysis: Analysis | None) -> PortShape:
     """Return the type at an input or output."""
-    places = [(node.id, 0)] if node.op == "input" else [(e.source, e.output) for e in graph.into(node.id)]
+    places = (
+        [(node.id, 0)]
+        if node.op == "input"
+        else [(e.source, e.output) for e in graph.into(node.id)]
+    )
     value = analysis.values.get(places[0]) if analysis and places else None
     if value is None:
         return PortShape(node.name, "unknown" if places else "not connected", "assumed")

@@ -24,7 +24,11 @@ def names(others: tuple[str, ...]) -> str:
     ('conv1', 'a, b, c and 2 more')
     """
     shown = ", ".join(others[:_NAMES_MOST])
-    return f"{shown} and {len(others) - _NAMES_MOST} more" if len(others) > _NAMES_MOST else shown
+    return (
+        f"{shown} and {len(others) - _NAMES_MOST} more"
+        if len(others) > _NAMES_MOST
+        else shown
+    )
 
 
 class RepeatField(NumberField):
@@ -59,7 +63,9 @@ class ModuleSection(Section):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Module", parent=parent)
         self.repeat = RepeatField()
-        self.repeat.setToolTip("Repeat this module N times in sequence, each copy with its own weights.")
+        self.repeat.setToolTip(
+            "Repeat this module N times in sequence, each copy with its own weights."
+        )
         self.repeat_note = label("", "caption", "text3", wrap=True)
         self.weights = label("", "label", "text2", wrap=True)
         self.share = Button("Share with…", "link")
@@ -78,7 +84,10 @@ class ModuleSection(Section):
         acts.addWidget(self.share)
         acts.addWidget(self.unshare)
         acts.addStretch(1)
-        self.repeat_name, self.weights_name = label("Repeat ×", "label", "text2"), label("Weights", "label", "text2")
+        self.repeat_name, self.weights_name = (
+            label("Repeat ×", "label", "text2"),
+            label("Weights", "label", "text2"),
+        )
         self.repeat_name.setBuddy(self.repeat)
         grid.addWidget(self.repeat_name, 0, 0)
         grid.addLayout(again, 0, 1)
@@ -87,12 +96,23 @@ class ModuleSection(Section):
         grid.addLayout(acts, 2, 1)
         self.body_layout.addLayout(grid)
         self.body_layout.addWidget(self.problem)
-        self.repeat.edited.connect(lambda count: self.repeat_requested.emit(count, f"repeat/{self.repeat.visit}"))
+        self.repeat.edited.connect(
+            lambda count: self.repeat_requested.emit(
+                count, f"repeat/{self.repeat.visit}"
+            )
+        )
         self.share.clicked.connect(self.share_requested)
         self.unshare.clicked.connect(self.unshare_requested)
         theme.manager().changed.connect(self.update)
 
-    def show_module(self, repeat: int, others: tuple[str, ...], owner: str, can_share: bool, weighs: bool) -> None:
+    def show_module(
+        self,
+        repeat: int,
+        others: tuple[str, ...],
+        owner: str,
+        can_share: bool,
+        weighs: bool,
+    ) -> None:
         """Show the module of a node: `others` call it too, `owner` is the one that has it, "" for the node itself.
 
         `weighs` says whether it is known to have weights.
@@ -102,14 +122,25 @@ class ModuleSection(Section):
         more = "in sequence, each copy with its own weights" if repeat > 1 else ""
         self.repeat_note.setText(more)
         if others:
-            had = f"; it shares the module of {owner}" if owner and len(others) > 1 else ""
+            had = (
+                f"; it shares the module of {owner}"
+                if owner and len(others) > 1
+                else ""
+            )
             self.weights.setText(f"shared with {names(others)}{had}")
         else:
             self.weights.setText("own" if weighs else "none")
         set_property(self.weights, "tone", "accent" if others else "text2")
         self.share.setVisible(can_share)
         self.unshare.setVisible(bool(others))
-        self.set_caption(", ".join(filter(None, (f"×{repeat}" if repeat > 1 else "", "shared" if others else ""))))
+        self.set_caption(
+            ", ".join(
+                filter(
+                    None,
+                    (f"×{repeat}" if repeat > 1 else "", "shared" if others else ""),
+                )
+            )
+        )
         self.show_problem("")
 
     def show_problem(self, problem: str) -> None:

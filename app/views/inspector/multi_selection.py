@@ -43,7 +43,9 @@ class TogetherSection(Section):
         self.repeat.setPlaceholderText("differs")
         self.words = label("", "label", "text2", wrap=True)
         self.share = Button("Share weights")
-        self.share.setToolTip("Use one module for all of them: the parameters and weights of the first.")
+        self.share.setToolTip(
+            "Use one module for all of them: the parameters and weights of the first."
+        )
         self.unshare = Button("Unshare all")
         self.problem = label("", "caption", "error", wrap=True)
         self.repeat_name = label("Repeat ×", "label", "text2")
@@ -61,7 +63,11 @@ class TogetherSection(Section):
         self.body_layout.addWidget(self.words)
         self.body_layout.addLayout(acts)
         self.body_layout.addWidget(self.problem)
-        self.repeat.edited.connect(lambda count: self.repeat_requested.emit(count, f"repeat/{self.repeat.visit}"))
+        self.repeat.edited.connect(
+            lambda count: self.repeat_requested.emit(
+                count, f"repeat/{self.repeat.visit}"
+            )
+        )
         self.share.clicked.connect(self.share_requested)
         self.unshare.clicked.connect(self.unshare_requested)
 
@@ -70,7 +76,11 @@ class TogetherSection(Section):
         repeat = repeats.pop() if len(repeats) == 1 else None
         if self.repeat.value() != repeat:
             self.repeat.set_value(repeat)
-        self.words.setText(f"All share the module of {owner}." if owner else "Each node has its own module.")
+        self.words.setText(
+            f"All share the module of {owner}."
+            if owner
+            else "Each node has its own module."
+        )
         self.words.setVisible(one_op)
         self.share.setVisible(one_op and not owner)
         self.unshare.setVisible(bool(owner))
@@ -101,13 +111,25 @@ class MultiSelectionPage(TabDown):
         self.common = Section("In common")
         self.together = TogetherSection()
         self.cost = Section("Cost", "share of the network")
-        self.frozen = icon_button("snowflake", "Freeze: their parameters get requires_grad=False")
+        self.frozen = icon_button(
+            "snowflake", "Freeze: their parameters get requires_grad=False"
+        )
         self.frozen.setCheckable(True)
         self.frozen.clicked.connect(lambda on: self.edits.freeze(on))
         self.delete = Button("Delete", icon="trash")
         self.delete.clicked.connect(self.delete_requested)
         head = hbox((self.title, 1), self.frozen, self.delete, margins=(14, 14, 12, 14))
-        vbox(head, self.classes, self.common, self.together, self.cost, 1, on=self, margins=0, spacing=0)
+        vbox(
+            head,
+            self.classes,
+            self.common,
+            self.together,
+            self.cost,
+            1,
+            on=self,
+            margins=0,
+            spacing=0,
+        )
         self.together.repeat_requested.connect(self._repeat)
         self.together.share_requested.connect(self.edits.share)
         self.together.unshare_requested.connect(self.edits.unshare)
@@ -133,20 +155,30 @@ class MultiSelectionPage(TabDown):
         column = emptied(self.classes)
         counts = Counter(node.op for node in nodes).most_common()
         for op, count in counts[:_ROWS_MOST]:
-            spec = self._catalog.spec_of(graph, next(node for node in nodes if node.op == op))
+            spec = self._catalog.spec_of(
+                graph, next(node for node in nodes if node.op == op)
+            )
             row = hbox(
-                Glyph(spec.category, spec.category, 14), (label(spec.label, "label", "text2"), 1),
-                label(grouped_digits(count), "tab"), spacing=8,
-            )  # fmt: skip
+                Glyph(spec.category, spec.category, 14),
+                (label(spec.label, "label", "text2"), 1),
+                label(grouped_digits(count), "tab"),
+                spacing=8,
+            )
             column.addLayout(row)
         if len(counts) > _ROWS_MOST:
-            column.addWidget(label(f"and {len(counts) - _ROWS_MOST} more", "label", "text3"))
+            column.addWidget(
+                label(f"and {len(counts) - _ROWS_MOST} more", "label", "text3")
+            )
 
     # --- Parameters
 
     def _show_common(self, graph: Graph, nodes: list[Node], other: bool) -> None:
         """Show the parameters of nodes of one class; an edit applies to all of them."""
-        spec = self._catalog.spec_of(graph, nodes[0]) if len({node.op for node in nodes}) == 1 else None
+        spec = (
+            self._catalog.spec_of(graph, nodes[0])
+            if len({node.op for node in nodes}) == 1
+            else None
+        )
         self.common.setVisible(spec is not None and bool(spec.params))
         if spec is None or not spec.params:
             return
@@ -155,7 +187,9 @@ class MultiSelectionPage(TabDown):
             self._scope = BlockScope(block.name, ()) if block else None
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
-        if (made := (spec.key, spec.params, id(self._scope))) != self._made or self.form is None:
+        if (
+            made := (spec.key, spec.params, id(self._scope))
+        ) != self._made or self.form is None:
             self._made = made
             self.form = ParamForm(spec.params, scope=self._scope)
             self.form.edited.connect(self.edits.set)
@@ -164,7 +198,12 @@ class MultiSelectionPage(TabDown):
         elif other:
             self.form.forget()
         owners = [graph.owner(node.id) for node in nodes]
-        self.form.set_values({p.name: _alike([spec.value(o, p.name) for o in owners]) for p in spec.params})
+        self.form.set_values(
+            {
+                p.name: _alike([spec.value(o, p.name) for o in owners])
+                for p in spec.params
+            }
+        )
         self.form.set_resolved(self._resolved(spec, nodes), "")
 
     def _resolved(self, spec: OpSpec, nodes: list[Node]) -> dict[str, Any]:
@@ -172,7 +211,10 @@ class MultiSelectionPage(TabDown):
         if self._analysis is None:
             return {}
         known = [self._analysis.resolved.get(node.id, {}) for node in nodes]
-        found = {p.name: _alike([one.get(p.name, AUTO) for one in known]) for p in spec.params}
+        found = {
+            p.name: _alike([one.get(p.name, AUTO) for one in known])
+            for p in spec.params
+        }
         return {name: value for name, value in found.items() if value is not DIFFERS}
 
     # --- Modules
@@ -182,13 +224,17 @@ class MultiSelectionPage(TabDown):
         owning = kinds <= {"module", "block", "custom"}
         freezable = self.edits.freezable()
         self.frozen.setVisible(bool(freezable))
-        self.frozen.setChecked(bool(freezable) and all(graph.owner(node).frozen for node in freezable))
+        self.frozen.setChecked(
+            bool(freezable) and all(graph.owner(node).frozen for node in freezable)
+        )
         self.together.setVisible(owning)
         if owning:
             owners = {graph.owner(node.id).name for node in nodes}
             one = owners.pop() if len(owners) == 1 else ""
             repeats = {graph.owner(node.id).repeat for node in nodes}
-            self.together.show_modules(repeats, one, len({node.op for node in nodes}) == 1)
+            self.together.show_modules(
+                repeats, one, len({node.op for node in nodes}) == 1
+            )
 
     def _repeat(self, count: int, merge: str) -> None:
         try:
@@ -202,11 +248,27 @@ class MultiSelectionPage(TabDown):
         if analysis is None:
             column.addWidget(label("Computing…", "label", "text3"))
             return
-        known = [analysis.parameters[node.id] for node in nodes if node.id in analysis.parameters]
+        known = [
+            analysis.parameters[node.id]
+            for node in nodes
+            if node.id in analysis.parameters
+        ]
         total = analysis.total_parameters
         part = sum(known) / total if total else None
-        column.addWidget(CostBar("Parameters", grouped_digits(sum(known)), part, share(sum(known), total), "io"))
-        waiting = sum(1 for node in nodes if node.id not in analysis.parameters and node.op != "output")
+        column.addWidget(
+            CostBar(
+                "Parameters",
+                grouped_digits(sum(known)),
+                part,
+                share(sum(known), total),
+                "io",
+            )
+        )
+        waiting = sum(
+            1
+            for node in nodes
+            if node.id not in analysis.parameters and node.op != "output"
+        )
         if waiting:
             words = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."
             column.addWidget(label(words, "label", "text3", wrap=True))
@@ -214,4 +276,8 @@ class MultiSelectionPage(TabDown):
 
 def _alike(values: list[Any]) -> Any:
     """Return the value that all have in common, DIFFERS if there is none."""
-    return values[0] if all(equal_values(value, values[0]) for value in values[1:]) else DIFFERS
+    return (
+        values[0]
+        if all(equal_values(value, values[0]) for value in values[1:])
+        else DIFFERS
+    )

@@ -97,7 +97,9 @@ class NodePage(TabDown):
     def _connect(self, document: SheetDocument) -> None:
         edits = self.edits
         self.header.renamed.connect(edits.rename)
-        self.header.frame_requested.connect(lambda: self.frame_requested.emit(self._node_id))
+        self.header.frame_requested.connect(
+            lambda: self.frame_requested.emit(self._node_id)
+        )
         self.header.reset_requested.connect(edits.reset_all)
         self.header.delete_requested.connect(edits.delete)
         self.header.flag_requested.connect(edits.flag)
@@ -136,10 +138,19 @@ class NodePage(TabDown):
         if block is None:
             self._scope = None
         elif self._scope is None or self._scope.block != block.name:
-            self._scope = self._scopes.setdefault(block.name, BlockScope(block.name, ()))
+            self._scope = self._scopes.setdefault(
+                block.name, BlockScope(block.name, ())
+            )
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
-        if (made := (spec.key, spec.kind, spec.params, self._scope.block if self._scope else "")) != self._made:
+        if (
+            made := (
+                spec.key,
+                spec.kind,
+                spec.params,
+                self._scope.block if self._scope else "",
+            )
+        ) != self._made:
             self._made = made
             self._take_form(made, spec)
         elif other and self.form is not None:
@@ -151,7 +162,9 @@ class NodePage(TabDown):
             self.form.set_values(owner.params, self.edits.wires())
         self._show_module(spec, owner)
         self._show_analysis()
-        self.documentation.setVisible(spec.kind != "block")  # a block is documented by its note
+        self.documentation.setVisible(
+            spec.kind != "block"
+        )  # a block is documented by its note
         if spec.kind != "block":
             self.documentation.show_op(spec)
 
@@ -177,15 +190,23 @@ class NodePage(TabDown):
         while len(self._forms) > _KEPT:
             old = self._forms.pop(next(iter(self._forms)))
             old.deleteLater()
-        words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept unchanged in the file."
+        words = (
+            f"{spec.label} has no parameters."
+            if spec.kind != "unknown"
+            else "Kept unchanged in the file."
+        )
         self.nothing.setText(words)
         self.nothing.setVisible(self.form is None)
         self.tools.form = self.form
-        self.parameters.set_action("Reset to defaults" if spec.params else "", quiet=True)
+        self.parameters.set_action(
+            "Reset to defaults" if spec.params else "", quiet=True
+        )
 
     def _make_form(self, spec: OpSpec) -> ParamForm:
         tools = self.tools.fill if self.tools.any_for(spec, self._scope) else None
-        form = ParamForm(spec.params, scope=self._scope, tools=tools, defaults=spec.kind == "block")
+        form = ParamForm(
+            spec.params, scope=self._scope, tools=tools, defaults=spec.kind == "block"
+        )
         form.edited.connect(self.edits.set)
         form.reset.connect(self.edits.reset)
         form.cut.connect(self.edits.cut)
@@ -203,7 +224,9 @@ class NodePage(TabDown):
         """Show the sections about the node's module and about the block of an instance."""
         self.instance.setVisible(spec.kind == "block")
         if spec.kind == "block" and spec.definition is not None:
-            self.instance.show_instance(spec.label, self.edits.instances(), spec.definition.note)
+            self.instance.show_instance(
+                spec.label, self.edits.instances(), spec.definition.note
+            )
         owning = spec.kind in _OWNING
         self.module.setVisible(owning)
         self.inits.setVisible(spec.kind == "module")
@@ -213,7 +236,9 @@ class NodePage(TabDown):
         self.owned.setText("" if mine else words)
         self.owned.setVisible(not mine)
         if owning:
-            weighs = not (self._analysis and self._analysis.parameters.get(self._node_id) == 0)
+            weighs = not (
+                self._analysis and self._analysis.parameters.get(self._node_id) == 0
+            )
             owners = "" if mine else owner.name
             can_share = bool(self.edits.modules())
             self.module.show_module(owner.repeat, others, owners, can_share, weighs)
@@ -234,16 +259,30 @@ class NodePage(TabDown):
         """Open a list of the nodes whose module can be shared."""
         category = self._spec.category if self._spec else ""
         picks = [
-            Pick(node.id, node.name, f"and {names(others)}" if (others := self._also(node)) else "", category)
+            Pick(
+                node.id,
+                node.name,
+                f"and {names(others)}" if (others := self._also(node)) else "",
+                category,
+            )
             for node in self.edits.modules()
         ]
-        picker = Picker("Share the weights of", picks, "No other node of this class to share with.", self)
+        picker = Picker(
+            "Share the weights of",
+            picks,
+            "No other node of this class to share with.",
+            self,
+        )
         picker.picked.connect(self._share)
         picker.open_below(self.module.share)
 
     def _also(self, node: Node) -> tuple[str, ...]:
         graph = self.front.graph
-        return tuple(graph.nodes[other].name for other in graph.sharing(node.id) if other != node.id)
+        return tuple(
+            graph.nodes[other].name
+            for other in graph.sharing(node.id)
+            if other != node.id
+        )
 
     def _share(self, node: str) -> None:
         try:
@@ -257,51 +296,92 @@ class NodePage(TabDown):
         analysis, spec = self._analysis, self._spec
         if spec is None:
             return
-        resolved = analysis.resolved.get(self._node_id, FrozenMap()) if analysis else FrozenMap()
-        self.tools.resolved, self.tools.values = resolved, analysis.values if analysis else FrozenMap()
+        resolved = (
+            analysis.resolved.get(self._node_id, FrozenMap())
+            if analysis
+            else FrozenMap()
+        )
+        self.tools.resolved, self.tools.values = (
+            resolved,
+            analysis.values if analysis else FrozenMap(),
+        )
         if self.form is not None:
             self.form.set_resolved(resolved, self._auto_source())
         if spec.kind == "module":
-            self.inits.show_layer(self._node_id, self._catalog.get(spec.key, spec), resolved, self.edits.owner.inits)
+            self.inits.show_layer(
+                self._node_id,
+                self._catalog.get(spec.key, spec),
+                resolved,
+                self.edits.owner.inits,
+            )
         self._show_sizes()
         if analysis is None or self._node_id not in analysis.graph.nodes:
             self.shape.show_shapes((), (), "Computing shapes…", "text3")
             self.cost.show_cost(None, 0, None, spec.category)
             self.problems.show_problems(())
             return
-        problems = tuple(problem for problem in self._problems if problem.node == self._node_id)
+        problems = tuple(
+            problem for problem in self._problems if problem.node == self._node_id
+        )
         self.problems.show_problems(problems)
         if self.form is not None:
-            self.form.blame([problem.torch_message for problem in problems if problem.severity == "error"])
-        failed = any(problem.severity == "error" and problem.port != "" for problem in problems)
+            self.form.blame(
+                [
+                    problem.torch_message
+                    for problem in problems
+                    if problem.severity == "error"
+                ]
+            )
+        failed = any(
+            problem.severity == "error" and problem.port != "" for problem in problems
+        )
         self._show_shapes(analysis, spec, failed)
         self._show_cost(analysis, spec)
 
     def _show_sizes(self) -> None:
         """Other sizes for an Input of the network; what arrives in a block is its instance's affair."""
         sheet, analysis = self._document.project, self._analysis
-        known = analysis is not None and analysis.graph is sheet.graph and self._node_id in sheet.graph.nodes
-        if not known or not isinstance(sheet, Project) or self.node.op != "input" or self.node.params.get("batch", 0):
+        known = (
+            analysis is not None
+            and analysis.graph is sheet.graph
+            and self._node_id in sheet.graph.nodes
+        )
+        if (
+            not known
+            or not isinstance(sheet, Project)
+            or self.node.op != "input"
+            or self.node.params.get("batch", 0)
+        ):
             self.sizes.show_input(None)
             return
         shape = tuple(self.node.params.get("shape") or ())
-        ops = self._catalog.now if isinstance(self._catalog, ProjectCatalog) else self._catalog
+        ops = (
+            self._catalog.now
+            if isinstance(self._catalog, ProjectCatalog)
+            else self._catalog
+        )
         self.sizes.show_input(SizeQuestion(sheet.graph, ops, self._node_id, shape))
 
     def _auto_source(self) -> str:
         """Return the name of the node that provides AUTO parameters."""
         graph, op = self._document.project.graph, self.node.op
         ports = {port for (key, _), (port, _) in ops.AUTO_RULES.items() if key == op}
-        edge = next((edge for edge in graph.into(self._node_id) if edge.port in ports), None)
+        edge = next(
+            (edge for edge in graph.into(self._node_id) if edge.port in ports), None
+        )
         return graph.nodes[edge.source].name if edge else ""
 
     def _show_shapes(self, analysis: Analysis, spec: OpSpec, failed: bool) -> None:
         graph = self._document.project.graph
-        inputs = [self._arriving(analysis, edge, failed) for edge in graph.into(self._node_id)]
+        inputs = [
+            self._arriving(analysis, edge, failed) for edge in graph.into(self._node_id)
+        ]
         order = {port.name: place for place, port in enumerate(spec.inputs)}
         inputs.sort(key=lambda one: order.get(one.port.partition(" ")[0], 0))
         outputs = [
-            _port_shape(port.name, analysis.values.get((self._node_id, number)), "accent")
+            _port_shape(
+                port.name, analysis.values.get((self._node_id, number)), "accent"
+            )
             for number, port in enumerate(spec.outputs)
         ]
         subject = ExplainedNode(analysis.graph, self._catalog, analysis, self._node_id)
@@ -311,8 +391,16 @@ class NodePage(TabDown):
             return
         words, tone = "", "text3"
         if failed:
-            ends = spec.kind in ("input", "output")  # they compute nothing that could fail
-            words, tone = "See Problems above." if ends else "It fails on its input: see Problems.", "error"
+            ends = spec.kind in (
+                "input",
+                "output",
+            )  # they compute nothing that could fail
+            words, tone = (
+                "See Problems above."
+                if ends
+                else "It fails on its input: see Problems.",
+                "error",
+            )
         elif any(one.state == "assumed" for one in inputs):
             words = "Its input is unknown: a node before it is missing or has an error."
         elif spec.inputs and not inputs:
@@ -322,20 +410,42 @@ class NodePage(TabDown):
     @staticmethod
     def _arriving(analysis: Analysis, edge: Edge, failed: bool) -> PortShape:
         port = edge.port if not edge.index else f"{edge.port} {edge.index}"
-        return _port_shape(port, analysis.values.get((edge.source, edge.output)), "error" if failed else "normal")
+        return _port_shape(
+            port,
+            analysis.values.get((edge.source, edge.output)),
+            "error" if failed else "normal",
+        )
 
     def _show_cost(self, analysis: Analysis, spec: OpSpec) -> None:
-        values = [analysis.values.get((self._node_id, number)) for number in range(len(spec.outputs))]
-        counts = [value.per_sample() for value in values if isinstance(value, TensorType)]
+        values = [
+            analysis.values.get((self._node_id, number))
+            for number in range(len(spec.outputs))
+        ]
+        counts = [
+            value.per_sample() for value in values if isinstance(value, TensorType)
+        ]
         one = counts[0] if len(counts) == 1 else None
-        parameters = analysis.parameters.get(self._node_id, 0 if spec.kind == "output" else None)
-        self.cost.show_cost(parameters, analysis.total_parameters, one, spec.category, self._node_id, self._network)
+        parameters = analysis.parameters.get(
+            self._node_id, 0 if spec.kind == "output" else None
+        )
+        self.cost.show_cost(
+            parameters,
+            analysis.total_parameters,
+            one,
+            spec.category,
+            self._node_id,
+            self._network,
+        )
 
 
 def _port_shape(port: str, value: ValueType | None, state: str) -> PortShape:
     if value is None:
         return PortShape(port, "unknown", "assumed")
-    dtype = value.dtype if isinstance(value, TensorType) and value.dtype != "float32" else ""
+    dtype = (
+        value.dtype
+        if isinstance(value, TensorType) and value.dtype != "float32"
+        else ""
+    )
     return PortShape(port, str(value), state, dtype)
 
 
@@ -350,7 +460,9 @@ class _InstanceSection(Section):
         self.words = label("", "label", "text2", wrap=True)
         self.enter = Button("Edit block", icon="block")
         self.unique = Button("Make unique")
-        self.unique.setToolTip("Copy the block for this instance, so that edits do not affect the others.")
+        self.unique.setToolTip(
+            "Copy the block for this instance, so that edits do not affect the others."
+        )
         row = hbox(self.enter, self.unique, 1, spacing=8)
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
@@ -364,8 +476,14 @@ class _InstanceSection(Section):
     def show_instance(self, block: str, count: int, note: str) -> None:
         """Show an instance of a block with `count` instances, and the note of the block."""
         alike = counted(count, "instance")
-        self.words.setText(note or (f"{alike} of {block}. Editing the block changes all of them." if count > 1 else
-                                    f"The only instance of {block}."))  # fmt: skip
+        self.words.setText(
+            note
+            or (
+                f"{alike} of {block}. Editing the block changes all of them."
+                if count > 1
+                else f"The only instance of {block}."
+            )
+        )
         self.set_caption(alike)
         self.unique.setEnabled(count > 1)
         self.show_problem("")

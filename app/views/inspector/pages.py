@@ -32,7 +32,10 @@ def _project_name(text: str) -> str:
     return text.strip()
 
 
-HINTS = ("Its modules are on the Model page.", "Select a node to see and set its parameters.")  # of code, drawn
+HINTS = (
+    "Its modules are on the Model page.",
+    "Select a node to see and set its parameters.",
+)  # of code, drawn
 
 
 class OverviewPage(TabDown):
@@ -52,7 +55,8 @@ class OverviewPage(TabDown):
         self.notes = NotesField("Notes: purpose, results, next steps.")
         self.net = Section("Network")
         self._nodes, self._parameters, self._trainable, self._frozen = (
-            CostBar(name, "", None, "", "io") for name in ("Nodes", "Parameters", "Trainable", "Frozen")
+            CostBar(name, "", None, "", "io")
+            for name in ("Nodes", "Parameters", "Trainable", "Frozen")
         )
         self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
         verdict = hbox(self._sign, (self._verdict, 1), spacing=6)
@@ -68,11 +72,18 @@ class OverviewPage(TabDown):
         notes.body_layout.addWidget(self.notes)
         self.hint = label("", "label", "text3", wrap=True)
         head = vbox(
-            label("Project", "caption", "text3"), self.name, self.name_problem, self.hint, margins=12, spacing=5
+            label("Project", "caption", "text3"),
+            self.name,
+            self.name_problem,
+            self.hint,
+            margins=12,
+            spacing=5,
         )
         vbox(head, self.net, self.ends, notes, 1, on=self, margins=0, spacing=0)
         self.name.edited.connect(self._rename)
-        self.name.textEdited.connect(lambda text: self._show_problem(self.name.invalid()))
+        self.name.textEdited.connect(
+            lambda text: self._show_problem(self.name.invalid())
+        )
         self.name.editingFinished.connect(lambda: self._show_problem(None))
         self.notes.textChanged.connect(self._note)
         self.refresh()
@@ -105,7 +116,13 @@ class OverviewPage(TabDown):
     def _show_net(self, graph: Graph, drawn: bool) -> None:
         total = self._analysis.total_parameters if self._analysis is not None else None
         frozen = self._analysis.frozen_parameters if self._analysis is not None else 0
-        shown = (drawn, len(graph.nodes), total, frozen, tuple(problem.severity for problem in self._problems))
+        shown = (
+            drawn,
+            len(graph.nodes),
+            total,
+            frozen,
+            tuple(problem.severity for problem in self._problems),
+        )
         if shown == self._shown:
             return
         self._shown = shown
@@ -123,10 +140,16 @@ class OverviewPage(TabDown):
             self._sign.set("error" if errors else "warning" if warnings else "check")
             found = ((errors, "error"), (warnings, "warning"))
             words = ", ".join(counted(number, kind) for number, kind in found if number)
-            self._verdict.setText(words or ("All shapes match" if drawn else "No problems"))
+            self._verdict.setText(
+                words or ("All shapes match" if drawn else "No problems")
+            )
 
     def _rename(self, name: str) -> None:
-        self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")
+        self._front.apply_whole(
+            "Rename project",
+            lambda project: replace(project, name=name),
+            "project.name",
+        )
 
     def _show_problem(self, problem: str | None) -> None:
         self.name_problem.setText(problem or "")
@@ -134,4 +157,8 @@ class OverviewPage(TabDown):
 
     def _note(self) -> None:
         words, visit = self.notes.toPlainText(), self.notes.visit
-        self._front.apply_whole("Edit notes", lambda project: replace(project, notes=words), f"project.notes/{visit}")
+        self._front.apply_whole(
+            "Edit notes",
+            lambda project: replace(project, notes=words),
+            f"project.notes/{visit}",
+        )

@@ -49,7 +49,13 @@ class ShapeSection(Section):
         super().__init__("Shape", parent=parent)
         self._last: object = None
 
-    def show_shapes(self, inputs: Sequence[PortShape], outputs: Sequence[PortShape], words: str, tone: str) -> None:
+    def show_shapes(
+        self,
+        inputs: Sequence[PortShape],
+        outputs: Sequence[PortShape],
+        words: str,
+        tone: str,
+    ) -> None:
         """Show chips of the inputs and of the outputs, and a sentence if there is one."""
         if (state := (tuple(inputs), tuple(outputs), words, tone)) == self._last:
             return
@@ -63,7 +69,9 @@ class ShapeSection(Section):
         if words:
             column.addWidget(label(words, "label", tone, wrap=True))
 
-    def _in_a_row(self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]) -> None:
+    def _in_a_row(
+        self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]
+    ) -> None:
         row = hbox(spacing=8)
         for one in inputs:
             row.addWidget(_chip(one))
@@ -71,17 +79,23 @@ class ShapeSection(Section):
             row.addWidget(Glyph("chevron-right", "text3", 12))
         for one in outputs:
             row.addWidget(_chip(one))
-        dtypes = " → ".join(dict.fromkeys(one.dtype for one in (*inputs, *outputs) if one.dtype))
+        dtypes = " → ".join(
+            dict.fromkeys(one.dtype for one in (*inputs, *outputs) if one.dtype)
+        )
         row.addWidget(label(dtypes, "caption", "text3"))
         row.addStretch(1)
         column.addLayout(row)
 
-    def _in_a_table(self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]) -> None:
+    def _in_a_table(
+        self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]
+    ) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
-        for line, (one, arrow) in enumerate([(i, "") for i in inputs] + [(o, "→ ") for o in outputs]):
+        for line, (one, arrow) in enumerate(
+            [(i, "") for i in inputs] + [(o, "→ ") for o in outputs]
+        ):
             table.addWidget(label(arrow + one.port, "formula", "text2"), line, 0)
             table.addWidget(_chip(one), line, 1)
             table.addWidget(label(one.dtype, "caption", "text3"), line, 2)
@@ -90,26 +104,35 @@ class ShapeSection(Section):
 
 def _chip(one: PortShape) -> ShapeChip:
     chip = ShapeChip(one.text, one.state)
-    chip.setAccessibleName(f"{one.port}: {one.text}" + (f", {one.state}" if one.state in ("error", "assumed") else ""))
+    chip.setAccessibleName(
+        f"{one.port}: {one.text}"
+        + (f", {one.state}" if one.state in ("error", "assumed") else "")
+    )
     return chip
 
 
 class CostBar(QWidget):
     """A name, a number, its percentage, and the percentage as a bar."""
 
-    def __init__(self, name: str, value: str, part: float | None, percent: str, category: str) -> None:
+    def __init__(
+        self, name: str, value: str, part: float | None, percent: str, category: str
+    ) -> None:
         super().__init__()
         self._part, self._category = part, category
         self._name, self._value = TextLine(name, "label"), TextLine(value, "tab")
         self._percent = TextLine(percent, "label")
         self.setAccessibleName(f"{name}: {value} {percent}".strip())
-        self.setFixedHeight(int(max(self._name.height, 15)) + (10 if part is not None else 4))
+        self.setFixedHeight(
+            int(max(self._name.height, 15)) + (10 if part is not None else 4)
+        )
 
     def set_value(self, value: str) -> None:
         """Show another number."""
         if value != self._value.text:
             self._value = TextLine(value, "tab")
-            self.setAccessibleName(f"{self._name.text}: {value} {self._percent.text}".strip())
+            self.setAccessibleName(
+                f"{self._name.text}: {value} {self._percent.text}".strip()
+            )
             self.updateGeometry()
             self.update()
 
@@ -124,12 +147,19 @@ class CostBar(QWidget):
         right = self.width() - (56 if self._part is not None else 0)
         self._value.draw_in(painter, right - self._value.width, text, colors.text)
         if self._part is not None:
-            self._percent.draw_in(painter, self.width() - self._percent.width, text, colors.text3)
+            self._percent.draw_in(
+                painter, self.width() - self._percent.width, text, colors.text3
+            )
             track = QRectF(0, text.bottom() + 4, self.width(), 3)
             box(painter, track, 1.5, colors.pressed if colors.dark else colors.line)
             if self._part > 0:
                 width = max(3.0, track.width() * min(self._part, 1.0))
-                box(painter, QRectF(track.left(), track.top(), width, 3), 1.5, theme.category_color(self._category))
+                box(
+                    painter,
+                    QRectF(track.left(), track.top(), width, 3),
+                    1.5,
+                    theme.category_color(self._category),
+                )
         painter.end()
 
 
@@ -158,40 +188,73 @@ class CostSection(Section):
         self._last = state
         column = emptied(self)
         if parameters is None:
-            column.addWidget(label("Available once the input shapes are known.", "label", "text3", wrap=True))
+            column.addWidget(
+                label(
+                    "Available once the input shapes are known.",
+                    "label",
+                    "text3",
+                    wrap=True,
+                )
+            )
         else:
             part = parameters / total if total else None
             shown = part if parameters else None
             percent = share(parameters, total)
-            column.addWidget(CostBar("Parameters", grouped_digits(parameters), shown, percent, category))
+            column.addWidget(
+                CostBar(
+                    "Parameters", grouped_digits(parameters), shown, percent, category
+                )
+            )
         if one is not None:
             self._show_compute(column, one, *wholes, category)
         if values is not None:
-            column.addWidget(CostBar("Values per sample", grouped_digits(values), None, "", category))
+            column.addWidget(
+                CostBar("Values per sample", grouped_digits(values), None, "", category)
+            )
         sample = "N = 1" if one is not None and one.activation is not None else ""
-        part_of = "share of the network" if parameters or (one and one.activation) else ""
+        part_of = (
+            "share of the network" if parameters or (one and one.activation) else ""
+        )
         self.set_caption(", ".join(filter(None, (sample, part_of))))
 
     @staticmethod
-    def _show_compute(column: QVBoxLayout, one: NodeCost, whole: int | None, activation: int, category: str) -> None:
+    def _show_compute(
+        column: QVBoxLayout,
+        one: NodeCost,
+        whole: int | None,
+        activation: int,
+        category: str,
+    ) -> None:
         """Show the share of the network's compute, what is not counted, and the share of its activation bytes."""
         whole = whole if one.live else None
         if one.flops is not None:
             part = one.flops / whole if whole else None
             percent = share(one.flops, whole or 0)
-            column.addWidget(CostBar("Compute, estimated", flop_text(one.flops), part, percent, category))
+            column.addWidget(
+                CostBar(
+                    "Compute, estimated", flop_text(one.flops), part, percent, category
+                )
+            )
         elif one.state:
             column.addWidget(CostBar("Compute", one.state, None, "", category))
         if words := gaps_text(one):
             column.addWidget(label(words, "caption", "text3", wrap=True))
         if one.activation is not None and one.shares:
-            column.addWidget(CostBar("Activation", "same as its input", None, "", category))
+            column.addWidget(
+                CostBar("Activation", "same as its input", None, "", category)
+            )
         elif one.activation is not None:
             part = one.activation / activation if activation and one.live else None
             percent = share(one.activation, activation)
-            column.addWidget(CostBar("Activation", bytes_text(one.activation), part, percent, category))
+            column.addWidget(
+                CostBar(
+                    "Activation", bytes_text(one.activation), part, percent, category
+                )
+            )
         if one.receptive is not None:
-            column.addWidget(CostBar("Receptive field", str(one.receptive), None, "", category))
+            column.addWidget(
+                CostBar("Receptive field", str(one.receptive), None, "", category)
+            )
 
 
 class ProblemBox(QWidget):
@@ -203,7 +266,13 @@ class ProblemBox(QWidget):
         super().__init__()
         error = problem.severity == "error"
         calm = problem.severity == "info"
-        self._line, self._fill = ("error", "errorBg") if error else ("line2", "sunken") if calm else ("warn", "warnBg")
+        self._line, self._fill = (
+            ("error", "errorBg")
+            if error
+            else ("line2", "sunken")
+            if calm
+            else ("warn", "warnBg")
+        )
         self.setAccessibleName(f"{problem.severity}: {problem.message}")
         self.buttons: list[Button] = []
         words = vbox(label(problem.message, "message", wrap=True), spacing=3)
@@ -216,18 +285,35 @@ class ProblemBox(QWidget):
             words.addWidget(said)
         for i, cure in enumerate(problem.cures):
             words_on_it = in_lines(cure.label, "button", _CURE_MOST)
-            button = Button(words_on_it.replace("&", "&&"), "primary" if error and i == 0 else "secondary")
+            button = Button(
+                words_on_it.replace("&", "&&"),
+                "primary" if error and i == 0 else "secondary",
+            )
             button.setAccessibleName(cure.label)
-            button.clicked.connect(lambda checked=False, cure=cure: self.cure_requested.emit(cure))
+            button.clicked.connect(
+                lambda checked=False, cure=cure: self.cure_requested.emit(cure)
+            )
             self.buttons.append(button)
             words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         sign = Glyph(problem.severity, "text3" if calm else self._line, 15)
-        hbox((sign, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=self, margins=(10, 9, 10, 9), spacing=8)
+        hbox(
+            (sign, 0, Qt.AlignmentFlag.AlignTop),
+            (words, 1),
+            on=self,
+            margins=(10, 9, 10, 9),
+            spacing=8,
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         colors = theme.current()
         painter = start(self)
-        box(painter, QRectF(self.rect()), 6, colors.color(self._fill), colors.color(self._line))
+        box(
+            painter,
+            QRectF(self.rect()),
+            6,
+            colors.color(self._fill),
+            colors.color(self._line),
+        )
         painter.end()
 
 

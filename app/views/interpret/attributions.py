@@ -20,9 +20,16 @@ TOKEN = 22
 def signed_image(values: np.ndarray, opaque: bool) -> QImage:
     """Return values (H, W) in the theme's two colours, symmetric about 0, where it is 0 transparent or the panel's."""
     look = theme.current()
-    share = np.clip(np.nan_to_num(values) / max(float(np.abs(values).max(initial=0.0)), 1e-12), -1, 1)
-    ends = np.where((share < 0)[..., None], np.array(theme.channels(look.accent)[:3]),
-                    np.array(theme.channels(look.error)[:3]))  # fmt: skip
+    share = np.clip(
+        np.nan_to_num(values) / max(float(np.abs(values).max(initial=0.0)), 1e-12),
+        -1,
+        1,
+    )
+    ends = np.where(
+        (share < 0)[..., None],
+        np.array(theme.channels(look.accent)[:3]),
+        np.array(theme.channels(look.error)[:3]),
+    )
     ground = np.array(theme.channels(look.panel)[:3])
     strength = np.abs(share)[..., None]
     pixels = np.empty((*values.shape, 4), np.uint8)
@@ -30,7 +37,9 @@ def signed_image(values: np.ndarray, opaque: bool) -> QImage:
     pixels[..., 3] = 255 if opaque else (strength[..., 0] * 225).astype(np.uint8)
     pixels = np.ascontiguousarray(pixels)
     high, wide = values.shape
-    return QImage(pixels.data, wide, high, 4 * wide, QImage.Format.Format_RGBA8888).copy()
+    return QImage(
+        pixels.data, wide, high, 4 * wide, QImage.Format.Format_RGBA8888
+    ).copy()
 
 
 class _Rows(QWidget):
@@ -43,7 +52,9 @@ class _Rows(QWidget):
 
     def show_found(self, found: tuple[Attribution, ...]) -> None:
         self.found = found
-        self.setAccessibleDescription("; ".join(" ".join(describe(one)) for one in found))
+        self.setAccessibleDescription(
+            "; ".join(" ".join(describe(one)) for one in found)
+        )
         self._fit()
         self.update()
 
@@ -51,7 +62,9 @@ class _Rows(QWidget):
         """Return the lines on an attribution: the sample and its values."""
         first, second = describe(one)
         width = self.width() - 2 * PAD
-        return in_lines(first, "label", width).split("\n"), in_lines(second, "caption", width).split("\n")
+        return in_lines(first, "label", width).split("\n"), in_lines(
+            second, "caption", width
+        ).split("\n")
 
     @staticmethod
     def _line() -> int:
@@ -60,7 +73,9 @@ class _Rows(QWidget):
     def _height(self, one: Attribution) -> int:
         lines = sum(map(len, self._lines_about(one))) + 1
         return lines * self._line() + (
-            SIDE if one.sample.picture is not None or one.values.ndim > 1 else self._lines(one) * TOKEN
+            SIDE
+            if one.sample.picture is not None or one.values.ndim > 1
+            else self._lines(one) * TOKEN
         )
 
     def _lines(self, one: Attribution) -> int:
@@ -71,7 +86,9 @@ class _Rows(QWidget):
         return max((self.width() - 2 * PAD) // 74, 1)
 
     def _fit(self) -> None:
-        self.setFixedHeight(max(sum(self._height(one) + GAP for one in self.found) + PAD, 1))
+        self.setFixedHeight(
+            max(sum(self._height(one) + GAP for one in self.found) + PAD, 1)
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -86,9 +103,13 @@ class _Rows(QWidget):
             top += height + GAP
         painter.end()
 
-    def _paint_one(self, painter: QPainter, look: theme.Theme, one: Attribution, top: float) -> None:
+    def _paint_one(
+        self, painter: QPainter, look: theme.Theme, one: Attribution, top: float
+    ) -> None:
         tone = look.warn if one.steps and not one.complete else look.text3
-        for lines, role, color in zip(self._lines_about(one), ("label", "caption"), (look.text, tone), strict=True):
+        for lines, role, color in zip(
+            self._lines_about(one), ("label", "caption"), (look.text, tone), strict=True
+        ):
             for line in lines:
                 TextLine(line, role).draw(painter, PAD, top, color)
                 top += self._line()
@@ -105,10 +126,21 @@ class _Rows(QWidget):
             place = self._paint_picture(painter, _of_picture(picture), None, place, top)
         place = self._paint_picture(painter, signed_image(flat, True), None, place, top)
         if picture is not None and over:
-            grey = np.repeat((picture.mean(-1, keepdims=True) * 0.55 + 60).astype(np.uint8), 3, -1)
-            self._paint_picture(painter, _of_picture(grey), signed_image(flat, False), place, top)
+            grey = np.repeat(
+                (picture.mean(-1, keepdims=True) * 0.55 + 60).astype(np.uint8), 3, -1
+            )
+            self._paint_picture(
+                painter, _of_picture(grey), signed_image(flat, False), place, top
+            )
 
-    def _paint_picture(self, painter: QPainter, image: QImage, over: QImage | None, place: float, top: float) -> int:
+    def _paint_picture(
+        self,
+        painter: QPainter,
+        image: QImage,
+        over: QImage | None,
+        place: float,
+        top: float,
+    ) -> int:
         scale = SIDE / max(image.width(), image.height())
         area = QRectF(place, top, image.width() * scale, image.height() * scale)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, scale < 1)
@@ -120,16 +152,29 @@ class _Rows(QWidget):
         painter.drawRect(area)
         return round(area.right() + GAP)
 
-    def _paint_tokens(self, painter: QPainter, look: theme.Theme, one: Attribution, top: float) -> None:
+    def _paint_tokens(
+        self, painter: QPainter, look: theme.Theme, one: Attribution, top: float
+    ) -> None:
         values = np.ravel(one.values)
         largest = max(float(np.abs(values).max(initial=0.0)), 1e-12)
         for number, value in enumerate(values.tolist()):
             row, column = divmod(number, self._tokens_across)
             area = QRectF(PAD + column * 74, top + row * TOKEN, 70, TOKEN - 3)
             color = look.error if value > 0 else look.accent
-            box(painter, area, 3, theme.mix(look.panel, color, 0.75 * abs(value) / largest))
-            name = one.sample.tokens[number] if number < len(one.sample.tokens) else str(number)
-            elided(f"{name}  {value:+.2g}", "caption", 64).draw_in(painter, area.left() + 4, area, look.text)
+            box(
+                painter,
+                area,
+                3,
+                theme.mix(look.panel, color, 0.75 * abs(value) / largest),
+            )
+            name = (
+                one.sample.tokens[number]
+                if number < len(one.sample.tokens)
+                else str(number)
+            )
+            elided(f"{name}  {value:+.2g}", "caption", 64).draw_in(
+                painter, area.left() + 4, area, look.text
+            )
 
 
 def _of_picture(picture: np.ndarray) -> QImage:
@@ -142,7 +187,9 @@ def describe(one: Attribution) -> tuple[str, str]:
     """Return two lines on an attribution: the sample with its class, and its values."""
     sample = one.sample
     label = f", labelled {sample.label}" if sample.label else ""
-    first = f"Sample {sample.number}{label}, predicted {sample.prediction or one.target}"
+    first = (
+        f"Sample {sample.number}{label}, predicted {sample.prediction or one.target}"
+    )
     second = f"Score of {one.target}: {figure(one.score)}, strongest colour ±{figure(largest_of(one))}"
     if one.layer:
         second += f", at {one.layer}"

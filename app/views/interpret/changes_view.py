@@ -44,7 +44,9 @@ class ChangesModel(ColumnsModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         one = self.rows[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            passes = "zeros" if one.source is None else f"its output for sample {one.source}"
+            passes = (
+                "zeros" if one.source is None else f"its output for sample {one.source}"
+            )
             return (str(one), passes)[index.column()]
         return None
 
@@ -60,8 +62,17 @@ class EffectModel(ColumnsModel):
         self.beginResetModel()
         self.rows = []
         if effect is not None and len(effect.each_before) == len(effect.samples):
-            each = zip(effect.samples, effect.each_before, effect.each_after, effect.predictions, strict=True)
-            self.rows = [(number, before, after, *predicted) for number, before, after, predicted in each]
+            each = zip(
+                effect.samples,
+                effect.each_before,
+                effect.each_after,
+                effect.predictions,
+                strict=True,
+            )
+            self.rows = [
+                (number, before, after, *predicted)
+                for number, before, after, predicted in each
+            ]
         self.endResetModel()
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -69,7 +80,13 @@ class EffectModel(ColumnsModel):
         column = index.column()
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             predicted = old if old == new else f"{old} → {new}"
-            return (f"{number:,}", figure(before), figure(after), f"{after - before:+.3g}", predicted)[column]
+            return (
+                f"{number:,}",
+                figure(before),
+                figure(after),
+                f"{after - before:+.3g}",
+                predicted,
+            )[column]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return side(column in self.figures)
         if role == Qt.ItemDataRole.ForegroundRole and column == 3 and after != before:
@@ -83,7 +100,10 @@ class ChangesTable(QTableView):
     removed = Signal(int)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self.currentIndex().isValid():
+        if (
+            event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace)
+            and self.currentIndex().isValid()
+        ):
             self.removed.emit(self.currentIndex().row())
         else:
             super().keyPressEvent(event)
@@ -109,15 +129,19 @@ class ChangesView(QWidget):
         self.source.setFixedWidth(76)
         self.add = Button("Change", "primary", "add")
         self.add.setToolTip("Runs the samples with this part replaced as well")
-        self.samples = Segmented([(THIS, "This sample"), (WORST, "Worst 6"), (FIRST, "First 64")], "Samples to measure")
+        self.samples = Segmented(
+            [(THIS, "This sample"), (WORST, "Worst 6"), (FIRST, "First 64")],
+            "Samples to measure",
+        )
         self.effect = label(HINT, "label", wrap=True)
         self.remarks = label("", "caption", "text3", wrap=True)
         self.remove, self.clear = Button("Remove", icon="remove"), Button("Remove all")
         self.changes, self.effects = ChangesModel(self), EffectModel(self)
         self.table, self.each = ChangesTable(), QTableView()
         for table, model, name in (
-            (self.table, self.changes, "Changed parts"), (self.each, self.effects, "Loss of each sample"),
-        ):  # fmt: skip
+            (self.table, self.changes, "Changed parts"),
+            (self.each, self.effects, "Loss of each sample"),
+        ):
             table.setModel(model)
             plain(table, name, HEIGHT)
             table.horizontalHeader().setStretchLastSection(True)
@@ -130,7 +154,9 @@ class ChangesView(QWidget):
         first = FlowLayout(row, (0, 6, 0, 2), 8)
         first.fill(self.layer)
         first.put(self.part, self.number)
-        FlowLayout(second, (0, 2, 0, 2), 8).put(self.what, self.source, self.add, self.samples, self.remove, self.clear)
+        FlowLayout(second, (0, 2, 0, 2), 8).put(
+            self.what, self.source, self.add, self.samples, self.remove, self.clear
+        )
         tables = QSplitter(Qt.Orientation.Horizontal)
         tables.addWidget(self.table)
         tables.addWidget(self.each)
@@ -152,7 +178,9 @@ class ChangesView(QWidget):
         self.add.clicked.connect(self._add)
         self.samples.changed.connect(lambda _key: self.changed.emit())
         self.table.removed.connect(self._remove)
-        self.remove.clicked.connect(lambda: self._remove(self.table.currentIndex().row()))
+        self.remove.clicked.connect(
+            lambda: self._remove(self.table.currentIndex().row())
+        )
         self.clear.clicked.connect(lambda: self.set_changes([]))
         self.table.selectionModel().currentRowChanged.connect(lambda *_: self._offer())
 
@@ -189,7 +217,9 @@ class ChangesView(QWidget):
     def _offer(self) -> None:
         self.number.setVisible(self.part.value() != WHOLE)
         self.source.setVisible(self.what.value() == OTHER)
-        self.add.setEnabled(bool(self.layer.text().strip()) or self.part.value() == HEAD)
+        self.add.setEnabled(
+            bool(self.layer.text().strip()) or self.part.value() == HEAD
+        )
         self.remove.setEnabled(self.table.currentIndex().isValid())
         self.clear.setEnabled(bool(self.changes.rows))
 
@@ -198,12 +228,18 @@ class ChangesView(QWidget):
             return
         part, number = self.part.value(), int(self.number.value())
         one = Intervention(
-            self.layer.text().strip(), 0, number if part == HEAD else None, number if part == CHANNEL else None, None,
+            self.layer.text().strip(),
+            0,
+            number if part == HEAD else None,
+            number if part == CHANNEL else None,
+            None,
             int(self.source.value()) if self.what.value() == OTHER else None,
-        )  # fmt: skip
+        )
         if one not in self.changes.rows:
             self.set_changes([*self.changes.rows, one])
 
     def _remove(self, row: int) -> None:
         if 0 <= row < len(self.changes.rows):
-            self.set_changes([one for at, one in enumerate(self.changes.rows) if at != row])
+            self.set_changes(
+                [one for at, one in enumerate(self.changes.rows) if at != row]
+            )

@@ -50,13 +50,23 @@ class ColorScale(QWidget):
         painter, look = start(self), theme.current()
         low, high = self._end_labels()
         room = self.width() - low.width - high.width - 2 * GAP - 1
-        bar = QRectF(low.width + GAP, (self.height() - HIGH) / 2, min(max(room, LEAST), BAR), HIGH)
+        bar = QRectF(
+            low.width + GAP,
+            (self.height() - HIGH) / 2,
+            min(max(room, LEAST), BAR),
+            HIGH,
+        )
         low.draw_in(painter, 0, QRectF(0, 0, low.width, self.height()), look.text3)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(bar, self._ramp())
         painter.setPen(look.line2)
         painter.drawRect(bar)
-        high.draw_in(painter, bar.right() + GAP, QRectF(0, 0, high.width, self.height()), look.text3)
+        high.draw_in(
+            painter,
+            bar.right() + GAP,
+            QRectF(0, 0, high.width, self.height()),
+            look.text3,
+        )
         painter.end()
 
     def _ramp(self) -> QImage:

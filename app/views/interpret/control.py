@@ -20,7 +20,14 @@ from app.engine.requests.interpret.reading import (
     Samples,
 )
 from app.engine.requests.observe import ModelCapture, Observe
-from app.interpret.results import AttentionFound, AttentionReading, Attribution, Effect, Intervention, SampleLook
+from app.interpret.results import (
+    AttentionFound,
+    AttentionReading,
+    Attribution,
+    Effect,
+    Intervention,
+    SampleLook,
+)
 from app.preflight import preflight
 from app.training.job import Job
 from app.util.leftovers import TemporaryFolder
@@ -33,7 +40,12 @@ if TYPE_CHECKING:
     from app.project.project import Project
     from app.views.workspace import Workspace
 
-KEY, MAPS, EFFECT, CHANGES = "interpret", "interpret.maps", "interpret.effect", "interpret.changes"
+KEY, MAPS, EFFECT, CHANGES = (
+    "interpret",
+    "interpret.maps",
+    "interpret.effect",
+    "interpret.changes",
+)
 REST = 250  # ms after the number of the sample has changed
 WORST = 6
 MOST = 64  # samples that changes are measured on
@@ -48,10 +60,16 @@ class InterpretControl(QObject):
         self._page, self._workspace = page, workspace
         self._net: Handle | ModelCapture | None = None
         self._of: Project | None = None  # of which it was made
-        self._folder = TemporaryFolder()  # weights of a run, as they were when the net was prepared
+        self._folder = (
+            TemporaryFolder()
+        )  # weights of a run, as they were when the net was prepared
         self._muted: set[tuple[str, int, int]] = set()  # path, call, head
-        self._alone: dict[tuple[str, int, int], float] = {}  # change of the loss with that one muted
-        self._waiting: list[tuple[str, int, int]] = []  # heads whose change is still to be measured
+        self._alone: dict[
+            tuple[str, int, int], float
+        ] = {}  # change of the loss with that one muted
+        self._waiting: list[
+            tuple[str, int, int]
+        ] = []  # heads whose change is still to be measured
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._ask)
         page.readRequested.connect(self.prepare)
@@ -89,20 +107,34 @@ class InterpretControl(QObject):
         self._page.set_busy("")
         opened = workspace.document.project.opened
         if workspace.live.errors:
-            if opened is not None and not opened.source.looked_at:  # data do not fit: its example inputs do
-                model = Observe(opened.source, opened.arguments, opened.inputs, opened.folder)
-                self._take(InterpretedNet(Handle(0, 0), ((EXAMPLE, 1),), (), "from its constructor", ()),
-                           ModelCapture(model))  # fmt: skip
+            if (
+                opened is not None and not opened.source.looked_at
+            ):  # data do not fit: its example inputs do
+                model = Observe(
+                    opened.source, opened.arguments, opened.inputs, opened.folder
+                )
+                self._take(
+                    InterpretedNet(
+                        Handle(0, 0), ((EXAMPLE, 1),), (), "from its constructor", ()
+                    ),
+                    ModelCapture(model),
+                )
                 return
             first = workspace.live.errors[0]
-            self._page.refuse("The network cannot run yet", f"{first.message}. {first.reason}")
+            self._page.refuse(
+                "The network cannot run yet", f"{first.message}. {first.reason}"
+            )
             return
-        job = preflight.job(workspace.document.project, analysis, str(workspace.settings.data_folder))
+        job = preflight.job(
+            workspace.document.project, analysis, str(workspace.settings.data_folder)
+        )
         self._page.set_busy("Reading weights and data…")
         workspace.background.ask(
-            KEY, workspace.newest_weights.choice(job.source, Path(self._folder.name)),
-            on_answer=lambda weights: self._request(job, weights), on_error=self._failed,
-        )  # fmt: skip
+            KEY,
+            workspace.newest_weights.choice(job.source, Path(self._folder.name)),
+            on_answer=lambda weights: self._request(job, weights),
+            on_error=self._failed,
+        )
 
     def _request(self, job: Job, weights: WeightsChoice) -> None:
         file = Path(weights.path) if isinstance(weights, WeightsFile) else None
@@ -116,7 +148,11 @@ class InterpretControl(QObject):
             self._failed(failure)
 
         self._workspace.engine.ask(
-            KEY, PrepareInterpreted(job, weights), on_answer=take, on_error=fail, on_progress=self._page.set_busy
+            KEY,
+            PrepareInterpreted(job, weights),
+            on_answer=take,
+            on_error=fail,
+            on_progress=self._page.set_busy,
         )
 
     def _tidy(self, file: Path | None) -> None:
@@ -136,8 +172,14 @@ class InterpretControl(QObject):
         """Say that the network is another by now than the one that is shown."""
         of, now = self._of, self._workspace.document.project
         if self._net is not None and of is not None:
-            same = (of.graph, of.blocks, of.opened) == (now.graph, now.blocks, now.opened)
-            self._page.state.setText("" if same else "The network has changed since; inspect again")
+            same = (of.graph, of.blocks, of.opened) == (
+                now.graph,
+                now.blocks,
+                now.opened,
+            )
+            self._page.state.setText(
+                "" if same else "The network has changed since; inspect again"
+            )
 
     def _release(self) -> None:
         if isinstance(self._net, Handle):
@@ -169,7 +211,10 @@ class InterpretControl(QObject):
             self.prepare()
             return
         words = failure.message.strip() or type(failure.error).__name__
-        self._page.refuse("The sample could not be inspected", f"{words[:1].upper()}{words[1:].removesuffix('.')}.")
+        self._page.refuse(
+            "The sample could not be inspected",
+            f"{words[:1].upper()}{words[1:].removesuffix('.')}.",
+        )
 
     # --- Attention
 
@@ -190,18 +235,28 @@ class InterpretControl(QObject):
         self._page.banner.hide()
         self._page.set_busy("Running the sample…")
         self._workspace.engine.ask(
-            MAPS, ReadAttention(self._net, self._samples, ()), on_answer=self._listed, on_error=self._failed
+            MAPS,
+            ReadAttention(self._net, self._samples, ()),
+            on_answer=self._listed,
+            on_error=self._failed,
         )
 
     def _listed(self, found: AttentionFound) -> None:
         self._page.set_busy("")
         self._page.set_found(found)
         if found.remarks:
-            self._page.banner.set("warning", "Some attention calls were not captured", " ".join(found.remarks))
+            self._page.banner.set(
+                "warning",
+                "Some attention calls were not captured",
+                " ".join(found.remarks),
+            )
             self._page.banner.show()
         if self._page.reading is not None:
             self._show_attention(self._page.list.value())
-        if self._page.view.value() == ATTRIBUTION and self._page.which.value() == "sample":
+        if (
+            self._page.view.value() == ATTRIBUTION
+            and self._page.which.value() == "sample"
+        ):
             self._page.attributions.show_found(())
         self._measure()
         if self._page.changes.samples.value() == THIS:
@@ -217,12 +272,19 @@ class InterpretControl(QObject):
             return
 
         def show(found: AttentionFound) -> None:
-            own = [one for one in found.attentions if (one.path, one.call) == (reading.path, reading.call)]
+            own = [
+                one
+                for one in found.attentions
+                if (one.path, one.call) == (reading.path, reading.call)
+            ]
             if own:
                 self._page.show_reading(place, own[0])
 
         self._workspace.engine.ask(
-            MAPS, ReadAttention(self._net, self._samples, (reading.path,)), on_answer=show, on_error=self._failed
+            MAPS,
+            ReadAttention(self._net, self._samples, (reading.path,)),
+            on_answer=show,
+            on_error=self._failed,
         )
 
     # --- Muting
@@ -241,8 +303,14 @@ class InterpretControl(QObject):
     def _show_muted(self) -> None:
         reading = self._page.reading
         own = (reading.path, reading.call) if reading is not None else ("", 0)
-        here = frozenset(head for path, call, head in self._muted if (path, call) == own)
-        changes = {head: value for (path, call, head), value in self._alone.items() if (path, call) == own}
+        here = frozenset(
+            head for path, call, head in self._muted if (path, call) == own
+        )
+        changes = {
+            head: value
+            for (path, call, head), value in self._alone.items()
+            if (path, call) == own
+        }
         self._page.set_muted(here, changes, len(self._muted) - len(here))
 
     def _measure(self) -> None:
@@ -253,7 +321,9 @@ class InterpretControl(QObject):
             return
         count = len(self._muted)
         self._page.set_effect(None, count)
-        changes = tuple(Intervention(path, call, head) for path, call, head in sorted(self._muted))
+        changes = tuple(
+            Intervention(path, call, head) for path, call, head in sorted(self._muted)
+        )
 
         def show(effect: Effect) -> None:
             self._page.set_effect(effect, count)
@@ -262,7 +332,10 @@ class InterpretControl(QObject):
                 self._show_muted()
 
         self._workspace.engine.ask(
-            EFFECT, MeasureEffect(self._net, changes, self._samples), on_answer=show, on_error=self._failed
+            EFFECT,
+            MeasureEffect(self._net, changes, self._samples),
+            on_answer=show,
+            on_error=self._failed,
         )
 
     def _rank(self) -> None:
@@ -270,7 +343,9 @@ class InterpretControl(QObject):
         reading: AttentionReading | None = self._page.reading
         if reading is None or self._net is None:
             return
-        self._waiting = [(reading.path, reading.call, head) for head in range(reading.heads)]
+        self._waiting = [
+            (reading.path, reading.call, head) for head in range(reading.heads)
+        ]
         self._rank_next()
 
     def _rank_next(self) -> None:
@@ -298,13 +373,23 @@ class InterpretControl(QObject):
         self._page.banner.hide()
         samples, which = self._samples, view.samples.value()
         if which != THIS:
-            count = dict(self._page.net.counts).get(samples.part, 0) if self._page.net is not None else 0
-            numbers = tuple(range(min(MOST, count))) if which == FIRST else samples.numbers
-            samples = Samples(numbers, samples.part, WORST if which == WORST_SAMPLES else 0)
+            count = (
+                dict(self._page.net.counts).get(samples.part, 0)
+                if self._page.net is not None
+                else 0
+            )
+            numbers = (
+                tuple(range(min(MOST, count))) if which == FIRST else samples.numbers
+            )
+            samples = Samples(
+                numbers, samples.part, WORST if which == WORST_SAMPLES else 0
+            )
         self._workspace.engine.ask(
-            CHANGES, MeasureEffect(self._net, tuple(view.changes.rows), samples), on_answer=view.set_effect,
+            CHANGES,
+            MeasureEffect(self._net, tuple(view.changes.rows), samples),
+            on_answer=view.set_effect,
             on_error=self._changes_failed,
-        )  # fmt: skip
+        )
 
     def _changes_failed(self, failure: WorkerFailure) -> None:
         self._page.changes.effect.setText("It was not measured.")
@@ -322,7 +407,9 @@ class InterpretControl(QObject):
         def read(numbers: tuple[int, ...]) -> None:
             if self._net is not None:
                 request = ReadLooks(self._net, Samples(numbers, part))
-                self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed)
+                self._workspace.engine.ask(
+                    KEY, request, on_answer=show, on_error=self._failed
+                )
 
         def show(looks: tuple[SampleLook, ...]) -> None:
             self._page.set_busy("")
@@ -330,9 +417,12 @@ class InterpretControl(QObject):
 
         self._page.set_busy("Evaluating…")
         self._workspace.engine.ask(
-            KEY, FindWorst(self._net, part, LISTED), on_answer=read, on_error=self._failed,
+            KEY,
+            FindWorst(self._net, part, LISTED),
+            on_answer=read,
+            on_error=self._failed,
             on_progress=self._page.set_busy,
-        )  # fmt: skip
+        )
 
     # --- Attribution
 
@@ -343,11 +433,19 @@ class InterpretControl(QObject):
         page = self._page
         worst = WORST if page.which.value() == "worst" else 0
         samples = Samples(self._samples.numbers, self._samples.part, worst)
-        request = ReadAttributions(self._net, samples, page.method.value(), page.target.value())
+        request = ReadAttributions(
+            self._net, samples, page.method.value(), page.target.value()
+        )
 
         def show(found: tuple[Attribution, ...]) -> None:
             page.set_busy("")
             page.show_attributions(found)
 
         page.set_busy("Finding the worst samples…" if worst else "Attributing…")
-        self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed, on_progress=page.set_busy)
+        self._workspace.engine.ask(
+            KEY,
+            request,
+            on_answer=show,
+            on_error=self._failed,
+            on_progress=page.set_busy,
+        )

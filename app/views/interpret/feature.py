@@ -18,8 +18,16 @@ class InterpretFeature(Feature):
     interpret_control: InterpretControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("attention", "Attention", "eye", "centre", self._make, on_demand=True, words="A&ttention",
-                   home=lambda: self.interpreted.heads)  # fmt: skip
+        yield Page(
+            "attention",
+            "Attention",
+            "eye",
+            "centre",
+            self._make,
+            on_demand=True,
+            words="A&ttention",
+            home=lambda: self.interpreted.heads,
+        )
 
     def _make(self) -> Steps:
         from app.views.interpret.page import InterpretPage

@@ -6,7 +6,16 @@ from collections.abc import Collection
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import (
+    QHelpEvent,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
 from app.interpret.results import AttentionReading
@@ -23,8 +32,13 @@ def heat_image(values: np.ndarray) -> QImage:
     table = np.array(theme.heat_table(), dtype=np.uint8)
     share = np.nan_to_num(values / max(float(np.nanmax(values, initial=0.0)), 1e-12))
     colors = np.ascontiguousarray(table[np.clip(share * 255, 0, 255).astype(np.uint8)])
-    return QImage(colors.data, colors.shape[1], colors.shape[0], 3 * colors.shape[1],
-                  QImage.Format.Format_RGB888).copy()  # fmt: skip
+    return QImage(
+        colors.data,
+        colors.shape[1],
+        colors.shape[0],
+        3 * colors.shape[1],
+        QImage.Format.Format_RGB888,
+    ).copy()
 
 
 class HeadTiles(QWidget):
@@ -53,7 +67,11 @@ class HeadTiles(QWidget):
 
     def show_reading(self, reading: AttentionReading | None, group: int = 0) -> None:
         """Show the heads of an attention, of one of its windows; None for none."""
-        maps = reading.maps[group] if reading is not None and reading.maps is not None else ()
+        maps = (
+            reading.maps[group]
+            if reading is not None and reading.maps is not None
+            else ()
+        )
         self._images = [heat_image(one) for one in maps]
         self._entropy = reading.entropy if reading is not None else ()
         self.current = min(self.current, max(self.count - 1, 0))
@@ -72,17 +90,28 @@ class HeadTiles(QWidget):
     def box(self, head: int) -> QRectF:
         """Return the area of a head's image."""
         row, column = divmod(head, self._across)
-        return QRectF(PAD + column * (SIDE + GAP), PAD + row * (SIDE + 2 * CAPTION + GAP), SIDE, SIDE)
+        return QRectF(
+            PAD + column * (SIDE + GAP),
+            PAD + row * (SIDE + 2 * CAPTION + GAP),
+            SIDE,
+            SIDE,
+        )
 
     def _fit(self) -> None:
-        self.setFixedHeight(round(self.box(self.count - 1).bottom() + 2 * CAPTION + PAD) if self.count else 1)
+        self.setFixedHeight(
+            round(self.box(self.count - 1).bottom() + 2 * CAPTION + PAD)
+            if self.count
+            else 1
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
 
     def _head_at(self, position: QPointF) -> int:
-        return next((one for one in range(self.count) if self.box(one).contains(position)), -1)
+        return next(
+            (one for one in range(self.count) if self.box(one).contains(position)), -1
+        )
 
     def _point(self, head: int) -> None:
         if head != self.current:
@@ -95,13 +124,21 @@ class HeadTiles(QWidget):
         """Describe a head in a line."""
         change = self._changes.get(head)
         told = f"Head {head}, mean entropy {self._entropy[head]:.2f} nats"
-        told += f"; muting it changes the loss by {change:+.3g}" if change is not None else ""
+        told += (
+            f"; muting it changes the loss by {change:+.3g}"
+            if change is not None
+            else ""
+        )
         return told + ("; muted" if head in self.muted else "")
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             head = self._head_at(event.pos().toPointF())
-            words = f"{self.description(head)}. Click or Space mutes it." if head >= 0 else ""
+            words = (
+                f"{self.description(head)}. Click or Space mutes it."
+                if head >= 0
+                else ""
+            )
             QToolTip.showText(event.globalPos(), words, self)
             return True
         return super().event(event)
@@ -118,10 +155,20 @@ class HeadTiles(QWidget):
             self._point(head)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -self._across, Qt.Key.Key_Down: self._across}
+        steps = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Up: -self._across,
+            Qt.Key.Key_Down: self._across,
+        }
         if event.key() in steps and self.count:
-            self._point(min(max(self.current + steps[Qt.Key(event.key())], 0), self.count - 1))
-        elif event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.count:
+            self._point(
+                min(max(self.current + steps[Qt.Key(event.key())], 0), self.count - 1)
+            )
+        elif (
+            event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter)
+            and self.count
+        ):
             self.toggled.emit(self.current)
         else:
             super().keyPressEvent(event)
@@ -133,7 +180,9 @@ class HeadTiles(QWidget):
             if not area.adjusted(0, 0, 0, 2 * CAPTION).intersects(QRectF(event.rect())):
                 continue
             muted = head in self.muted
-            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, image.width() > SIDE)
+            painter.setRenderHint(
+                QPainter.RenderHint.SmoothPixmapTransform, image.width() > SIDE
+            )
             painter.setOpacity(0.25 if muted else 1.0)
             painter.drawImage(area, image)
             painter.setOpacity(1.0)
@@ -147,12 +196,16 @@ class HeadTiles(QWidget):
                 painter.drawRect(area.adjusted(-3, -3, 3, 3))
             line = QRectF(area.left(), area.bottom() + 4, SIDE, CAPTION - 2)
             name = f"head {head}{', muted' if muted else ''}"
-            elided(name, "caption", SIDE).draw_in(painter, line.left(), line, look.error if muted else look.text2)
+            elided(name, "caption", SIDE).draw_in(
+                painter, line.left(), line, look.error if muted else look.text2
+            )
             change = self._changes.get(head)
             if change is not None:
                 below = line.translated(0, CAPTION - 3)
                 tone = look.error if change > 0 else look.run
-                elided(f"loss {change:+.3g}", "caption", SIDE).draw_in(painter, below.left(), below, tone)
+                elided(f"loss {change:+.3g}", "caption", SIDE).draw_in(
+                    painter, below.left(), below, tone
+                )
         painter.end()
 
 
@@ -172,7 +225,9 @@ class HeadGrid(QScrollArea):
         self.tiles.pointed.connect(self._reveal)
 
     def _reveal(self, head: int) -> None:
-        place = self.tiles.mapTo(present(self.widget()), self.tiles.box(head).center().toPoint())
+        place = self.tiles.mapTo(
+            present(self.widget()), self.tiles.box(head).center().toPoint()
+        )
         self.ensureVisible(place.x(), place.y(), 10, SIDE)
 
     def sizeHint(self) -> QSize:

@@ -34,9 +34,19 @@ class MapView(QWidget):
         self.setAccessibleName("Attention map: queries by keys")
         theme.manager().changed.connect(self.update)
 
-    def show_head(self, reading: AttentionReading | None, group: int, head: int, labels: tuple[str, ...]) -> None:
+    def show_head(
+        self,
+        reading: AttentionReading | None,
+        group: int,
+        head: int,
+        labels: tuple[str, ...],
+    ) -> None:
         """Show the map of a head; `labels` name the tokens, () where they have none."""
-        self._values = reading.maps[group, head] if reading is not None and reading.maps is not None else None
+        self._values = (
+            reading.maps[group, head]
+            if reading is not None and reading.maps is not None
+            else None
+        )
         self._image = heat_image(self._values) if self._values is not None else None
         self._pooled = reading.pooled if reading is not None else 1
         same = reading is not None and reading.queries == reading.keys == len(labels)
@@ -61,7 +71,13 @@ class MapView(QWidget):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         area = self._area()
         if self._values is not None and area.contains(event.position()):
-            self._choose(int((event.position().y() - area.top()) / area.height() * len(self._values)))
+            self._choose(
+                int(
+                    (event.position().y() - area.top())
+                    / area.height()
+                    * len(self._values)
+                )
+            )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()), 0)
@@ -88,19 +104,35 @@ class MapView(QWidget):
         left, _top = self._axes()
         painter, look, area = start(self), theme.current(), self._area()
         rows, columns = self._values.shape
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, columns > area.width())
+        painter.setRenderHint(
+            QPainter.RenderHint.SmoothPixmapTransform, columns > area.width()
+        )
         painter.drawImage(area, self._image)
-        elided("keys", "caption", area.width()).draw(painter, area.left(), 3, look.text3)
+        elided("keys", "caption", area.width()).draw(
+            painter, area.left(), 3, look.text3
+        )
         elided("queries", "caption", left - 8).draw(painter, 2, 3, look.text3)
         unit = area.height() / rows
         every = max(math.ceil(14 / unit), 1)
         for row in range(0, rows, every):
             name = self._labels[row] if self._labels else str(row * self._pooled)
-            line = QRectF(0, area.top() + row * unit, left - 8, unit * every if unit < 14 else unit)
+            line = QRectF(
+                0,
+                area.top() + row * unit,
+                left - 8,
+                unit * every if unit < 14 else unit,
+            )
             text = elided(name, "axis", left - 8)
-            text.draw_in(painter, left - 6 - text.width, QRectF(line.left(), line.top(), line.width(), max(unit, 1)),
-                         look.text2 if row == self.query else look.text3)  # fmt: skip
-        step, first = area.width() / columns, elided("keys", "caption", area.width()).width + 8
+            text.draw_in(
+                painter,
+                left - 6 - text.width,
+                QRectF(line.left(), line.top(), line.width(), max(unit, 1)),
+                look.text2 if row == self.query else look.text3,
+            )
+        step, first = (
+            area.width() / columns,
+            elided("keys", "caption", area.width()).width + 8,
+        )
         every = max(math.ceil(26 / step), 1)
         for column in range(every if columns > 3 else 0, columns, every):
             name = self._labels[column] if self._labels else str(column * self._pooled)
@@ -110,7 +142,11 @@ class MapView(QWidget):
                 text.draw(painter, place, 3, look.text3)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(look.accent, 2 if self.hasFocus() else 1.5))
-        painter.drawRect(QRectF(area.left(), area.top() + self.query * unit, area.width(), max(unit, 2)))
+        painter.drawRect(
+            QRectF(
+                area.left(), area.top() + self.query * unit, area.width(), max(unit, 2)
+            )
+        )
         painter.end()
 
 
@@ -121,7 +157,9 @@ class OverlayView(QWidget):
         super().__init__(parent)
         self._picture: QImage | None = None
         self._wash: QImage | None = None
-        self._mark: QRectF | None = None  # of the patch that looks, in shares of the picture
+        self._mark: QRectF | None = (
+            None  # of the patch that looks, in shares of the picture
+        )
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.setAccessibleName("Sample")
         theme.manager().changed.connect(self.update)
@@ -131,13 +169,20 @@ class OverlayView(QWidget):
         """Whether values lie over the picture."""
         return self._wash is not None
 
-    def show_look(self, picture: np.ndarray | None, wash: QImage | None = None, mark: QRectF | None = None) -> None:
+    def show_look(
+        self,
+        picture: np.ndarray | None,
+        wash: QImage | None = None,
+        mark: QRectF | None = None,
+    ) -> None:
         """Show a picture (H, W, 3) of bytes, and values over it as an image with transparency."""
         self._picture = None
         if picture is not None:
             whole = np.ascontiguousarray(picture)
             high, wide = whole.shape[:2]
-            self._picture = QImage(whole.data, wide, high, 3 * wide, QImage.Format.Format_RGB888).copy()
+            self._picture = QImage(
+                whole.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
+            ).copy()
         self._wash, self._mark = wash, mark
         self.setVisible(self._picture is not None)
         self.update()
@@ -164,8 +209,12 @@ class OverlayView(QWidget):
             one = self._mark
             painter.setPen(QPen(look.accent, 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(QRectF(QPointF(one.left() * area.width(), one.top() * area.height()),
-                                    QPointF(one.right() * area.width(), one.bottom() * area.height())))  # fmt: skip
+            painter.drawRect(
+                QRectF(
+                    QPointF(one.left() * area.width(), one.top() * area.height()),
+                    QPointF(one.right() * area.width(), one.bottom() * area.height()),
+                )
+            )
         painter.end()
 
 
@@ -174,7 +223,9 @@ def attention_wash(
 ) -> tuple[QImage | None, QRectF | None, str]:
     """Return what a query looks at as an image over the picture, the patch of the query, and words on both."""
     if sample.picture is None or reading.maps is None or reading.grid is None:
-        windows = "Windows are not placed on the picture. " if reading.groups > 1 else ""
+        windows = (
+            "Windows are not placed on the picture. " if reading.groups > 1 else ""
+        )
         return None, None, windows if sample.picture is not None else ""
     extra, rows, columns = reading.grid
     weights = reading.maps[group, head, query, extra:].reshape(rows, columns)
@@ -183,13 +234,20 @@ def attention_wash(
     pixels = np.empty((rows, columns, 4), np.uint8)
     pixels[..., :3] = table[np.clip(share * 255, 0, 255).astype(np.uint8)]
     pixels[..., 3] = (40 + 170 * share).astype(np.uint8)
-    wash = QImage(pixels.data, columns, rows, 4 * columns, QImage.Format.Format_RGBA8888).copy()
+    wash = QImage(
+        pixels.data, columns, rows, 4 * columns, QImage.Format.Format_RGBA8888
+    ).copy()
     own = query - extra if reading.queries == reading.keys else -1
     if own < 0:
         return (
             wash,
             None,
-            f"query {query}" + (", a token before the patches" if reading.queries == reading.keys else ""),
+            f"query {query}"
+            + (
+                ", a token before the patches"
+                if reading.queries == reading.keys
+                else ""
+            ),
         )
     mark = QRectF(own % columns / columns, own // columns / rows, 1 / columns, 1 / rows)
     return wash, mark, f"query {query}, patch {own // columns}, {own % columns}"

@@ -38,7 +38,11 @@ from app.views.ui.widgets.segmented import Segmented
 ATTENTION, CHANGES, ATTRIBUTION = "attention", "changes", "attribution"
 PART = ("validation", "Validation")  # whose samples are offered before a net is there
 EXAMPLE = "example"  # the samples of a model without data: its own inputs
-METHODS = [(SALIENCY, "Saliency"), (INTEGRATED_GRADIENTS, "Integrated gradients"), (GRAD_CAM, "Grad-CAM")]
+METHODS = [
+    (SALIENCY, "Saliency"),
+    (INTEGRATED_GRADIENTS, "Integrated gradients"),
+    (GRAD_CAM, "Grad-CAM"),
+]
 LEGEND = "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
 HINT = (
     "Shows the attention of every head on a sample, checked against the output of its call, and what each pixel or "
@@ -82,7 +86,14 @@ class InterpretPage(QWidget):
     # building
 
     def _make_tools(self) -> None:
-        self.view = Segmented([(ATTENTION, "Attention"), (CHANGES, "Muting"), (ATTRIBUTION, "Attribution")], "View")
+        self.view = Segmented(
+            [
+                (ATTENTION, "Attention"),
+                (CHANGES, "Muting"),
+                (ATTRIBUTION, "Attribution"),
+            ],
+            "View",
+        )
         self.part = ChoiceField((PART,), pairs=True)
         self.part.setAccessibleName("Samples")
         self.part.setFixedWidth(128)
@@ -91,7 +102,9 @@ class InterpretPage(QWidget):
         self.sample.setFixedWidth(76)
         self.count = label("", "caption", "text3")
         self.worst = Button("Worst")
-        self.worst.setToolTip("Evaluates these samples and lists those with the highest loss")
+        self.worst.setToolTip(
+            "Evaluates these samples and lists those with the highest loss"
+        )
         self.worst_menu = QMenu(self.worst)
         self.look = Button("Inspect", "primary", "eye")
         self.look.setToolTip("Runs this sample with the newest weights")
@@ -101,7 +114,14 @@ class InterpretPage(QWidget):
         self._tools = QWidget()
         row = FlowLayout(self._tools, (12, 6, 8, 6), 8)
         number = QWidget()
-        hbox(label("Sample", "caption", "text2"), self.sample, self.count, on=number, margins=0, spacing=8)
+        hbox(
+            label("Sample", "caption", "text2"),
+            self.sample,
+            self.count,
+            on=number,
+            margins=0,
+            spacing=8,
+        )
         row.put(self.view, self.part, number, self.worst, self.look, self.cancel)
         row.fill(self.state)
 
@@ -115,7 +135,9 @@ class InterpretPage(QWidget):
         self._of_groups = label("Window", "caption", "text2")
         self.facts = label("", "caption", "text3", wrap=True)
         self.rank = Button("Measure heads")
-        self.rank.setToolTip("Mutes the heads one at a time and measures the loss of this sample")
+        self.rank.setToolTip(
+            "Mutes the heads one at a time and measures the loss of this sample"
+        )
         self.unmute = Button("Unmute all")
         self.effect = label("", "label", wrap=True)
         self.map, self.overlay = MapView(), OverlayView()
@@ -123,19 +145,38 @@ class InterpretPage(QWidget):
         self.query_words = label("", "caption", "text3", wrap=True)
         self.sample_words = label("", "label", wrap=True)
         self.weights_words = label("", "caption", "text3", wrap=True)
-        top = hbox((self.list, 1), self._of_groups, self.group, margins=(12, 6, 12, 2), spacing=8)
+        top = hbox(
+            (self.list, 1),
+            self._of_groups,
+            self.group,
+            margins=(12, 6, 12, 2),
+            spacing=8,
+        )
         left, above = QWidget(), QWidget()
         buttons = QWidget()
         FlowLayout(buttons, (0, 0, 0, 0), 8).put(self.rank, self.unmute)
-        vbox(self.facts, self.effect, buttons, on=above, margins=(12, 0, 12, 2), spacing=4)
+        vbox(
+            self.facts,
+            self.effect,
+            buttons,
+            on=above,
+            margins=(12, 0, 12, 2),
+            spacing=4,
+        )
         self.heads = HeadGrid(above)
         vbox(top, (self.heads, 1), on=left, margins=0, spacing=2)
         right = QWidget()
         vbox(
-            self.sample_words, self.weights_words, (self.overlay, 4), self.query_words, (self.map, 5),
-            self.scale, on=right,
-            margins=(12, 8, 12, 8), spacing=6,
-        )  # fmt: skip
+            self.sample_words,
+            self.weights_words,
+            (self.overlay, 4),
+            self.query_words,
+            (self.map, 5),
+            self.scale,
+            on=right,
+            margins=(12, 8, 12, 8),
+            spacing=6,
+        )
         self._attention = QSplitter(Qt.Orientation.Horizontal)
         for widget, share in ((left, 3), (Column(right), 2)):
             self._attention.addWidget(widget)
@@ -150,11 +191,15 @@ class InterpretPage(QWidget):
         self.target = ChoiceField(((None, "Predicted"),), pairs=True)
         self.target.setAccessibleName("Class to explain")
         self.target.setFixedWidth(132)
-        self.which = Segmented([("sample", "This sample"), ("worst", "Worst 6")], "Samples to explain")
+        self.which = Segmented(
+            [("sample", "This sample"), ("worst", "Worst 6")], "Samples to explain"
+        )
         self.explain = Button("Attribute", "primary", "run")
         self.legend = label(LEGEND, "caption", "text3", wrap=True)
         controls, above = QWidget(), QWidget()
-        FlowLayout(controls, (0, 6, 0, 2), 8).put(self.method, self.target, self.which, self.explain)
+        FlowLayout(controls, (0, 6, 0, 2), 8).put(
+            self.method, self.target, self.which, self.explain
+        )
         scale = ColorScale(signed=True)
         scale.set_ends("−largest", "largest of each sample")
         vbox(controls, self.legend, scale, on=above, margins=(12, 0, 12, 2), spacing=4)
@@ -187,7 +232,9 @@ class InterpretPage(QWidget):
         self.empty.button.setEnabled(not words)
         self.explain.setEnabled(not words)
         self.rank.setEnabled(not words)
-        self._can_rate = not words and self.net is not None and self.net.counts[0][0] != EXAMPLE
+        self._can_rate = (
+            not words and self.net is not None and self.net.counts[0][0] != EXAMPLE
+        )
         self.worst.setEnabled(self._can_rate)
         self.state.setText(words)
         self.state.setToolTip(words)
@@ -231,7 +278,9 @@ class InterpretPage(QWidget):
         self.target.add_choice(None, "Predicted")
         for number, name in enumerate(net.classes[:1000]):
             self.target.add_choice(number, name)
-        self.target.set_value(target if target is not None and target < len(net.classes) else None)
+        self.target.set_value(
+            target if target is not None and target < len(net.classes) else None
+        )
 
     def offer_worst(self, looks: tuple[SampleLook, ...]) -> None:
         """Let one of the samples with the largest loss be chosen, largest first."""
@@ -242,7 +291,9 @@ class InterpretPage(QWidget):
                 + ([f"labelled {look.label}"] if look.label else [])
                 + ([f"predicted {look.prediction}"] if look.prediction else [])
             )
-            self.worst_menu.addAction(words.replace("&", "&&"), partial(self._choose_sample, look.number))
+            self.worst_menu.addAction(
+                words.replace("&", "&&"), partial(self._choose_sample, look.number)
+            )
         self.worst_menu.popup(self.worst.mapToGlobal(self.worst.rect().bottomLeft()))
 
     def _choose_sample(self, number: int) -> None:
@@ -250,7 +301,11 @@ class InterpretPage(QWidget):
         self.sampleChosen.emit()
 
     def _show_count(self) -> None:
-        count = dict(self.net.counts).get(self.part.value(), 0) if self.net is not None else 0
+        count = (
+            dict(self.net.counts).get(self.part.value(), 0)
+            if self.net is not None
+            else 0
+        )
         self.count.setText(f"of {count:,}" if count else "")
 
     def _part_chosen(self, _part: object) -> None:
@@ -259,7 +314,9 @@ class InterpretPage(QWidget):
 
     def _show_look(self) -> None:
         """Offer to inspect, but where *Attribute* is what to press."""
-        self.look.setVisible(not self._busy and (self.net is None or self.view.value() != ATTRIBUTION))
+        self.look.setVisible(
+            not self._busy and (self.net is None or self.view.value() != ATTRIBUTION)
+        )
 
     def _empty_acted(self) -> None:
         if self.found is None:
@@ -274,11 +331,15 @@ class InterpretPage(QWidget):
 
     def _show_view(self) -> None:
         self._show_look()
-        beside = {ATTRIBUTION: self.attributions, CHANGES: self.changes}.get(self.view.value())
+        beside = {ATTRIBUTION: self.attributions, CHANGES: self.changes}.get(
+            self.view.value()
+        )
         if beside is not None and self.net is not None:
             self._stack.setCurrentWidget(beside)
         else:
-            self._stack.setCurrentWidget(self._attention if self.reading is not None else self.empty)
+            self._stack.setCurrentWidget(
+                self._attention if self.reading is not None else self.empty
+            )
 
     # attention
 
@@ -286,7 +347,11 @@ class InterpretPage(QWidget):
     def reading(self) -> AttentionReading | None:
         """The attention that is shown."""
         place = self.list.value()
-        if self.found is None or place is None or not 0 <= place < len(self.found.attentions):
+        if (
+            self.found is None
+            or place is None
+            or not 0 <= place < len(self.found.attentions)
+        ):
             return None
         return self.found.attentions[place]
 
@@ -296,10 +361,15 @@ class InterpretPage(QWidget):
         self.found = found
         self.list.clear_choices()
         for place, one in enumerate(found.attentions if found is not None else ()):
-            self.list.add_choice(place, f"{one.name} ({counted(one.heads, 'head')}, {one.queries} × {one.keys})")
+            self.list.add_choice(
+                place,
+                f"{one.name} ({counted(one.heads, 'head')}, {one.queries} × {one.keys})",
+            )
         count = len(self.list.choices())
         if count:
-            self.list.set_value(before if isinstance(before, int) and before < count else 0)
+            self.list.set_value(
+                before if isinstance(before, int) and before < count else 0
+            )
         if found is not None and not count:
             self.empty.set_text(
                 "No attention",
@@ -329,16 +399,26 @@ class InterpretPage(QWidget):
         several = reading is not None and reading.groups > 1
         self.group.setVisible(several)
         self._of_groups.setVisible(several)
-        self._of_groups.setText(f"Window of {reading.groups}" if reading is not None else "Window")
+        self._of_groups.setText(
+            f"Window of {reading.groups}" if reading is not None else "Window"
+        )
         if reading is None:
             self.facts.setText("")
             self.heads.tiles.show_reading(None)
             return
         if int(self.group.value()) >= reading.groups:
             self.group.set_value(0)
-        check = "gives the output of the call to rounding" if reading.checked else reading.remark
+        check = (
+            "gives the output of the call to rounding"
+            if reading.checked
+            else reading.remark
+        )
         where = f" at {reading.place}" if reading.place else ""
-        pooled = f" Blocks of {reading.pooled} × {reading.pooled} are drawn as one." if reading.pooled > 1 else ""
+        pooled = (
+            f" Blocks of {reading.pooled} × {reading.pooled} are drawn as one."
+            if reading.pooled > 1
+            else ""
+        )
         self.facts.setText(
             f"Computed by {reading.kind}{where}; softmax(qkᵀ · scale + mask) v {check} "
             f"(relative difference {scientific(reading.error, 1)}).{pooled}"
@@ -347,7 +427,10 @@ class InterpretPage(QWidget):
         self._show_head()
 
     def _show_head(self) -> None:
-        reading, sample = self.reading, self.found.sample if self.found is not None else None
+        reading, sample = (
+            self.reading,
+            self.found.sample if self.found is not None else None,
+        )
         if reading is None or reading.maps is None or sample is None:
             self.map.show_head(None, 0, 0, ())
             self.scale.set_ends("", "")
@@ -355,7 +438,10 @@ class InterpretPage(QWidget):
             return
         group, head = int(self.group.value()), self.heads.tiles.current
         self.map.show_head(reading, group, head, sample.tokens)
-        self.scale.set_ends("0", f"{significant(float(reading.maps[group, head].max()), 3)}, the largest")
+        self.scale.set_ends(
+            "0",
+            f"{significant(float(reading.maps[group, head].max()), 3)}, the largest",
+        )
         self._show_overlay()
 
     def _show_overlay(self) -> None:
@@ -366,18 +452,28 @@ class InterpretPage(QWidget):
         told = f"Sample {sample.number}"
         told += f", labelled {sample.label}" if sample.label else ""
         told += f", predicted {sample.prediction}" if sample.prediction else ""
-        weights = f"Weights {self.net.words}" if self.net is not None and self.net.words else ""
+        weights = (
+            f"Weights {self.net.words}"
+            if self.net is not None and self.net.words
+            else ""
+        )
         self.sample_words.setText(told)
         self.weights_words.setText(weights)
         group = min(int(self.group.value()), reading.groups - 1)
         wash, mark, words = attention_wash(reading, group, head, self.map.query, sample)
         self.overlay.show_look(sample.picture, wash, mark)
-        looks = f"Head {head}: what {words} looks at. " if wash is not None else f"Head {head}. {words}"
+        looks = (
+            f"Head {head}: what {words} looks at. "
+            if wash is not None
+            else f"Head {head}. {words}"
+        )
         self.query_words.setText(f"{looks}Click a row of the map to choose the query.")
 
     # muting
 
-    def set_muted(self, muted: frozenset[int], changes: dict[int, float], elsewhere: int) -> None:
+    def set_muted(
+        self, muted: frozenset[int], changes: dict[int, float], elsewhere: int
+    ) -> None:
         """Show the muted heads of the attention in front, and by how much single ones change the loss; `elsewhere` are
         those muted in other attentions."""
         self.heads.tiles.set_muted(muted, changes)
@@ -386,10 +482,18 @@ class InterpretPage(QWidget):
     def set_effect(self, effect: Effect | None, muted: int) -> None:
         """Show the loss without and with the muted heads; None while nothing is muted."""
         if effect is None:
-            self.effect.setText("Click a head, or press Space, to mute it." if not muted else "Measuring the loss…")
+            self.effect.setText(
+                "Click a head, or press Space, to mute it."
+                if not muted
+                else "Measuring the loss…"
+            )
             return
         before, after = effect.predictions[0] if effect.predictions else ("", "")
-        turned = f"; the prediction turns from {before} to {after}" if before != after else ""
+        turned = (
+            f"; the prediction turns from {before} to {after}"
+            if before != after
+            else ""
+        )
         self.effect.setText(
             f"{counted(muted, 'head')} muted: {effect.measure} {figure(effect.before)} → {figure(effect.after)} "
             f"({effect.change:+.3g}){turned}"

@@ -20,7 +20,14 @@ MOST_PAGES = 8  # that are scrolled through
 EDGE = 12.0  # around the first picture
 # What is tried until all fits at full size: the scale that the page is laid out for, and how much of its width a row
 # takes; None leaves that to the layout.
-TRIES = ((1.0, None), (1.0, 0.75), (1.0, 1.0), (READABLE, None), (READABLE, 0.75), (READABLE, 1.0))
+TRIES = (
+    (1.0, None),
+    (1.0, 0.75),
+    (1.0, 1.0),
+    (READABLE, None),
+    (READABLE, 0.75),
+    (READABLE, 1.0),
+)
 KEPT = 4000  # groups whose places are kept
 
 Size = tuple[float, float]
@@ -46,9 +53,14 @@ class Arranger(Struct):
     _known: KnownPlaces = field(default_factory=dict)
 
     def arrange(
-        self, opened: frozenset[str], figures: Mapping[str, ModuleFigures], page: Size, row: float | None = None,
-        tell: Callable[[float], object] = lambda _done: None, cancelled: Callable[[], bool] = lambda: False,
-    ) -> Arrangement:  # fmt: skip
+        self,
+        opened: frozenset[str],
+        figures: Mapping[str, ModuleFigures],
+        page: Size,
+        row: float | None = None,
+        tell: Callable[[float], object] = lambda _done: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Arrangement:
         """Lay the picture out with these parts open; `tell` receives the fraction that is done. Raises
         LayoutCancelledError."""
 
@@ -62,12 +74,20 @@ class Arranger(Struct):
         progress(0.0)
         if len(self._known) > KEPT:
             self._known.clear()
-        return Arrangement(opened, arranged(drawing, page, row, True, self._known, progress), figures, row)
+        return Arrangement(
+            opened,
+            arranged(drawing, page, row, True, self._known, progress),
+            figures,
+            row,
+        )
 
     def fit(
-        self, figures: Mapping[str, ModuleFigures], room: Size, tell: Callable[[float], object] = lambda _done: None,
+        self,
+        figures: Mapping[str, ModuleFigures],
+        room: Size,
+        tell: Callable[[float], object] = lambda _done: None,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Arrangement:  # fmt: skip
+    ) -> Arrangement:
         """Open as many levels as fit `room`, in pixels of the view, at a readable scale: the first one in any case,
         unless it is very large. Where not even that fits, its rows are as wide as the room, to be read from the top
         down, unless that takes many pages. Raises LayoutCancelledError."""
@@ -89,12 +109,25 @@ class Arranger(Struct):
             best = found
             if scale_in(found.done, room) < READABLE:
                 row = room[0] / READABLE
-                long = self.arrange(opened, figures, (row, room[1] / READABLE), row - 2 * EDGE, tell, cancelled)
-                return long if long.done.layout.height * READABLE < MOST_PAGES * room[1] else best
+                long = self.arrange(
+                    opened,
+                    figures,
+                    (row, room[1] / READABLE),
+                    row - 2 * EDGE,
+                    tell,
+                    cancelled,
+                )
+                return (
+                    long
+                    if long.done.layout.height * READABLE < MOST_PAGES * room[1]
+                    else best
+                )
         return best or self.arrange(closed, figures, room, None, tell, cancelled)
 
 
 def scale_in(done: ArrangedDrawing, room: Size) -> float:
     """Return the scale at which a picture with its edge fits a room."""
     layout = done.layout
-    return min(room[0] / (layout.width + 2 * EDGE), room[1] / (layout.height + 2 * EDGE))
+    return min(
+        room[0] / (layout.width + 2 * EDGE), room[1] / (layout.height + 2 * EDGE)
+    )

@@ -31,13 +31,27 @@ if TYPE_CHECKING:
 
 
 # Commands that are about a drawing, but those that copy and move in lists, which other pages have too.
-DRAWN = frozenset(("replace-last", "drop-last", "freeze-but-last", "export-drawing", "find"))
+DRAWN = frozenset(
+    ("replace-last", "drop-last", "freeze-but-last", "export-drawing", "find")
+)
 OF_ANY = frozenset(
-    f"canvas.{name}" for name in (
-        "cut", "copy", "paste", "delete", "select_all", "left", "right", "up", "down", "nudge_left", "nudge_right",
-        "nudge_up", "nudge_down",
+    f"canvas.{name}"
+    for name in (
+        "cut",
+        "copy",
+        "paste",
+        "delete",
+        "select_all",
+        "left",
+        "right",
+        "up",
+        "down",
+        "nudge_left",
+        "nudge_right",
+        "nudge_up",
+        "nudge_down",
     )
-)  # fmt: skip
+)
 STEP = 1.25  # of a command that zooms
 _SETTLING = 150  # ms of debounce: programs may save a file in several steps
 
@@ -53,12 +67,27 @@ class ObservedFeature(Feature):
     call_inspector: CallInspector
 
     def pages(self) -> Iterable[Page]:
-        yield Page("observed", "Model", "layers", "centre", self._make, after="autograd", words="&Model",
-                   home=lambda: self.observed.view)  # fmt: skip
+        yield Page(
+            "observed",
+            "Model",
+            "layers",
+            "centre",
+            self._make,
+            after="autograd",
+            words="&Model",
+            home=lambda: self.observed.view,
+        )
 
     def actions(self) -> Iterable[Action]:
-        yield Action("open-model", "Open a &model…", self.ask, "Ctrl+Shift+O", "layers", "Draw any model that runs",
-                     late=True)  # fmt: skip
+        yield Action(
+            "open-model",
+            "Open a &model…",
+            self.ask,
+            "Ctrl+Shift+O",
+            "layers",
+            "Draw any model that runs",
+            late=True,
+        )
         yield Action("open-source", "", self.open)
         yield Action("capture-observed", "", self._capture)
         yield Action("show-figures", "", self._show_figures)
@@ -74,7 +103,9 @@ class ObservedFeature(Feature):
     def finish(self) -> None:
         self._finished = True
         for key, action in self.workspace.commands.by_key.items():
-            if (key.startswith(("canvas.", "block.")) and key not in OF_ANY) or key in DRAWN:
+            if (
+                key.startswith(("canvas.", "block.")) and key not in OF_ANY
+            ) or key in DRAWN:
                 action.triggered.connect(partial(self._needs_drawing, key))
         if (asked := self._asked) is not None:
             self._asked = None
@@ -91,7 +122,9 @@ class ObservedFeature(Feature):
         """Show the dialog that asks which model to open."""
         from app.views.observed.open_dialog import OpenModelDialog
 
-        dialog = OpenModelDialog(self.workspace.layers, self.show, self.workspace.window)
+        dialog = OpenModelDialog(
+            self.workspace.layers, self.show, self.workspace.window
+        )
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
@@ -101,13 +134,17 @@ class ObservedFeature(Feature):
         self._withdraw_stale()
         files = files_of(model.source, model.folder)
         self._model, self._digest = model, files.digest if files is not None else ""
-        self._file.follow(tuple(Path(file.path) for file in files.files) if files is not None else ())
+        self._file.follow(
+            tuple(Path(file.path) for file in files.files) if files is not None else ()
+        )
         self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
         self.observed.set_observation(found, str(model.source))
         title = f"{model.source} raised in {found.failed_at}" if found.failed_at else ""
-        self.workspace.live.show_raised(Problem("error", None, title, found.failure) if title else None)
+        self.workspace.live.show_raised(
+            Problem("error", None, title, found.failure) if title else None
+        )
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)
             self.observed.redraw.setEnabled(False)
@@ -126,10 +163,18 @@ class ObservedFeature(Feature):
         now = document.project.opened
         assert opened is not None
         if now is not None and (now.source, now.arguments, now.folder) == (
-            opened.source, opened.arguments, opened.folder
-        ):  # fmt: skip
-            document.apply("Open the model again", replace(document.project, opened=opened))
-        elif document.path is None and not document.dirty and not self.workspace.session.active:
+            opened.source,
+            opened.arguments,
+            opened.folder,
+        ):
+            document.apply(
+                "Open the model again", replace(document.project, opened=opened)
+            )
+        elif (
+            document.path is None
+            and not document.dirty
+            and not self.workspace.session.active
+        ):
             self._begin_project()
 
     def _begin_project(self) -> None:
@@ -151,9 +196,13 @@ class ObservedFeature(Feature):
     def _offer_training(self) -> None:
         if hasattr(self, "observed"):
             self.observed.train.setVisible(self._opened is not None)
-            self.observed.train.setEnabled(self._opened is not None and not self._opened.refusal)
+            self.observed.train.setEnabled(
+                self._opened is not None and not self._opened.refusal
+            )
             refusal = self._opened.refusal if self._opened is not None else ""
-            self.observed.train.setToolTip(refusal or "Choose data, loss and optimizer for this model, then run")
+            self.observed.train.setToolTip(
+                refusal or "Choose data, loss and optimizer for this model, then run"
+            )
 
     def _needs_drawing(self, key: str) -> None:
         """Answer a command of the canvas where the project has no drawing: open the Model page, or report it."""
@@ -161,24 +210,32 @@ class ObservedFeature(Feature):
             return
         view = self.observed.view
         looks: dict[str, Callable[[], object]] = {
-            "canvas.frame_all": view.frame_all, "canvas.frame_selection": view.frame_selection,
-            "canvas.zoom_in": lambda: view.zoom_by(STEP), "canvas.zoom_out": lambda: view.zoom_by(1 / STEP),
+            "canvas.frame_all": view.frame_all,
+            "canvas.frame_selection": view.frame_selection,
+            "canvas.zoom_in": lambda: view.zoom_by(STEP),
+            "canvas.zoom_out": lambda: view.zoom_by(1 / STEP),
             "canvas.zoom_100": lambda: view.zoom_to(1.0),
-        }  # fmt: skip
+        }
         looks.get(key, lambda: self._refused(OPENED))()
 
     def _refused(self, words: str) -> None:
         """Say why an edit of the drawing was refused, where there is no drawing, and offer one."""
         if self.workspace.document.project.opened is not None:
-            self.workspace.notifier.show("error", "There is no drawing", words, "Redraw the model", self._redraw)
+            self.workspace.notifier.show(
+                "error", "There is no drawing", words, "Redraw the model", self._redraw
+            )
 
     def _project_changed(self, before: Project, after: Project) -> None:
         """Offer the page of the project's net: the model's, or the drawing."""
-        if (before.opened is None) == (after.opened is None) and before.opened == after.opened:
+        if (before.opened is None) == (
+            after.opened is None
+        ) and before.opened == after.opened:
             return
         pages, opened = self.workspace.pages, after.opened
         self.workspace.commands["show.network"].setEnabled(opened is None)
-        here, other = ("network", "observed") if opened is None else ("observed", "network")
+        here, other = (
+            ("network", "observed") if opened is None else ("observed", "network")
+        )
         pages.set_offered(here, True)
         pages.show(here)
         pages.set_offered(other, False)
@@ -187,13 +244,26 @@ class ObservedFeature(Feature):
         if opened is not None and pages.is_front("layers"):
             pages.turn_to("outline")
         pages.set_offered("layers", opened is None)  # there is no canvas to put one on
-        pages.set_offered("cost", opened is None)  # of a model of code torch counts nothing without running it
+        pages.set_offered(
+            "cost", opened is None
+        )  # of a model of code torch counts nothing without running it
         if opened is None:
             return
-        if opened != self._opened or digest_of(opened.source, opened.folder) != opened.sha256:
+        if (
+            opened != self._opened
+            or digest_of(opened.source, opened.folder) != opened.sha256
+        ):
             arguments = json.dumps(dict(opened.arguments)) if opened.arguments else ""
             inputs = tuple(map(str, opened.inputs))
-            self.open(AskedModel(str(opened.source), arguments, inputs, folder=opened.folder, example=opened.example))
+            self.open(
+                AskedModel(
+                    str(opened.source),
+                    arguments,
+                    inputs,
+                    folder=opened.folder,
+                    example=opened.example,
+                )
+            )
 
     def _redraw(self, path: str = "") -> None:
         """Ask whether to draw the model, or a module of it, as a network that can be edited."""
@@ -202,10 +272,17 @@ class ObservedFeature(Feature):
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
         self.workspace.notifier.withdraw("There is no drawing")
-        inputs = tuple(ModelInput(one.shape, one.dtype, one.name, one.values) for one in model.inputs)
+        inputs = tuple(
+            ModelInput(one.shape, one.dtype, one.name, one.values)
+            for one in model.inputs
+        )
         name = path or model.source.name or model.source.where
-        source = ModelSource("", name, spec=model.source, folder=model.folder, part=path)
-        self.workspace.commands.trigger("redraw", source, dict(model.arguments), inputs, self._digest)
+        source = ModelSource(
+            "", name, spec=model.source, folder=model.folder, part=path
+        )
+        self.workspace.commands.trigger(
+            "redraw", source, dict(model.arguments), inputs, self._digest
+        )
 
     # -- its file ------------------------------------------------------------------------------------------------------
 
@@ -227,18 +304,31 @@ class ObservedFeature(Feature):
         changed, gone = self._stale_titles()
         if now:
             self.workspace.notifier.show(
-                "error", changed, f"Open it again to {what} it.", "Open it again", self._open_again
+                "error",
+                changed,
+                f"Open it again to {what} it.",
+                "Open it again",
+                self._open_again,
             )
         else:
-            self.workspace.notifier.refuse(gone, f"Restore {file_of(source, folder) or source.where} to {what} it.")
+            self.workspace.notifier.refuse(
+                gone, f"Restore {file_of(source, folder) or source.where} to {what} it."
+            )
         return False
 
     def _stale_titles(self) -> tuple[str, str]:
         """Return the titles of banners about a file that has changed, and about one that is gone."""
         assert self._model is not None
         source = self._model.source
-        short = f"{Path(source.where).name}:{source.name}" if source.kind == "file" else str(source)
-        return f"{short} has changed since it was opened", f"The file of {short} cannot be read"
+        short = (
+            f"{Path(source.where).name}:{source.name}"
+            if source.kind == "file"
+            else str(source)
+        )
+        return (
+            f"{short} has changed since it was opened",
+            f"The file of {short} cannot be read",
+        )
 
     def _withdraw_stale(self) -> None:
         for title in self._stale_titles() if self._model is not None else ():
@@ -286,14 +376,18 @@ class ObservedFeature(Feature):
             self.workspace.commands.trigger("choose-layer", places[0].path)
 
     def _show_backward(self, part: Part) -> None:
-        self.workspace.commands.trigger("show-backward", self.observed.places_of(part), True)
+        self.workspace.commands.trigger(
+            "show-backward", self.observed.places_of(part), True
+        )
 
     def _make(self) -> ObservedPage:
         from app.views.observed.inspector import CallInspector
         from app.views.observed.page import ObservedPage
 
         self.observed, self.call_inspector = ObservedPage(), CallInspector()
-        self.workspace.pages.stand_in("inspector", self.call_inspector, while_front="observed")
+        self.workspace.pages.stand_in(
+            "inspector", self.call_inspector, while_front="observed"
+        )
         self.observed.detail.connect(self.call_inspector.show_part)
         self.observed.chosen.connect(self._chosen)
         self.observed.captureRequested.connect(lambda: self._capture())
@@ -307,13 +401,19 @@ class ObservedFeature(Feature):
     def _export(self) -> None:
         from app.views.export.picture_export import PictureExport
 
-        pictures = PictureExport(self.workspace.background, self.workspace.settings, self.workspace.window)
+        pictures = PictureExport(
+            self.workspace.background, self.workspace.settings, self.workspace.window
+        )
         pictures.said.connect(self.workspace.notifier.say)
         pictures.refused.connect(self.workspace.notifier.refuse)
-        if (drawing := self.observed.drawing()) is not None and (found := self.observed.observation) is not None:
+        if (drawing := self.observed.drawing()) is not None and (
+            found := self.observed.observation
+        ) is not None:
             project = self.workspace.document.project
             carried = project if project.opened is not None else None
-            pictures.choose_file(drawing, "Export this picture", found.name, project=carried)
+            pictures.choose_file(
+                drawing, "Export this picture", found.name, project=carried
+            )
 
 
 class _ModelFileWatch(QObject):
@@ -336,7 +436,9 @@ class _ModelFileWatch(QObject):
     def follow(self, paths: tuple[Path, ...]) -> None:
         """Watch these files in place of those before, with their folders: many editors replace a file by a new one."""
         self._paths = paths
-        wanted = {str(one) for path in paths for one in (path, path.parent) if one.exists()}
+        wanted = {
+            str(one) for path in paths for one in (path, path.parent) if one.exists()
+        }
         known = {*self._watcher.files(), *self._watcher.directories()}
         if gone := known - wanted:
             self._watcher.removePaths(sorted(gone))

@@ -51,7 +51,15 @@ class CallInspector(QScrollArea):
             return
         page = QWidget()
         title, *sections = _sections(found, part)
-        vbox(title, *self._captured(found, part), *sections, 1, on=page, margins=0, spacing=0)
+        vbox(
+            title,
+            *self._captured(found, part),
+            *sections,
+            1,
+            on=page,
+            margins=0,
+            spacing=0,
+        )
         self.setWidget(page)
 
     def _captured(self, found: Observation, part: Part) -> Iterator[QWidget]:
@@ -59,7 +67,9 @@ class CallInspector(QScrollArea):
         call = found.calls[part.first]
         if not self.figures or call.kind not in ("module", "operation"):
             return
-        section = Section("Captured", "figures of the first call" if part.repeated > 1 else "")
+        section = Section(
+            "Captured", "figures of the first call" if part.repeated > 1 else ""
+        )
         measured = self.figures.get(call.path) if call.kind == "module" else None
         if measured is not None:
             section.body_layout.addWidget(_rows(measured.rows))
@@ -72,7 +82,10 @@ class CallInspector(QScrollArea):
 def _sections(found: Observation, part: Part) -> Iterable[QWidget]:
     call = found.calls[part.first]
     yield _title(part.title, part.kind or call.op)
-    if found.failed is not None and found.failed in (call.id, *found.children.get(call.id, ())):
+    if found.failed is not None and found.failed in (
+        call.id,
+        *found.children.get(call.id, ()),
+    ):
         section = Section("Raised", found.error.partition(":")[0])
         section.body_layout.addWidget(label(found.error, "formula", "error", wrap=True))
         yield section
@@ -106,14 +119,22 @@ def _sections(found: Observation, part: Part) -> Iterable[QWidget]:
         yield kernels
     if call.line:
         where = Section("Called at", f"line {call.line}")
-        where.body_layout.addWidget(note(f"{PurePath(call.file).name}, line {call.line}"))
+        where.body_layout.addWidget(
+            note(f"{PurePath(call.file).name}, line {call.line}")
+        )
         where.setToolTip(call.file)
         yield where
 
 
 def _title(name: str, kind: str) -> QWidget:
     widget = QWidget()
-    vbox(label(name, "title", wrap=True), label(kind, "caption", "text3", wrap=True), on=widget, margins=12, spacing=1)
+    vbox(
+        label(name, "title", wrap=True),
+        label(kind, "caption", "text3", wrap=True),
+        on=widget,
+        margins=12,
+        spacing=1,
+    )
     return widget
 
 
@@ -125,7 +146,9 @@ def _rows(rows: Iterable[tuple[str, str]]) -> QWidget:
     grid.setHorizontalSpacing(10)
     grid.setVerticalSpacing(5)
     for row, (name, value) in enumerate(rows):
-        grid.addWidget(label(name, "caption", "text2"), row, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(
+            label(name, "caption", "text2"), row, 0, Qt.AlignmentFlag.AlignTop
+        )
         said = label(value.replace(".", ".\u200b"), "formula", wrap=True)
         said.setMinimumWidth(1)
         said.setToolTip(value)
@@ -135,13 +158,22 @@ def _rows(rows: Iterable[tuple[str, str]]) -> QWidget:
 
 
 def _tensors(title: str, held: tuple[TensorFacts, ...]) -> Section:
-    section = Section(title, "" if any(map(_is_open, held)) else bytes_text(sum(one.bytes for one in held)))
+    section = Section(
+        title,
+        "" if any(map(_is_open, held)) else bytes_text(sum(one.bytes for one in held)),
+    )
     rows = [
-        (_sizes(one), one.dtype if _is_open(one) else f"{one.dtype} · {bytes_text(one.bytes)}") for one in held[:MOST]
+        (
+            _sizes(one),
+            one.dtype if _is_open(one) else f"{one.dtype} · {bytes_text(one.bytes)}",
+        )
+        for one in held[:MOST]
     ]
     section.body_layout.addWidget(_rows(rows))
     if len(held) > MOST:
-        section.body_layout.addWidget(note(f"and {counted(len(held) - MOST, 'more tensor')}"))
+        section.body_layout.addWidget(
+            note(f"and {counted(len(held) - MOST, 'more tensor')}")
+        )
     return section
 
 

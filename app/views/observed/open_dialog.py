@@ -18,7 +18,13 @@ from app.observe.observation import Observation
 from app.source.layer_files import LayerFileError, allow, allowed
 from app.source.own_files import OwnFiles
 from app.sources.finding import code_of, file_of
-from app.sources.spec import ArgumentsError, AskedModel, InputsNeededError, parse_input, parse_source
+from app.sources.spec import (
+    ArgumentsError,
+    AskedModel,
+    InputsNeededError,
+    parse_input,
+    parse_source,
+)
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_dialog import listed
 from app.views.custom_layers.trust_model import PERMISSIONS, ModelTrustDialog
@@ -62,7 +68,10 @@ class OpenModelDialog(ProgressDialog):
     """`show(observation, request)` receives what the model called."""
 
     def __init__(
-        self, layers: LayersControl, show: Callable[[Observation, Observe], object], parent: QWidget | None = None
+        self,
+        layers: LayersControl,
+        show: Callable[[Observation, Observe], object],
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__("Open a model", parent)
         self._layers, self._show = layers, show
@@ -76,13 +85,17 @@ class OpenModelDialog(ProgressDialog):
         self.inputs.setFont(theme.font("code"))
         self.inputs.setPlaceholderText("1x3x224x224")
         self.inputs.setTabChangesFocus(True)
-        self.inputs.setFixedHeight(round(3 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        self.inputs.setFixedHeight(
+            round(3 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18
+        )
         self.example = code_field("file.py:function")
         self.meta = QCheckBox("Construct on the meta device")
         self.train_mode = QCheckBox("Run in train mode")
         self.entries = {
             "source": FormField("Source", self.source, SOURCES, self.browse),
-            "arguments": FormField("Arguments of its constructor, as JSON", self.arguments),
+            "arguments": FormField(
+                "Arguments of its constructor, as JSON", self.arguments
+            ),
             "inputs": FormField("Inputs", self.inputs, INPUTS),
             "example": FormField("Inputs from a file", self.example, EXAMPLE),
             "meta": FormField("Weights", self.meta, META),
@@ -110,10 +123,14 @@ class OpenModelDialog(ProgressDialog):
     def _typed(self, entry: str) -> None:
         self._trusted = False
         self.entries[entry].complain("")
-        self.open_button.setEnabled(bool(self.source.text().strip()) and not self.running)
+        self.open_button.setEnabled(
+            bool(self.source.text().strip()) and not self.running
+        )
 
     def _browse(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a model from a file", str(Path.home()), FILES)
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Open a model from a file", str(Path.home()), FILES
+        )
         if name:
             self.source.setText(f"{name}:" if name.endswith(".py") else name)
             self.source.setFocus()
@@ -124,7 +141,9 @@ class OpenModelDialog(ProgressDialog):
         """Open it; a file of the user's own that is not trusted is shown first."""
         if self.running or not self.open_button.isEnabled():
             return
-        lines = tuple(line for line in self.inputs.toPlainText().splitlines() if line.strip())
+        lines = tuple(
+            line for line in self.inputs.toPlainText().splitlines() if line.strip()
+        )
         asked = AskedModel(
             self.source.text().strip(),
             self.arguments.text().strip(),
@@ -143,7 +162,9 @@ class OpenModelDialog(ProgressDialog):
         if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
         if asked.example and lines:
-            self.entries["example"].complain("The inputs are described above as well: choose one of both.")
+            self.entries["example"].complain(
+                "The inputs are described above as well: choose one of both."
+            )
             return
         request = request_of(asked)
         self._asked = request
@@ -154,8 +175,13 @@ class OpenModelDialog(ProgressDialog):
         files = code_of(request.source, request.folder, request.example)
         if self._trusted or not request.runs_own_code:
             self._begin(request)
-        elif request.source.own_code and (path := file_of(request.source, request.folder)) is None:
-            self.entries["source"].complain(f"No file found for {request.source.where or request.source.kind}.")
+        elif (
+            request.source.own_code
+            and (path := file_of(request.source, request.folder)) is None
+        ):
+            self.entries["source"].complain(
+                f"No file found for {request.source.where or request.source.kind}."
+            )
             self.source.setFocus()
         elif reason := _unreadable(path) if request.source.own_code else "":
             self.entries["source"].complain(reason)
@@ -182,7 +208,11 @@ class OpenModelDialog(ProgressDialog):
 
     def _begin(self, request: Observe) -> None:
         self._enable(False)
-        for files in code_of(request.source, request.folder, request.example) if self._trusted else ():
+        for files in (
+            code_of(request.source, request.folder, request.example)
+            if self._trusted
+            else ()
+        ):
             allow(files.key)  # until the window is closed
         self.begin(partial(_observed, request))
 
@@ -192,7 +222,9 @@ class OpenModelDialog(ProgressDialog):
     def show_progress(self, words: str) -> None:
         self._say(words, "text2")
 
-    def finished_with(self, answer: Observation | WorkerFailure, cancelled: bool) -> None:
+    def finished_with(
+        self, answer: Observation | WorkerFailure, cancelled: bool
+    ) -> None:
         self._enable(True)
         if cancelled:
             self._say("Stopped. Nothing was opened.")
@@ -206,7 +238,11 @@ class OpenModelDialog(ProgressDialog):
                 self.arguments.setFocus()
                 announce(self, answer.message)
                 return
-            words = f"{answer.message.strip() or type(answer.error).__name__}".removesuffix(".")
+            words = (
+                f"{answer.message.strip() or type(answer.error).__name__}".removesuffix(
+                    "."
+                )
+            )
             self.state.setToolTip(answer.traceback)
             self._say(f"{words}.", "error")
             announce(self, words)
@@ -217,7 +253,11 @@ class OpenModelDialog(ProgressDialog):
 
     def _ask_inputs(self, needed: InputsNeededError) -> None:
         """Say at the field which inputs it has to describe, and begin with a line for each."""
-        which = f"forward takes {listed(list(needed.names))}" if needed.names else "The inputs of forward are unknown"
+        which = (
+            f"forward takes {listed(list(needed.names))}"
+            if needed.names
+            else "The inputs of forward are unknown"
+        )
         words = f"{which}. Correct the sizes in these lines, then open the model."
         self.inputs.setPlainText("\n".join(needed.guessed))
         self.inputs.selectAll()

@@ -37,7 +37,9 @@ EMPTY, GRAPH = range(2)
 AT_ONCE = 100  # calls whose picture is laid out on the window's own thread
 PADS = (16, 12, 16, 12)  # pixels around the whole picture: left, top, right, bottom
 NEAR = 250  # pixels about the pointer in which a box to stay is looked for
-INSIDE = 8  # pixels from its edge that the pointer is at least in a part that it was over
+INSIDE = (
+    8  # pixels from its edge that the pointer is at least in a part that it was over
+)
 POLL_INTERVAL = 100  # milliseconds
 
 
@@ -72,7 +74,9 @@ class ObservedPage(QWidget):
         self.observation: Observation | None = None
         self._tree: Tree | None = None
         self._arranger: Arranger | None = None
-        self._opened: frozenset[str] | None = None  # until the first picture is laid out
+        self._opened: frozenset[str] | None = (
+            None  # until the first picture is laid out
+        )
         self._words, self._source = "", ""
         self._work: BackgroundTask | None = None
         self._look = QTimer(self, interval=POLL_INTERVAL)
@@ -90,22 +94,40 @@ class ObservedPage(QWidget):
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.banner = Banner()
         self.summary = label("", "label", "text2")
-        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.summary.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.stop = Button("Stop")
         self.stop.setToolTip("Stop and keep the picture as it is (Esc)")
         self.stop.hide()
         self.fold_all = Button("Fold all")
         self.capture = Button("Capture", icon="autograd")
-        self.capture.setToolTip("Run forward and keep the autograd graph, to play backward and measure modules")
+        self.capture.setToolTip(
+            "Run forward and keep the autograd graph, to play backward and measure modules"
+        )
         self.train = Button("Train…", icon="runs")
         self.train.hide()
-        self.redraw = icon_button("network", "Redraw as layers and wires that can be edited")
+        self.redraw = icon_button(
+            "network", "Redraw as layers and wires that can be edited"
+        )
         self.another = Button("Open another…")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         head, graph = QWidget(), QWidget()
-        hbox((self.summary, 1), self.stop, self.fold_all, self.capture, self.train, self.another,
-             self.redraw, self.export, self.frame, on=head, margins=(12, 5, 10, 5), spacing=8)  # fmt: skip
+        hbox(
+            (self.summary, 1),
+            self.stop,
+            self.fold_all,
+            self.capture,
+            self.train,
+            self.another,
+            self.redraw,
+            self.export,
+            self.frame,
+            on=head,
+            margins=(12, 5, 10, 5),
+            spacing=8,
+        )
         vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
         self._empty = EmptyState(
             "layers",
@@ -117,7 +139,9 @@ class ObservedPage(QWidget):
         self._pages.addWidget(self._empty)
         self._pages.addWidget(graph)
         vbox(self._pages, on=self, margins=0, spacing=0)
-        ToastStack(self, free_place).add_banner(self.banner)  # over the graph, which keeps its place
+        ToastStack(self, free_place).add_banner(
+            self.banner
+        )  # over the graph, which keeps its place
         self._empty.acted.connect(self.openRequested)
         self.train.clicked.connect(self.trainRequested)
         self.redraw.clicked.connect(lambda: self.redrawRequested.emit(""))
@@ -127,7 +151,9 @@ class ObservedPage(QWidget):
         self.frame.clicked.connect(self.view.frame_all)
         self.fold_all.clicked.connect(self._fold_all)
         self.stop.clicked.connect(self.stop_layout)
-        self._escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self.view, self.stop_layout)
+        self._escape = QShortcut(
+            QKeySequence(Qt.Key.Key_Escape), self.view, self.stop_layout
+        )
         self._escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._escape.setEnabled(False)
         self.view.folded.connect(self.toggle)
@@ -157,13 +183,19 @@ class ObservedPage(QWidget):
         self._frame()
         self.view.setFocus()
         if found.failed is not None:
-            self.reveal(found.failed)  # before the banner, which is placed where it covers the least
+            self.reveal(
+                found.failed
+            )  # before the banner, which is placed where it covers the least
             self.banner.brief = True
-            self.banner.set("error", f"{self._source} raised in {found.failed_at}", found.error)
+            self.banner.set(
+                "error", f"{self._source} raised in {found.failed_at}", found.error
+            )
             self.banner.show()
         elif found.remarks:
             self.banner.brief = False
-            self.banner.set("info", f"Notes on {Path(self._source).name}", " ".join(found.remarks))
+            self.banner.set(
+                "info", f"Notes on {Path(self._source).name}", " ".join(found.remarks)
+            )
             self.banner.show()
 
     def set_figures(self, figures: Iterable[ModuleFigures]) -> None:
@@ -174,7 +206,9 @@ class ObservedPage(QWidget):
 
     def _show_figures(self) -> None:
         assert self.observation is not None and self._opened is not None
-        self.scene.redraw_in_place(to_drawing(self.observation, self._opened, self._tree, self.figures))
+        self.scene.redraw_in_place(
+            to_drawing(self.observation, self._opened, self._tree, self.figures)
+        )
         self._quiet = True
         self._selected(self.scene.current_key())
         self._quiet = False
@@ -184,10 +218,22 @@ class ObservedPage(QWidget):
         if self.observation is None:
             return
         calls = [call for call in self.observation.calls if call.path == place.path]
-        at_line = [call for call in calls if place.line and (call.file, call.line) == (place.file, place.line)]
+        at_line = [
+            call
+            for call in calls
+            if place.line and (call.file, call.line) == (place.file, place.line)
+        ]
         modules = [call for call in calls if call.kind == "module"]
         wanted = [call for call in modules if call.call == place.call]
-        found = next(iter([call for call in at_line if call.kind == "operation"] or wanted or modules or calls), None)
+        found = next(
+            iter(
+                [call for call in at_line if call.kind == "operation"]
+                or wanted
+                or modules
+                or calls
+            ),
+            None,
+        )
         if found is not None:
             self._quiet = True
             self.reveal(found.id)
@@ -203,9 +249,17 @@ class ObservedPage(QWidget):
                 calls.append(call)
             if call.kind == "module":
                 inside = self.observation.children.get(call.id, ())
-                todo += [one for one in inside if self.observation.calls[one].kind == "module"]
+                todo += [
+                    one
+                    for one in inside
+                    if self.observation.calls[one].kind == "module"
+                ]
         return tuple(
-            CallPlace(call.path, call.call, *((call.file, call.line) if call.kind == "operation" else ()))
+            CallPlace(
+                call.path,
+                call.call,
+                *((call.file, call.line) if call.kind == "operation" else ()),
+            )
             for call in calls
         )
 
@@ -228,9 +282,17 @@ class ObservedPage(QWidget):
 
     def _anchor(self, key: str) -> Anchor:
         rect = self.scene.rect_of(key)
-        corner = QPointF(self.view.mapFromScene(rect.x, rect.y)) if rect is not None else None
+        corner = (
+            QPointF(self.view.mapFromScene(rect.x, rect.y))
+            if rect is not None
+            else None
+        )
         pointer = QPointF(self.view.viewport().mapFromGlobal(QCursor.pos()))
-        if corner is None or not self.view.viewport().underMouse() or not _within(rect, self.view, pointer):
+        if (
+            corner is None
+            or not self.view.viewport().underMouse()
+            or not _within(rect, self.view, pointer)
+        ):
             return Anchor(key, corner, None)
         return Anchor(key, corner, pointer)
 
@@ -241,10 +303,22 @@ class ObservedPage(QWidget):
         rect = self.scene.rect_of(key)
         if rect is None or anchor.corner is None:
             return
-        wanted, size, pointer = anchor.corner, QPointF(rect.width, rect.height) * self.view.zoom, anchor.pointer
+        wanted, size, pointer = (
+            anchor.corner,
+            QPointF(rect.width, rect.height) * self.view.zoom,
+            anchor.pointer,
+        )
         if pointer is not None:
-            wanted = QPointF(min(max(wanted.x(), pointer.x() - size.x() + INSIDE), pointer.x() - INSIDE),
-                             min(max(wanted.y(), pointer.y() - size.y() + INSIDE), pointer.y() - INSIDE))  # fmt: skip
+            wanted = QPointF(
+                min(
+                    max(wanted.x(), pointer.x() - size.x() + INSIDE),
+                    pointer.x() - INSIDE,
+                ),
+                min(
+                    max(wanted.y(), pointer.y() - size.y() + INSIDE),
+                    pointer.y() - INSIDE,
+                ),
+            )
         now = self.view.mapFromScene(rect.x, rect.y)
         self.view.pan(wanted.x() - now.x(), wanted.y() - now.y())
         if not self.view.visible_area().intersects(QRectF(*rect)):
@@ -267,20 +341,30 @@ class ObservedPage(QWidget):
     def _key_to_keep(self) -> str:
         """Return the box under the pointer, or nearest to it; without a pointer the selected part if it is in sight,
         else the box nearest to the middle; if there is none, the group around."""
-        viewport, seen, current = self.view.viewport(), self.view.visible_area(), self.scene.current_key()
+        viewport, seen, current = (
+            self.view.viewport(),
+            self.view.visible_area(),
+            self.scene.current_key(),
+        )
         rect = self.scene.rect_of(current) if current else None
         over = viewport.underMouse()
         if not over and rect is not None and seen.intersects(QRectF(*rect)):
             return current
-        spot = viewport.mapFromGlobal(QCursor.pos()) if over else viewport.rect().center()
+        spot = (
+            viewport.mapFromGlobal(QCursor.pos()) if over else viewport.rect().center()
+        )
         at, reach = self.view.mapToScene(spot), NEAR / self.view.zoom
-        near = QRectF(at.x() - reach, at.y() - reach, 2 * reach, 2 * reach).intersected(seen)
+        near = QRectF(at.x() - reach, at.y() - reach, 2 * reach, 2 * reach).intersected(
+            seen
+        )
         return self.scene.nearest_box(at, near) or self.scene.innermost_at(at)
 
     def _frame(self) -> None:
         """Show everything, or its beginning where names would be too small to read."""
         layout, room = self.scene.layout_, self._room()
-        area = QRectF(0, 0, layout.width, layout.height).adjusted(-EDGE, -EDGE, EDGE, EDGE)
+        area = QRectF(0, 0, layout.width, layout.height).adjusted(
+            -EDGE, -EDGE, EDGE, EDGE
+        )
         scale = min(room[0] / area.width(), room[1] / area.height())
         if scale >= READABLE:
             self.view.frame(area, pads=PADS)
@@ -290,7 +374,9 @@ class ObservedPage(QWidget):
     def _room(self) -> tuple[float, float]:
         """Return the size of the view that a picture can fill."""
         size = self.view.viewport().size()
-        return max(size.width() - PADS[0] - PADS[2], 320), max(size.height() - PADS[1] - PADS[3], 240)
+        return max(size.width() - PADS[0] - PADS[2], 320), max(
+            size.height() - PADS[1] - PADS[3], 240
+        )
 
     @property
     def busy(self) -> bool:
@@ -309,7 +395,9 @@ class ObservedPage(QWidget):
         assert self._tree is not None and self.observation is not None
         found, at = [], call
         while True:
-            found += [key for key, part in self._tree.by_key.items() if at in part.calls]
+            found += [
+                key for key, part in self._tree.by_key.items() if at in part.calls
+            ]
             parent = self.observation.calls[at].parent
             if parent is None:
                 return found
@@ -325,7 +413,11 @@ class ObservedPage(QWidget):
             self._redraw(self._tree.leveled(self._opened, 1), then=self._frame)
 
     def _redraw(
-        self, opened: frozenset[str] | None = None, *, same_rows: bool = False, then: Callable[[], object]
+        self,
+        opened: frozenset[str] | None = None,
+        *,
+        same_rows: bool = False,
+        then: Callable[[], object],
     ) -> None:
         """Lay the picture out with these parts open (None: as many as are readable); of many calls on another
         thread."""
@@ -335,14 +427,20 @@ class ObservedPage(QWidget):
             self._work.abandon()
             self._work = None
         work = (
-            partial(self._arranger.fit, self.figures, room) if opened is None
+            partial(self._arranger.fit, self.figures, room)
+            if opened is None
             else partial(self._arranger.arrange, opened, self.figures, room, row)
-        )  # fmt: skip
+        )
         if len(self.observation.calls) <= AT_ONCE:
             self._show_arranged(work(), then)
             return
-        task = self._work = BackgroundTask(lambda tell, cancelled: work(tell=tell, cancelled=cancelled), 0.0)
-        task.ended.connect(lambda answer: self._laid_out(task, answer, then), Qt.ConnectionType.QueuedConnection)
+        task = self._work = BackgroundTask(
+            lambda tell, cancelled: work(tell=tell, cancelled=cancelled), 0.0
+        )
+        task.ended.connect(
+            lambda answer: self._laid_out(task, answer, then),
+            Qt.ConnectionType.QueuedConnection,
+        )
         task.begin()
         self.fold_all.setEnabled(False)
         self.stop.setVisible(self._opened is not None)
@@ -367,19 +465,29 @@ class ObservedPage(QWidget):
     def menu(self, at: QPointF) -> QMenu:
         """Return the menu of the part at a point of the scene."""
         menu = QMenu(self)
-        part = self._tree.by_key.get(self.scene.innermost_at(at)) if self._tree is not None else None
+        part = (
+            self._tree.by_key.get(self.scene.innermost_at(at))
+            if self._tree is not None
+            else None
+        )
         if part is not None:
             key = part.key
             if part.parts:
                 opened = self._opened is not None and key in self._opened
                 menu.addAction("Fold" if opened else "Unfold", lambda: self.toggle(key))
             if path := self.path_of(part):
-                menu.addAction(icons.icon("network"), f"Redraw {path}…", lambda: self.redrawRequested.emit(path))
+                menu.addAction(
+                    icons.icon("network"),
+                    f"Redraw {path}…",
+                    lambda: self.redrawRequested.emit(path),
+                )
             menu.addSeparator()
-        menu.addAction(icons.icon("network"), "Redraw the whole model…", self.redraw.click).setEnabled(
-            self.redraw.isEnabled()
-        )
-        menu.addAction(icons.icon("autograd"), "Capture", self.capture.click).setEnabled(self.capture.isEnabled())
+        menu.addAction(
+            icons.icon("network"), "Redraw the whole model…", self.redraw.click
+        ).setEnabled(self.redraw.isEnabled())
+        menu.addAction(
+            icons.icon("autograd"), "Capture", self.capture.click
+        ).setEnabled(self.capture.isEnabled())
         return menu
 
     def path_of(self, part: Part) -> str:
@@ -404,22 +512,35 @@ class ObservedPage(QWidget):
         if self._opened is not None:
             self._offer_folding()
         self._show_words()
-        QTimer.singleShot(0, self, self._show_words)  # once the head has the room of what was hidden
+        QTimer.singleShot(
+            0, self, self._show_words
+        )  # once the head has the room of what was hidden
 
     def _show_words(self) -> None:
         """Show what the model called; where there is no room for it, the name alone, and the rest in the tooltip."""
         room, metrics = self.summary.width(), self.summary.fontMetrics()
         fits = metrics.horizontalAdvance(self._words) <= room
-        name = metrics.elidedText(self._words.partition(" · ")[0], Qt.TextElideMode.ElideRight, room)
+        name = metrics.elidedText(
+            self._words.partition(" · ")[0], Qt.TextElideMode.ElideRight, room
+        )
         self.summary.setText(self._words if fits else name)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._work is None:
-            QTimer.singleShot(0, self, self._show_words)  # once the head has its new size
+            QTimer.singleShot(
+                0, self, self._show_words
+            )  # once the head has its new size
 
-    def _laid_out(self, task: BackgroundTask, answer: Arrangement | WorkerFailure, then: Callable[[], object]) -> None:
-        if task is not self._work:  # another picture was asked for when this one was on its way
+    def _laid_out(
+        self,
+        task: BackgroundTask,
+        answer: Arrangement | WorkerFailure,
+        then: Callable[[], object],
+    ) -> None:
+        if (
+            task is not self._work
+        ):  # another picture was asked for when this one was on its way
             return
         if isinstance(answer, WorkerFailure):
             self._at_rest()
@@ -443,11 +564,19 @@ class ObservedPage(QWidget):
         assert self._tree is not None and self._opened is not None
         folds = len(self._opened) > 1
         self.fold_all.setText("Fold all" if folds else "Unfold")
-        self.fold_all.setToolTip("Fold to the outermost modules" if folds else "Unfold one level everywhere (])")
-        self.fold_all.setEnabled(folds or self._tree.leveled(self._opened, 1) != self._opened)
+        self.fold_all.setToolTip(
+            "Fold to the outermost modules"
+            if folds
+            else "Unfold one level everywhere (])"
+        )
+        self.fold_all.setEnabled(
+            folds or self._tree.leveled(self._opened, 1) != self._opened
+        )
 
     def _selected(self, key: str) -> None:
-        part: Part | None = self._tree.by_key.get(key) if self._tree is not None else None
+        part: Part | None = (
+            self._tree.by_key.get(key) if self._tree is not None else None
+        )
         self.detail.emit(self.observation, part)
         if part is not None and not self._quiet:
             self.chosen.emit(self.places_of(part))

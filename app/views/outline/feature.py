@@ -21,7 +21,9 @@ class OutlineFeature(Feature):
         yield Page("outline", "Outline", "tree", "left", self._make)
 
     def actions(self) -> Iterable[Action]:
-        yield Action("find", "&Find a node…", self.find, "Ctrl+Shift+F", "search", late=True)
+        yield Action(
+            "find", "&Find a node…", self.find, "Ctrl+Shift+F", "search", late=True
+        )
 
     def _make(self) -> Outline:
         from app.views.outline.outline import Outline

@@ -50,7 +50,9 @@ class OutlineNode(Struct, frozen=True):
 def entries(project: Sheet, ops: Catalog) -> tuple[OutlineNode, ...]:
     """Return all nodes in execution order; those in a cycle come last."""
     walk = plan(project.graph, ops)
-    ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
+    ordered = [step.node for step in walk.steps] + [
+        project.graph.nodes[node] for node in walk.loops
+    ]
     specs = ((node, ops.spec_of(project.graph, node)) for node in ordered)
     return tuple(OutlineNode(node, spec.label, spec.category) for node, spec in specs)
 
@@ -103,18 +105,27 @@ class NodeModel(QAbstractListModel):
         by_name = not query.words or fuzzy.score(query.words, text) is not None
         return by_name and search.has_shapes(query, self._values.get(entry.node.id, ()))
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._shown)
 
     def entry(self, index: Index) -> OutlineNode | None:
-        return self._shown[index.row()] if index.isValid() and index.row() < len(self._shown) else None
+        return (
+            self._shown[index.row()]
+            if index.isValid() and index.row() < len(self._shown)
+            else None
+        )
 
     def row(self, index: Index) -> OpRow | None:
         entry = self.entry(index)
         if entry is None:
             return None
         count = self._parameters.get(entry.node.id, 0)
-        return OpRow(entry.node.name, entry.category, faint=entry.label, hint=grouped_digits(count) if count else "")
+        return OpRow(
+            entry.node.name,
+            entry.category,
+            faint=entry.label,
+            hint=grouped_digits(count) if count else "",
+        )
 
     def rows_of(self, ids: frozenset[str]) -> list[int]:
         return [i for i, entry in enumerate(self._shown) if entry.node.id in ids]
@@ -127,7 +138,9 @@ class NodeModel(QAbstractListModel):
             return entry.node.name
         if role == Qt.ItemDataRole.AccessibleTextRole:
             count = self._parameters.get(entry.node.id, 0)
-            return f"{entry.node.name}, {entry.label}" + (f", {count} parameters" if count else "")
+            return f"{entry.node.name}, {entry.label}" + (
+                f", {count} parameters" if count else ""
+            )
         if role == Qt.ItemDataRole.ToolTipRole:
             return f"{entry.node.name}: {entry.node.op}"
         return None
@@ -139,7 +152,11 @@ class Outline(QWidget):
     jump_requested = Signal(str)
 
     def __init__(
-        self, document: SheetDocument, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+        self,
+        document: SheetDocument,
+        selection: Selection,
+        catalog: Catalog,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._document, self._selection, self._catalog = document, selection, catalog
@@ -149,7 +166,11 @@ class Outline(QWidget):
         self.view = QListView()
         self._delegate = RowDelegate(self.model.row)
         self._set_up_view()
-        self.empty = EmptyState("tree", "No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
+        self.empty = EmptyState(
+            "tree",
+            "No nodes yet",
+            "Drag a layer from the Layers panel onto the canvas.",
+        )
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self.empty)
@@ -186,7 +207,11 @@ class Outline(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.field:
-            return isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and self._steps(event)
+            return (
+                isinstance(event, QKeyEvent)
+                and event.type() == QEvent.Type.KeyPress
+                and self._steps(event)
+            )
         if event.type() == QEvent.Type.Leave:
             self._selection.hover(None)
         return super().eventFilter(watched, event)
@@ -195,7 +220,9 @@ class Outline(QWidget):
         """Go to the next match at Enter or Down, to the one before at Shift+Enter or Up; the caret stays."""
         back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}.get(Qt.Key(event.key()), (-1 if back else 1) if enter else 0)
+        step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}.get(
+            Qt.Key(event.key()), (-1 if back else 1) if enter else 0
+        )
         if step:
             self.step(step)
         return bool(step)
@@ -206,7 +233,13 @@ class Outline(QWidget):
         if not count:
             return
         chosen = self.model.rows_of(self._selection.ids)
-        row = (chosen[0] + step) % count if len(chosen) == 1 else 0 if step > 0 else count - 1
+        row = (
+            (chosen[0] + step) % count
+            if len(chosen) == 1
+            else 0
+            if step > 0
+            else count - 1
+        )
         entry = self.model.entry(self.model.index(row))
         assert entry is not None
         self.jump_requested.emit(entry.node.id)
@@ -251,16 +284,23 @@ class Outline(QWidget):
     def _show_page(self) -> None:
         nothing = not self._document.project.graph.nodes
         if self._document.whole.project.opened is not None:
-            self.empty.set_text("A model from code", "Its modules and operations are on the Model page.")
+            self.empty.set_text(
+                "A model from code", "Its modules and operations are on the Model page."
+            )
         elif nothing:
-            self.empty.set_text("No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
+            self.empty.set_text(
+                "No nodes yet", "Drag a layer from the Layers panel onto the canvas."
+            )
         else:
             self.empty.set_text("No match", "No node matches by name, class or shape.")
         self._pages.setCurrentWidget(self.view if self.model.rowCount() else self.empty)
 
     def _picked(self) -> None:
         if not self._quiet:
-            chosen = (self.model.entry(index) for index in self.view.selectionModel().selectedIndexes())
+            chosen = (
+                self.model.entry(index)
+                for index in self.view.selectionModel().selectedIndexes()
+            )
             self._selection.set((entry.node.id for entry in chosen if entry), self)
 
     def _selection_changed(self, ids: frozenset[str], origin: object) -> None:
@@ -276,6 +316,8 @@ class Outline(QWidget):
         chooser = self.view.selectionModel()
         chooser.select(wanted, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         if rows:
-            chooser.setCurrentIndex(self.model.index(rows[0]), QItemSelectionModel.SelectionFlag.NoUpdate)
+            chooser.setCurrentIndex(
+                self.model.index(rows[0]), QItemSelectionModel.SelectionFlag.NoUpdate
+            )
             self.view.scrollTo(self.model.index(rows[0]))
         self._quiet = False

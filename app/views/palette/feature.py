@@ -25,7 +25,9 @@ class PaletteFeature(Feature):
         self.palette_view = Palette(workspace.catalog)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("layers", "Layers", "layers", "left", lambda: self.palette_view, early=True)
+        yield Page(
+            "layers", "Layers", "layers", "left", lambda: self.palette_view, early=True
+        )
 
     def begin(self) -> None:
         workspace, palette = self.workspace, self.palette_view
@@ -39,7 +41,11 @@ class PaletteFeature(Feature):
         """Return the menu of an op, to open at a point of the screen."""
         menu = QMenu(self.workspace.window)
         menu.setObjectName("opMenu")
-        menu.addAction(icons.icon("add"), "Add to the canvas", lambda: self.workspace.drawing.add_op(key))
+        menu.addAction(
+            icons.icon("add"),
+            "Add to the canvas",
+            lambda: self.workspace.drawing.add_op(key),
+        )
         at = self.workspace.window.mapFromGlobal(spot)
         for fill in self.workspace.drawing.of_op:
             fill(menu, key, at)
@@ -52,7 +58,11 @@ class PaletteFeature(Feature):
 
     def _ask_summaries(self, _torch: Torch) -> None:
         """Request the documentation summaries of the ops, and add those of the user's own."""
-        keys = tuple(key for key, spec in self.workspace.catalog.now.items() if spec.definition is None)
+        keys = tuple(
+            key
+            for key, spec in self.workspace.catalog.now.items()
+            if spec.definition is None
+        )
         own = {key: documentation(key)[0] for key in keys if is_custom(key)}
 
         def show(found: FrozenMap[str, str]) -> None:

@@ -65,7 +65,9 @@ class RowPainter(QStyledItemDelegate):
         super().__init__()
         self._row_of = row_of
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
+    ) -> None:
         row = self._row_of(index)
         if row is None:
             return
@@ -87,7 +89,13 @@ class RowPainter(QStyledItemDelegate):
         hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
         focused = selected and option.widget is not None and option.widget.hasFocus()
         if selected:
-            box(painter, ground, 5, colors.accentBg, colors.accent if focused else colors.outline(colors.accent))
+            box(
+                painter,
+                ground,
+                5,
+                colors.accentBg,
+                colors.accent if focused else colors.outline(colors.accent),
+            )
         elif hovered:
             box(painter, ground, 5, colors.hover)
 
@@ -97,12 +105,32 @@ class RowPainter(QStyledItemDelegate):
         middle = area.center().y()
         chevron = "chevron-down" if row.open else "chevron-right"
         icons.draw(painter, chevron, "text3", area.left() + 2, middle - 5, 11)
-        box(painter, QRectF(area.left() + 19, middle - 4, 9, 9), 2, theme.category_color(row.category))
-        write(painter, area.adjusted(34, 0, 0, 0), row.text, theme.font("tab"), colors.text)
-        write(painter, area.adjusted(0, 0, -6, 0), row.hint, theme.font("caption"), colors.text3, right=True)
+        box(
+            painter,
+            QRectF(area.left() + 19, middle - 4, 9, 9),
+            2,
+            theme.category_color(row.category),
+        )
+        write(
+            painter,
+            area.adjusted(34, 0, 0, 0),
+            row.text,
+            theme.font("tab"),
+            colors.text,
+        )
+        write(
+            painter,
+            area.adjusted(0, 0, -6, 0),
+            row.hint,
+            theme.font("caption"),
+            colors.text3,
+            right=True,
+        )
 
     @staticmethod
-    def _paint_row(painter: QPainter, option: QStyleOptionViewItem, area: QRect, row: OpRow) -> None:
+    def _paint_row(
+        painter: QPainter, option: QStyleOptionViewItem, area: QRect, row: OpRow
+    ) -> None:
         colors = theme.current()
         hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
         marked = hovered or bool(option.state & QStyle.StateFlag.State_Selected)
@@ -112,10 +140,19 @@ class RowPainter(QStyledItemDelegate):
         right = -6
         if row.grip:
             place = area.right() - 14
-            icons.draw(painter, "grip", "text2" if hovered else "text4", place, area.center().y() - 6, 13)
+            icons.draw(
+                painter,
+                "grip",
+                "text2" if hovered else "text4",
+                place,
+                area.center().y() - 6,
+                13,
+            )
             right = -20
         room = area.adjusted(left - area.left() + 22, 0, right, 0)
-        taken = write(painter, room, row.hint, theme.font("caption"), colors.text3, right=True)
+        taken = write(
+            painter, room, row.hint, theme.font("caption"), colors.text3, right=True
+        )
         room.setRight(room.right() - taken - (8 if taken else 0))
         color = colors.text if marked else colors.text3 if row.locked else colors.text2
         used = write(painter, room, row.text, theme.font("label"), color)
@@ -124,7 +161,14 @@ class RowPainter(QStyledItemDelegate):
             write(painter, room, row.faint, theme.font("caption"), colors.text3)
 
 
-def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object, right: bool = False) -> int:
+def write(
+    painter: QPainter,
+    area: QRect,
+    text: str,
+    font: QFont,
+    color: object,
+    right: bool = False,
+) -> int:
     """Write one line in the middle of an area's height, cut where it must be; returns the width used."""
     if not text or area.width() <= 0:
         return 0
@@ -133,7 +177,9 @@ def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object,
     painter.setFont(font)
     painter.setPen(color)
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
-    painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, shown)
+    painter.drawText(
+        area, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, shown
+    )
     return metrics.horizontalAdvance(shown)
 
 

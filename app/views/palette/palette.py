@@ -6,15 +6,38 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
+from PySide6.QtCore import (
+    QEvent,
+    QMimeData,
+    QModelIndex,
+    QObject,
+    QPoint,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDrag,
+    QKeyEvent,
+    QMouseEvent,
+    QStandardItem,
+    QStandardItemModel,
+)
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QWidget
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
 from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
-from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
+from app.views.palette.op_rows import (
+    CATEGORY_NAMES,
+    Index,
+    OpRow,
+    RowPainter,
+    node_picture,
+    row_size,
+)
 from app.views.ui import fuzzy, theme
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
@@ -35,7 +58,13 @@ def hint(spec: OpSpec) -> str:
         return "library"
     if is_custom(spec.key):
         layer = class_of(spec) if spec.kind == "unknown" else None
-        return "" if layer is None else "cannot be used" if layer.reason else "not trusted yet"
+        return (
+            ""
+            if layer is None
+            else "cannot be used"
+            if layer.reason
+            else "not trusted yet"
+        )
     if spec.kind in ("function", "method"):
         return spec.key.partition(".")[0]
     dimensions = re.search(r"\dd$", spec.label)
@@ -59,7 +88,11 @@ def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[PaletteGroup, ...
         found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
     own = {name: found[name] for name in (BLOCKS, OWN) if found.get(name)}
     shown = {**own, **found}
-    return tuple(PaletteGroup(name, tuple(members)) for name, members in shown.items() if members or name == empty)
+    return tuple(
+        PaletteGroup(name, tuple(members))
+        for name, members in shown.items()
+        if members or name == empty
+    )
 
 
 def fit(query: str, spec: OpSpec) -> float | None:
@@ -67,7 +100,11 @@ def fit(query: str, spec: OpSpec) -> float | None:
     category = OWN if is_custom(spec.key) else spec.category
     # A layer before the function of its name.
     name = 1.0 if spec.kind == "module" else 0.95
-    texts = ((spec.label, name), (spec.key, 0.9), (CATEGORY_NAMES.get(category, category), 0.5))
+    texts = (
+        (spec.label, name),
+        (spec.key, 0.9),
+        (CATEGORY_NAMES.get(category, category), 0.5),
+    )
     return fuzzy.best(query, texts)
 
 
@@ -92,9 +129,16 @@ class OpModel(QStandardItemModel):
         if tuple(specs) != tuple(spec.key for spec in self.specs):
             return False
         before, self.specs = {id(spec) for spec in self.specs}, tuple(specs.values())
-        shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
-        self._groups = tuple(PaletteGroup(category, tuple(members)) for category, members in shown)
-        self._describe(lambda spec: id(spec) not in before or is_custom(spec.key))  # a file may be trusted by now
+        shown = (
+            (group.category, [specs[spec.key] for spec in group.specs])
+            for group in self._groups
+        )
+        self._groups = tuple(
+            PaletteGroup(category, tuple(members)) for category, members in shown
+        )
+        self._describe(
+            lambda spec: id(spec) not in before or is_custom(spec.key)
+        )  # a file may be trusted by now
         return True
 
     def set_query(self, query: str) -> str | None:
@@ -103,7 +147,11 @@ class OpModel(QStandardItemModel):
         if not query.strip():
             self._show(grouped(self.specs, BLOCKS))
             return None
-        fits = {spec.key: found for spec in self.specs if (found := fit(query, spec)) is not None}
+        fits = {
+            spec.key: found
+            for spec in self.specs
+            if (found := fit(query, spec)) is not None
+        }
         self._show(grouped(spec for spec in self.specs if spec.key in fits))
         return max(fits, key=lambda key: fits[key], default=None)
 
@@ -112,12 +160,19 @@ class OpModel(QStandardItemModel):
         self._groups = groups
         heights = row_size(heading=True), row_size()
         for group in groups:
-            heading, name = QStandardItem(), CATEGORY_NAMES.get(group.category, group.category)
+            heading, name = (
+                QStandardItem(),
+                CATEGORY_NAMES.get(group.category, group.category),
+            )
             heading.setFlags(_CHOSEN)
             heading.setText(name)
-            heading.setData(f"{name}, {len(group.specs)}", Qt.ItemDataRole.AccessibleTextRole)
+            heading.setData(
+                f"{name}, {len(group.specs)}", Qt.ItemDataRole.AccessibleTextRole
+            )
             heading.setSizeHint(heights[0])
-            heading.appendRows([self._row_item(spec, heights[1]) for spec in group.specs or (None,)])
+            heading.appendRows(
+                [self._row_item(spec, heights[1]) for spec in group.specs or (None,)]
+            )
             self.appendRow(heading)
 
     def resize_rows(self, _share: float = 1.0) -> None:
@@ -136,7 +191,9 @@ class OpModel(QStandardItemModel):
         item.setText(spec.label if spec else NO_BLOCKS)
         item.setSizeHint(size)
         if spec is not None:
-            item.setData(f"{spec.label}, {spec.key}", Qt.ItemDataRole.AccessibleTextRole)
+            item.setData(
+                f"{spec.label}, {spec.key}", Qt.ItemDataRole.AccessibleTextRole
+            )
             item.setToolTip(self._tip(spec))
         return item
 
@@ -176,7 +233,11 @@ class OpModel(QStandardItemModel):
 
     def group(self, index: Index) -> PaletteGroup | None:
         """Return the category of an index; None for an op."""
-        return self._groups[index.row()] if index.isValid() and not index.parent().isValid() else None
+        return (
+            self._groups[index.row()]
+            if index.isValid() and not index.parent().isValid()
+            else None
+        )
 
     def index_of(self, key: str) -> QModelIndex:
         """Return the index of an op; an invalid one if it is not shown."""
@@ -237,12 +298,26 @@ class OpTree(QTreeView):
     def _row(self, index: Index) -> OpRow | None:
         if spec := self.ops.spec(index):
             locked = spec.kind == "unknown"
-            return OpRow(spec.label, spec.category, hint=hint(spec), grip=not locked, locked=locked)
+            return OpRow(
+                spec.label,
+                spec.category,
+                hint=hint(spec),
+                grip=not locked,
+                locked=locked,
+            )
         if group := self.ops.group(index):
             name = CATEGORY_NAMES.get(group.category, group.category)
             look = BLOCKS if group.category == OWN else group.category
-            return OpRow(name, look, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
-        return OpRow("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
+            return OpRow(
+                name,
+                look,
+                hint=str(len(group.specs)),
+                heading=True,
+                open=self.isExpanded(index),
+            )
+        return (
+            OpRow("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
+        )
 
     def _fold(self, index: QModelIndex) -> None:
         if self.ops.group(index):
@@ -302,7 +377,9 @@ class Palette(QWidget):
         self.model = OpModel(catalog, self)
         theme.manager().scaled.connect(self.model.resize_rows)
         self.tree = OpTree(self.model)
-        self.empty = EmptyState("search", "No match", "Try fewer letters or another PyTorch name.")
+        self.empty = EmptyState(
+            "search", "No match", "Try fewer letters or another PyTorch name."
+        )
         self._folded: set[str] = set()
         self._pages = QStackedWidget()
         self._pages.addWidget(self.tree)
@@ -314,7 +391,9 @@ class Palette(QWidget):
         self.field.textChanged.connect(self._filter)
         self.tree.chosen.connect(self._choose)
         self.tree.menu_wanted.connect(self.menu_wanted)
-        self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
+        self.tree.left_upwards.connect(
+            lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason)
+        )
         self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
         self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
         self._unfold()
@@ -361,7 +440,11 @@ class Palette(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Forward Up, Down and Enter in the search field to the rows."""
-        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        if (
+            watched is self.field
+            and isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+        ):
             key = event.key()
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 if spec := self.model.spec(self.tree.currentIndex()):

@@ -41,12 +41,17 @@ class CureControl:
             self._commands.trigger("choose-data")
         elif cure.settings or cure.data:
             project = document.project
-            training, data = project.training.changed(**cure.settings), replace(project.data, **cure.data)
+            training, data = (
+                project.training.changed(**cure.settings),
+                replace(project.data, **cure.data),
+            )
             document.apply(cure.label, replace(project, training=training, data=data))
         else:
             sheet = self._sheet.project
             graph = apply_cure(sheet.graph, self._catalog.now, cure)
-            self._sheet.apply(cure.label, self._drawing.with_positions(edits.changed(sheet, graph)))
+            self._sheet.apply(
+                cure.label, self._drawing.with_positions(edits.changed(sheet, graph))
+            )
 
     def apply_to_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""

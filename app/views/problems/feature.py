@@ -14,15 +14,39 @@ class ProblemsFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
-        self.problems_panel = ProblemsPanel(workspace.catalog, workspace.network_selection)
+        self.problems_panel = ProblemsPanel(
+            workspace.catalog, workspace.network_selection
+        )
 
     def pages(self) -> Iterable[Page]:
-        yield Page("problems", "Problems", "error", "bottom", lambda: self.problems_panel, early=True, counts=True,
-                   words="&Problems")  # fmt: skip
+        yield Page(
+            "problems",
+            "Problems",
+            "error",
+            "bottom",
+            lambda: self.problems_panel,
+            early=True,
+            counts=True,
+            words="&Problems",
+        )
 
     def actions(self) -> Iterable[Action]:
-        yield Action("next-problem", "Go to the next problem", self._go_to_next, "F4", "error", menu="view")
-        yield Action("fix-problem", "Fix the problem", self._offer_fixes, "Ctrl+.", "error", menu="view")
+        yield Action(
+            "next-problem",
+            "Go to the next problem",
+            self._go_to_next,
+            "F4",
+            "error",
+            menu="view",
+        )
+        yield Action(
+            "fix-problem",
+            "Fix the problem",
+            self._offer_fixes,
+            "Ctrl+.",
+            "error",
+            menu="view",
+        )
 
     def _go_to_next(self) -> None:
         """Show a problem where it is: its node on the canvas, else its row in the list."""
@@ -49,7 +73,11 @@ class ProblemsFeature(Feature):
         if live.analysis is not None and live.up_to_date:
             self.problems_panel.set_analysis(live.analysis)
             self._count(*self.problems_panel.counts)
-            if not (live.analysis.graph.nodes or live.analysis.source.opened or any(self.problems_panel.counts)):
+            if not (
+                live.analysis.graph.nodes
+                or live.analysis.source.opened
+                or any(self.problems_panel.counts)
+            ):
                 self.workspace.status.forget_check()  # nothing is there that could be fine
 
     def _forget(self, _project: object) -> None:
@@ -59,5 +87,7 @@ class ProblemsFeature(Feature):
         self.workspace.status.forget_check()
 
     def _count(self, errors: int, warnings: int) -> None:
-        self.workspace.pages.set_badge("problems", errors or warnings, "errorFill" if errors else "line3")
+        self.workspace.pages.set_badge(
+            "problems", errors or warnings, "errorFill" if errors else "line3"
+        )
         self.workspace.status.set_problems(errors, warnings)

@@ -21,21 +21,38 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.list_row import ListRow
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
-from app.views.ui.widgets.painting import Glyph, TextLine, announce, elided, label, start
+from app.views.ui.widgets.painting import (
+    Glyph,
+    TextLine,
+    announce,
+    elided,
+    label,
+    start,
+)
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 ROW = 46
 MOST = 200
-AT_ONCE, A_TURN = 10, 3  # rows that are made at once, and in a turn of the event loop after that
+AT_ONCE, A_TURN = (
+    10,
+    3,
+)  # rows that are made at once, and in a turn of the event loop after that
 _NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
-_STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
+_STATES = {
+    "error": ("error", "error"),
+    "warning": ("warning", "warn"),
+    "info": ("info", "text3"),
+}
 
 
 def plain(problem: Problem, name: str) -> str:
     """Return the problem as text for the clipboard."""
-    parts = [f"{problem.severity}: {name + ': ' if name else ''}{problem.message}", problem.reason]
+    parts = [
+        f"{problem.severity}: {name + ': ' if name else ''}{problem.message}",
+        problem.reason,
+    ]
     if problem.torch_message:
         parts.append(f"PyTorch: {problem.torch_message}")
     return "\n".join(filter(None, parts))
@@ -50,8 +67,16 @@ def fine_text(fine: int, total: int) -> str:
     if not fine:
         return ""
     if fine == total:
-        return "The node has no problems." if total == 1 else f"No problems in {total} nodes."
-    return "The other node has no problems." if fine == 1 else f"The other {fine} nodes have no problems."
+        return (
+            "The node has no problems."
+            if total == 1
+            else f"No problems in {total} nodes."
+        )
+    return (
+        "The other node has no problems."
+        if fine == 1
+        else f"The other {fine} nodes have no problems."
+    )
 
 
 class ProblemRow(ListRow):
@@ -60,26 +85,45 @@ class ProblemRow(ListRow):
     jumped = Signal(object)
     cure_requested = Signal(object)
 
-    def __init__(self, problem: Problem, name: str, category: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, problem: Problem, name: str, category: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.problem, self._name, self._category = problem, name, category
         self._natural: int | None = None
         self.name_width = _NAME_LEAST
         self.followed.connect(self._jump)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFixedHeight(max(ROW, label("", "label").fontMetrics().height() * 2 + 14))
-        self.setAccessibleName(f"{problem.severity}, {name}: {problem.message}" if name else problem.message)
-        self.setAccessibleDescription("\n".join(filter(None, (problem.reason, problem.torch_message))))
+        self.setFixedHeight(
+            max(ROW, label("", "label").fontMetrics().height() * 2 + 14)
+        )
+        self.setAccessibleName(
+            f"{problem.severity}, {name}: {problem.message}"
+            if name
+            else problem.message
+        )
+        self.setAccessibleDescription(
+            "\n".join(filter(None, (problem.reason, problem.torch_message)))
+        )
         self.setToolTip(plain(problem, name))
         self._icon = Glyph(*_STATES[problem.severity], 15)
         row = hbox(self._icon, 1, on=self, margins=(16, 0, 14, 0), spacing=8)
         self.cure: Button | None = None
         if problem.cures:
-            self.cure = Button(problem.cures[0].label, "primary" if problem.severity == "error" else "secondary")
-            self.cure.clicked.connect(lambda: self.cure_requested.emit(problem.cures[0]))
+            self.cure = Button(
+                problem.cures[0].label,
+                "primary" if problem.severity == "error" else "secondary",
+            )
+            self.cure.clicked.connect(
+                lambda: self.cure_requested.emit(problem.cures[0])
+            )
             row.addWidget(self.cure)
         self.more = icon_button("more", "More about this problem")
-        self.more.clicked.connect(lambda: self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft())))
+        self.more.clicked.connect(
+            lambda: self._open_menu(
+                self.more.mapToGlobal(self.more.rect().bottomLeft())
+            )
+        )
         row.addWidget(self.more)
 
     @property
@@ -89,7 +133,10 @@ class ProblemRow(ListRow):
 
     def shows(self, problem: Problem, name: str, category: str) -> bool:
         """Return whether the row shows exactly this."""
-        return (self._name, self._category) == (name, category) and self.problem == problem
+        return (self._name, self._category) == (
+            name,
+            category,
+        ) and self.problem == problem
 
     def natural_name_width(self) -> int:
         if self._natural is None:  # cached, as layouts of many rows query it often
@@ -107,7 +154,11 @@ class ProblemRow(ListRow):
         if self.problem.node is not None:
             menu.addAction(icons.icon("frame"), f"Show {self._name}", self._jump)
         text = plain(self.problem, self._name)
-        menu.addAction(icons.icon("copy"), "Copy text", lambda: QGuiApplication.clipboard().setText(text))
+        menu.addAction(
+            icons.icon("copy"),
+            "Copy text",
+            lambda: QGuiApplication.clipboard().setText(text),
+        )
         return menu
 
     def offer(self) -> None:
@@ -140,7 +191,9 @@ class ProblemRow(ListRow):
         middle = self.height() / 2
         left: float = 42
         if self._name:
-            icons.draw(painter, self._category, self._category, left - 3, middle - 7, 14)
+            icons.draw(
+                painter, self._category, self._category, left - 3, middle - 7, 14
+            )
             name = elided(self._name, "message", self.name_width - 8)
             name.draw_in(painter, _NAME_LEFT, QRectF(self.rect()), colors.text)
             left = _NAME_LEFT + self.name_width + 8
@@ -162,8 +215,17 @@ class ProblemRow(ListRow):
         if self.problem.torch_message and room > 150:
             said = TextLine("PyTorch's error message", "label")
             said.draw(painter, left, top, colors.text3)
-            words = elided(" ".join(self.problem.torch_message.split()), "formula", room - said.width - 6)
-            words.draw(painter, left + said.width + 6, top + (said.height - words.height) / 2, colors.text2)
+            words = elided(
+                " ".join(self.problem.torch_message.split()),
+                "formula",
+                room - said.width - 6,
+            )
+            words.draw(
+                painter,
+                left + said.width + 6,
+                top + (said.height - words.height) / 2,
+                colors.text2,
+            )
 
 
 class ProblemsPanel(QWidget):
@@ -178,7 +240,12 @@ class ProblemsPanel(QWidget):
     cure_requested = Signal(object)
     count_changed = Signal(int, int)
 
-    def __init__(self, catalog: Catalog, selection: Selection | None = None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        selection: Selection | None = None,
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._catalog, self._selection = catalog, selection
         self._shown: tuple[tuple[Problem, str], ...] | None = None
@@ -193,7 +260,10 @@ class ProblemsPanel(QWidget):
         self._ok_icon = Glyph("check", size=15)
         inside = QWidget()
         foot = hbox(
-            (self._ok_icon, 0, Qt.AlignmentFlag.AlignTop), (self.ok_line, 1), margins=(16, 14, 16, 12), spacing=10
+            (self._ok_icon, 0, Qt.AlignmentFlag.AlignTop),
+            (self.ok_line, 1),
+            margins=(16, 14, 16, 12),
+            spacing=10,
         )
         self._column = vbox(foot, 1, on=inside, margins=0, spacing=0)
         scroll = QScrollArea()
@@ -216,7 +286,12 @@ class ProblemsPanel(QWidget):
     def forget(self) -> None:
         """Show no problems: what is open has not been checked yet."""
         self._turn.stop()
-        self._waiting, self._shown, self._filling, self._counts = iter(()), None, None, (0, 0)
+        self._waiting, self._shown, self._filling, self._counts = (
+            iter(()),
+            None,
+            None,
+            (0, 0),
+        )
         for row in self.rows:
             self._remove(row)
         self.rows = []
@@ -226,7 +301,10 @@ class ProblemsPanel(QWidget):
         """Show the problems of a net, and `more` that were found between it and the data."""
         problems = sorted((*analysis.problems, *more), key=lambda problem: problem.rank)
         nodes = analysis.graph.nodes
-        shown = tuple((p, nodes[p.node].name if p.node is not None and p.node in nodes else "") for p in problems)
+        shown = tuple(
+            (p, nodes[p.node].name if p.node is not None and p.node in nodes else "")
+            for p in problems
+        )
         self._show_fine(analysis, problems)
         if shown == self._shown:
             return
@@ -238,7 +316,11 @@ class ProblemsPanel(QWidget):
             self._counts = (errors, warnings)
             self.count_changed.emit(*self._counts)
             kinds = zip(self._counts, ("error", "warning"), strict=True)
-            announce(self, " and ".join(counted(count, kind) for count, kind in kinds if count) or "No problems")
+            announce(
+                self,
+                " and ".join(counted(count, kind) for count, kind in kinds if count)
+                or "No problems",
+            )
 
     def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
         focused = next((i for i, row in enumerate(self.rows) if focus_in(row)), None)
@@ -246,7 +328,9 @@ class ProblemsPanel(QWidget):
         self._turn.stop()
         self._filling = analysis
         self._add(max(AT_ONCE, 0 if focused is None else focused + 1 - len(self.rows)))
-        if focused is not None and self.rows:  # the row that was mended is gone; stay in the list
+        if (
+            focused is not None and self.rows
+        ):  # the row that was mended is gone; stay in the list
             self.rows[min(focused, len(self.rows) - 1)].setFocus()
         self._mark()
 
@@ -254,12 +338,17 @@ class ProblemsPanel(QWidget):
         self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis
     ) -> list[tuple[int, Problem, str]]:
         """Remove the rows of problems that are gone; return the problems without a row, with their position."""
-        places = {(each.message, each.node, name): place for place, (each, name) in enumerate(shown)}
+        places = {
+            (each.message, each.node, name): place
+            for place, (each, name) in enumerate(shown)
+        }
         kept: dict[int, ProblemRow] = {}
         last = -1
         for row in self.rows:
             place = places.get(row.key, -1)
-            if place > last and row.shows(*shown[place], self._category(analysis, *shown[place])):
+            if place > last and row.shows(
+                *shown[place], self._category(analysis, *shown[place])
+            ):
                 kept[place], last = row, place
                 continue
             self._remove(row)
@@ -286,7 +375,9 @@ class ProblemsPanel(QWidget):
             row.left.connect(self._move_focus)
             self._column.insertWidget(place, row)
             self.rows.insert(place, row)
-        width = max((row.natural_name_width() for row in self.rows), default=_NAME_LEAST)
+        width = max(
+            (row.natural_name_width() for row in self.rows), default=_NAME_LEAST
+        )
         for row in self.rows:
             row.name_width = width
         if len(self.rows) - first == count:
@@ -296,22 +387,35 @@ class ProblemsPanel(QWidget):
 
     def _show_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
         total = len(analysis.graph.nodes)
-        bad = {p.node for p in problems if p.node in analysis.graph.nodes and p.severity != "info"}
+        bad = {
+            p.node
+            for p in problems
+            if p.node in analysis.graph.nodes and p.severity != "info"
+        }
         waiting = len(analysis.assumed - bad)
         fine = total - len(bad) - waiting
         words = [fine_text(fine, total)]
         if waiting:
             verb = "waits" if waiting == 1 else "wait"
-            words.append(f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet.")
+            words.append(
+                f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet."
+            )
         if len(problems) > MOST:
-            words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
+            words.insert(
+                0, f"Only the first {MOST} of {len(problems)} problems are shown."
+            )
         if analysis.source.opened:
-            words = [] if problems else ["Model, data and loss match, as far as one forward call shows."]
+            words = (
+                []
+                if problems
+                else ["Model, data and loss match, as far as one forward call shows."]
+            )
         elif not total:
             hint = "Drag a layer from the Layers panel onto the canvas, or press Tab there to search."
             words = [] if problems else [hint]
         self._show_ok_line(
-            " ".join(filter(None, words)), fine=(fine > 0 or analysis.source.opened) and len(problems) <= MOST
+            " ".join(filter(None, words)),
+            fine=(fine > 0 or analysis.source.opened) and len(problems) <= MOST,
         )
 
     def _show_ok_line(self, words: str, fine: bool) -> None:
@@ -329,7 +433,9 @@ class ProblemsPanel(QWidget):
 
     def go_to_next(self) -> bool:
         """Follow the problem after the one that was followed last, errors before warnings; False if there is none."""
-        worst = [row for row in self.rows if row.problem.severity == "error"] or self.rows
+        worst = [
+            row for row in self.rows if row.problem.severity == "error"
+        ] or self.rows
         if not worst:
             return False
         followed = [i for i, row in enumerate(worst) if row.key == self._followed]
@@ -344,7 +450,11 @@ class ProblemsPanel(QWidget):
     def offer_fixes(self) -> None:
         """Open the menu of a problem: of the selected node, else of the one that was followed last, else the first."""
         ids = self._selection.ids if self._selection is not None else frozenset()
-        rank = (lambda row: row.problem.node in ids, lambda row: row.key == self._followed, lambda _row: True)
+        rank = (
+            lambda row: row.problem.node in ids,
+            lambda row: row.key == self._followed,
+            lambda _row: True,
+        )
         row = next((row for suits in rank for row in self.rows if suits(row)), None)
         if row is not None:
             self._scroll.ensureWidgetVisible(row, 0, 0)

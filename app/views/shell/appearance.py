@@ -16,8 +16,11 @@ from app.views.ui import theme
 
 THICK = 1.75  # times the designed thickness
 PROJECTOR: dict[str, Any] = {
-    "theme": "contrast-light", "font_scale": 1.5, "thick_wires": True, "reduced_motion": True
-}  # fmt: skip
+    "theme": "contrast-light",
+    "font_scale": 1.5,
+    "thick_wires": True,
+    "reduced_motion": True,
+}
 
 
 def apply(application: QApplication, settings: Settings) -> None:
@@ -25,7 +28,10 @@ def apply(application: QApplication, settings: Settings) -> None:
     manager = theme.manager()
     manager.set_reduced_motion(settings.reduced_motion)
     manager.set_strokes(THICK if settings.thick_wires else 1.0)
-    if (manager.choice, manager.scale) != (settings.theme, settings.font_scale) or not application.styleSheet():
+    if (manager.choice, manager.scale) != (
+        settings.theme,
+        settings.font_scale,
+    ) or not application.styleSheet():
         theme.apply(application, settings.theme, settings.font_scale)
 
 
@@ -40,10 +46,16 @@ class Appearance(QObject):
         self._themes: dict[str, QAction] = {}
         self._sizes: dict[str, QAction] = {}
         words = "settings preferences appearance accessibility"
-        self.motion = self._switch("Reduce mot&ion", f"{words} animation", self.set_reduced_motion)
-        self.thick = self._switch("Thic&ker wires", f"{words} width lines curves", self.set_thick_wires)
+        self.motion = self._switch(
+            "Reduce mot&ion", f"{words} animation", self.set_reduced_motion
+        )
+        self.thick = self._switch(
+            "Thic&ker wires", f"{words} width lines curves", self.set_thick_wires
+        )
         self.projector = self._switch(
-            "Pro&jector", f"{words} classroom teacher presentation beamer", self.set_projector
+            "Pro&jector",
+            f"{words} classroom teacher presentation beamer",
+            self.set_projector,
         )
         self.projector.setToolTip(
             "Large text, high contrast, thick wires and no motion; turning it off restores the previous settings"
@@ -59,7 +71,12 @@ class Appearance(QObject):
     def offer_themes(self, actions: Actions, menu: QMenu) -> None:
         """Fill the menu of themes."""
         self._themes = actions.choices(
-            menu, "theme", THEMES, self.set_theme, "Theme", "settings preferences appearance"
+            menu,
+            "theme",
+            THEMES,
+            self.set_theme,
+            "Theme",
+            "settings preferences appearance",
         )
         self._show()
 
@@ -68,7 +85,12 @@ class Appearance(QObject):
         options = tuple((str(size), text) for size, text in SIZES)
         words = "settings preferences appearance accessibility font scale zoom larger"
         self._sizes = actions.choices(
-            menu, "text-size", options, lambda text: self.set_scale(float(text)), "Text size", words
+            menu,
+            "text-size",
+            options,
+            lambda text: self.set_scale(float(text)),
+            "Text size",
+            words,
         )
         self._show()
 
@@ -103,7 +125,9 @@ class Appearance(QObject):
         """Put on the look for a projector, or go back to the one before it."""
         kept = self._settings
         if on and not kept.before_projector:
-            kept.before_projector = json.dumps({name: getattr(kept, name) for name in PROJECTOR})
+            kept.before_projector = json.dumps(
+                {name: getattr(kept, name) for name in PROJECTOR}
+            )
             self._set(**PROJECTOR)
         elif not on and kept.before_projector:
             before, kept.before_projector = kept.before_projector, ""
@@ -134,9 +158,16 @@ def _read_settings(text: str) -> dict[str, Any]:
         read = json.loads(text)
     except ValueError:
         return {}
-    kinds = {"theme": str, "font_scale": float, "thick_wires": bool, "reduced_motion": bool}
+    kinds = {
+        "theme": str,
+        "font_scale": float,
+        "thick_wires": bool,
+        "reduced_motion": bool,
+    }
     found = {
-        name: read[name] for name, kind in kinds.items() if isinstance(read, dict) and isinstance(read.get(name), kind)
+        name: read[name]
+        for name, kind in kinds.items()
+        if isinstance(read, dict) and isinstance(read.get(name), kind)
     }
     if found.get("theme", "dark") not in theme.CHOICES:
         del found["theme"]

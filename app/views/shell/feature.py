@@ -38,7 +38,10 @@ class ShellFeature(Feature):
 
     def actions(self) -> Iterable[Action | Adopted | Submenu]:
         window, stack = self.workspace.window, self.workspace.document.undo_stack
-        undo, redo = stack.createUndoAction(window, "&Undo"), stack.createRedoAction(window, "&Redo")
+        undo, redo = (
+            stack.createUndoAction(window, "&Undo"),
+            stack.createRedoAction(window, "&Redo"),
+        )
         undo.setShortcut(QKeySequence("Ctrl+Z"))
         redo.setShortcuts([QKeySequence("Ctrl+Shift+Z"), QKeySequence("Ctrl+Y")])
         undo.setIcon(icons.icon("undo"))
@@ -50,14 +53,27 @@ class ShellFeature(Feature):
             Adopted("undo", undo),
             Adopted("redo", redo),
             Action("settings", "&Settings…", self.show_settings, "Ctrl+,", "inspector"),
-            Action("message", "&Go to message", self.workspace.notifier.focus_banner, "Ctrl+M"),
+            Action(
+                "message",
+                "&Go to message",
+                self.workspace.notifier.focus_banner,
+                "Ctrl+M",
+            ),
             Submenu("theme", "T&heme", self.appearance.offer_themes),
             Submenu("text-size", "Te&xt size", self.appearance.offer_sizes),
             Adopted("thick-wires", self.appearance.thick),
             Adopted("reduce-motion", self.appearance.motion),
             Adopted("projector", self.appearance.projector),
-            Action("commands", "Search &commands", self._search_commands, ("Ctrl+K", "Ctrl+Shift+P"), "search"),
-            Action("shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"),
+            Action(
+                "commands",
+                "Search &commands",
+                self._search_commands,
+                ("Ctrl+K", "Ctrl+Shift+P"),
+                "search",
+            ),
+            Action(
+                "shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"
+            ),
             Action("about", "&About Tapedeck", self._show_about),
             Action("about-qt", "About &Qt", QApplication.aboutQt),
         )
@@ -71,8 +87,12 @@ class ShellFeature(Feature):
         self.workspace.engine.ended.connect(self._engine_ended)
         self.workspace.engine.started.connect(self._engine_started)
         self.workspace.pages.shown.connect(self._page_shown)
-        self.workspace.document.replaced.connect(lambda _project: status.set_parameters(None))
-        self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
+        self.workspace.document.replaced.connect(
+            lambda _project: status.set_parameters(None)
+        )
+        self.workspace.document.replaced.connect(
+            lambda _project: self.workspace.selection.set(())
+        )
         self.workspace.commands["settings"].setData("preferences options configure")
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -99,7 +119,11 @@ class ShellFeature(Feature):
         from app.views.ui.dialogs.shortcuts import CommandPalette
 
         palette = CommandPalette(self.workspace.commands.all(), self.workspace.window)
-        palette.add(found_beside_commands(self.workspace, self._show_shortcuts, self.show_settings, palette))
+        palette.add(
+            found_beside_commands(
+                self.workspace, self._show_shortcuts, self.show_settings, palette
+            )
+        )
         palette.open()
 
     def _show_about(self) -> None:
@@ -112,7 +136,9 @@ class ShellFeature(Feature):
         status, measured = self.workspace.status, bool(analysis.graph.nodes)
         status.set_checked(analysis.milliseconds if measured else None)
         known = measured or analysis.source.opened
-        status.set_parameters(analysis.total_parameters if known else None, analysis.frozen_parameters)
+        status.set_parameters(
+            analysis.total_parameters if known else None, analysis.frozen_parameters
+        )
 
     # -- torch and the engine -----------------------------------------------------------------------------------------
 
@@ -122,7 +148,9 @@ class ShellFeature(Feature):
     def _torch_failed(self, failure: WorkerFailure) -> None:
         self._torch_is_broken = True
         self.workspace.status.set_torch(TORCH_FAILED)
-        self.workspace.notifier.refuse(TORCH_FAILED, f"{failure.message.rstrip('.')}. {TORCH_CURE}")
+        self.workspace.notifier.refuse(
+            TORCH_FAILED, f"{failure.message.rstrip('.')}. {TORCH_CURE}"
+        )
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:
         words = f"The network could not be checked: {failure.message}"

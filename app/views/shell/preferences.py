@@ -14,10 +14,15 @@ from msgspec import Struct
 from app.views.settings import MOST_AUTOSAVE_SECONDS, MOST_PROCESSES
 
 THEMES = (
-    ("dark", "Dark"), ("light", "Light"), ("contrast-dark", "High contrast, dark"),
-    ("contrast-light", "High contrast, light"), ("system", "Same as the system"),
-)  # fmt: skip
-SIZES = tuple((size, f"{round(100 * size)} %") for size in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0))
+    ("dark", "Dark"),
+    ("light", "Light"),
+    ("contrast-dark", "High contrast, dark"),
+    ("contrast-light", "High contrast, light"),
+    ("system", "Same as the system"),
+)
+SIZES = tuple(
+    (size, f"{round(100 * size)} %") for size in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+)
 
 
 class Preference(Struct, frozen=True):
@@ -34,38 +39,89 @@ class Preference(Struct, frozen=True):
 
 PREFERENCES: dict[str, tuple[Preference, ...]] = {
     "Appearance": (
-        Preference("theme", "Theme", choices=THEMES, words="dark light high contrast colours colors accessibility"),
-        Preference("font_scale", "Text size", "Of all texts; graphs are enlarged as a whole.", choices=SIZES,
-                   words="font scale larger zoom accessibility"),
-        Preference("thick_wires", "Thicker wires", "Wires and curves are drawn 1.75 times as thick.",
-                   words="width lines curves accessibility projector"),
         Preference(
-            "reduced_motion", "Reduce motion", "Turns animations off.", words="animation accessibility"
+            "theme",
+            "Theme",
+            choices=THEMES,
+            words="dark light high contrast colours colors accessibility",
+        ),
+        Preference(
+            "font_scale",
+            "Text size",
+            "Of all texts; graphs are enlarged as a whole.",
+            choices=SIZES,
+            words="font scale larger zoom accessibility",
+        ),
+        Preference(
+            "thick_wires",
+            "Thicker wires",
+            "Wires and curves are drawn 1.75 times as thick.",
+            words="width lines curves accessibility projector",
+        ),
+        Preference(
+            "reduced_motion",
+            "Reduce motion",
+            "Turns animations off.",
+            words="animation accessibility",
         ),
     ),
     "Files": (
-        Preference("reopen", "Reopen the last project", "When the program starts.", words="startup session"),
         Preference(
-            "autosave_seconds", "Autosave after (s)", "Unsaved edits are written to a recovery file, which is offered "
-            "after a crash. Your project file is written only when you save.", least=1, most=MOST_AUTOSAVE_SECONDS,
+            "reopen",
+            "Reopen the last project",
+            "When the program starts.",
+            words="startup session",
+        ),
+        Preference(
+            "autosave_seconds",
+            "Autosave after (s)",
+            "Unsaved edits are written to a recovery file, which is offered "
+            "after a crash. Your project file is written only when you save.",
+            least=1,
+            most=MOST_AUTOSAVE_SECONDS,
             words="autosave recovery journal backup",
         ),
-        Preference("data_folder", "Data folder", "Downloaded data sets are stored here.", words="datasets download"),
-        Preference("library_folder", "Block library", "Blocks shared between projects.", words="blocks folder"),
-        Preference("export_folder", "Export folder", "Where file dialogs for exports start.", words="export folder"),
+        Preference(
+            "data_folder",
+            "Data folder",
+            "Downloaded data sets are stored here.",
+            words="datasets download",
+        ),
+        Preference(
+            "library_folder",
+            "Block library",
+            "Blocks shared between projects.",
+            words="blocks folder",
+        ),
+        Preference(
+            "export_folder",
+            "Export folder",
+            "Where file dialogs for exports start.",
+            words="export folder",
+        ),
     ),
     "Runs": (
         Preference(
-            "processes", "Processes", "1 trains in one process. With more, each batch is split across them by "
-            "DistributedDataParallel on this machine.", least=1, most=MOST_PROCESSES, words="distributed ddp gpus",
+            "processes",
+            "Processes",
+            "1 trains in one process. With more, each batch is split across them by "
+            "DistributedDataParallel on this machine.",
+            least=1,
+            most=MOST_PROCESSES,
+            words="distributed ddp gpus",
         ),
         Preference(
-            "event_files", "Write TensorBoard files", "Event files are written beside the checkpoints of each run.",
+            "event_files",
+            "Write TensorBoard files",
+            "Event files are written beside the checkpoints of each run.",
             words="tensorboard event files",
         ),
         Preference(
-            "launch_blocking", "Wait for every CUDA kernel", "Sets CUDA_LAUNCH_BLOCKING=1: errors are reported at the "
-            "line that caused them, and runs are slower.", words="cuda launch blocking debug",
+            "launch_blocking",
+            "Wait for every CUDA kernel",
+            "Sets CUDA_LAUNCH_BLOCKING=1: errors are reported at the "
+            "line that caused them, and runs are slower.",
+            words="cuda launch blocking debug",
         ),
     ),
-}  # fmt: skip
+}

@@ -21,14 +21,24 @@ MOST_NODES = 2000
 
 
 def found_beside_commands(
-    workspace: Workspace, show_help: Callable[[], None], show_setting: Callable[[str], None], owner: QObject
+    workspace: Workspace,
+    show_help: Callable[[], None],
+    show_setting: Callable[[str], None],
+    owner: QObject,
 ) -> list[QAction]:
     """Return an action for each layer, node, setting and gesture, owned by `owner`."""
-    return [*_nodes(workspace, owner), *_layers(workspace, owner), *_settings(workspace, owner),
-            *_preferences(show_setting, owner), *_gestures(show_help, owner)]  # fmt: skip
+    return [
+        *_nodes(workspace, owner),
+        *_layers(workspace, owner),
+        *_settings(workspace, owner),
+        *_preferences(show_setting, owner),
+        *_gestures(show_help, owner),
+    ]
 
 
-def _action(owner: QObject, text: str, words: str, icon: str, does: Callable[[], object]) -> QAction:
+def _action(
+    owner: QObject, text: str, words: str, icon: str, does: Callable[[], object]
+) -> QAction:
     action = QAction(text, owner)
     action.setData(words)
     action.setIcon(icons.icon(icon))
@@ -39,8 +49,14 @@ def _action(owner: QObject, text: str, words: str, icon: str, does: Callable[[],
 def _layers(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
     for key, spec in workspace.catalog.items():
         words = f"layer {key} {CATEGORY_NAMES.get(spec.category, '')}"
-        icon = spec.category if spec.category in CATEGORY_NAMES and spec.category != "own" else "block"
-        yield _action(owner, f"Add {spec.label}", words, icon, partial(_add, workspace, key))
+        icon = (
+            spec.category
+            if spec.category in CATEGORY_NAMES and spec.category != "own"
+            else "block"
+        )
+        yield _action(
+            owner, f"Add {spec.label}", words, icon, partial(_add, workspace, key)
+        )
 
 
 def _add(workspace: Workspace, key: str) -> None:
@@ -52,7 +68,13 @@ def _nodes(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
     nodes = workspace.sheet.project.graph.nodes
     for _, node in zip(range(MOST_NODES), nodes.values(), strict=False):
         words = f"node {node.op}"
-        yield _action(owner, f"Go to {node.name}", words, "network", partial(workspace.show_node, node.id))
+        yield _action(
+            owner,
+            f"Go to {node.name}",
+            words,
+            "network",
+            partial(workspace.show_node, node.id),
+        )
 
 
 def _settings(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
@@ -64,15 +86,29 @@ def _settings(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
             words = f"training setting preferences {title}"
             if row.editor is not None:
                 text = f"Set {name}" + (f" ({title})" if title else "")
-                yield _action(owner, text, words, "inspector", partial(_edit, workspace, row.editor))
+                yield _action(
+                    owner,
+                    text,
+                    words,
+                    "inspector",
+                    partial(_edit, workspace, row.editor),
+                )
 
 
-def _preferences(show_setting: Callable[[str], None], owner: QObject) -> Iterator[QAction]:
+def _preferences(
+    show_setting: Callable[[str], None], owner: QObject
+) -> Iterator[QAction]:
     """Yield the settings of the program, each of which opens the dialog at its place."""
     for section, members in PREFERENCES.items():
         for each in members:
             words = f"settings preferences options {section} {each.words}"
-            yield _action(owner, f"Settings: {each.label}", words, "inspector", partial(show_setting, each.name))
+            yield _action(
+                owner,
+                f"Settings: {each.label}",
+                words,
+                "inspector",
+                partial(show_setting, each.name),
+            )
 
 
 def _edit(workspace: Workspace, field: QWidget) -> None:
@@ -97,4 +133,10 @@ def _around(widget: QWidget, kind: type[QWidget]) -> QWidget | None:
 def _gestures(show_help: Callable[[], None], owner: QObject) -> Iterator[QAction]:
     for place, gestures in GESTURES:
         for gesture in gestures:
-            yield _action(owner, f"{gesture.text}: {gesture.keys}", f"help mouse keys {place}", "help", show_help)
+            yield _action(
+                owner,
+                f"{gesture.text}: {gesture.keys}",
+                f"help mouse keys {place}",
+                "help",
+                show_help,
+            )

@@ -87,8 +87,12 @@ class SettingsDialog(Dialog):
             note.setContentsMargins(0, 0, 0, 8)
             table.addWidget(note, row + 1, 1)
             if isinstance(editor, NumberField):
-                editor.textChanged.connect(lambda _text: self._say(note, editor.invalid(), one.note))
-                editor.rejected.connect(lambda problem: self._say(note, f"{problem} It was left as it is."))
+                editor.textChanged.connect(
+                    lambda _text: self._say(note, editor.invalid(), one.note)
+                )
+                editor.rejected.connect(
+                    lambda problem: self._say(note, f"{problem} It was left as it is.")
+                )
 
     @staticmethod
     def _say(note: QLabel, problem: str | None, otherwise: str = "") -> None:
@@ -123,7 +127,9 @@ class SettingsDialog(Dialog):
         self._show[one.name] = number.set_value
         return number, number
 
-    def _make_folder(self, one: Preference, value: Path, put: Callable[[Path], None]) -> tuple[QWidget, QHBoxLayout]:
+    def _make_folder(
+        self, one: Preference, value: Path, put: Callable[[Path], None]
+    ) -> tuple[QWidget, QHBoxLayout]:
         line = _PathLine()
         button = Button("Choose…")
         button.setAccessibleName(f"{one.label}: choose…")
@@ -171,8 +177,15 @@ class _PathLine(QLineEdit):
         """Return the path as it is drawn without the focus."""
         option = QStyleOptionFrame()
         self.initStyleOption(option)
-        room = self.style().subElementRect(QStyle.SubElement.SE_LineEditContents, option, self).width() - 2 * _CURSOR
-        return self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideMiddle, room)
+        room = (
+            self.style()
+            .subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
+            .width()
+            - 2 * _CURSOR
+        )
+        return self.fontMetrics().elidedText(
+            self.text(), Qt.TextElideMode.ElideMiddle, room
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.hasFocus() or (shown := self.shown()) == self.text():
@@ -181,8 +194,12 @@ class _PathLine(QLineEdit):
         option = QStyleOptionFrame()
         self.initStyleOption(option)
         style, painter = self.style(), QPainter(self)
-        style.drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option, painter, self)
+        style.drawPrimitive(
+            QStyle.PrimitiveElement.PE_PanelLineEdit, option, painter, self
+        )
         area = style.subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
         painter.setPen(self.palette().text().color())
-        painter.drawText(area.adjusted(_CURSOR, 0, -_CURSOR, 0), Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.drawText(
+            area.adjusted(_CURSOR, 0, -_CURSOR, 0), Qt.AlignmentFlag.AlignVCenter, shown
+        )
         painter.end()

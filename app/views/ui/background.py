@@ -76,7 +76,9 @@ class _Worker(QThread):
                 question = self._waiting.popleft()
             try:
                 answer = question.function(*question.arguments)
-            except BaseException as error:  # reported to the caller; the worker continues
+            except (
+                BaseException
+            ) as error:  # reported to the caller; the worker continues
                 answer = WorkerFailure(error, traceback.format_exc())
             self.answered.emit(question.number, answer)
 
@@ -93,7 +95,10 @@ class PendingRequests(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._numbers = itertools.count()
-        self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[WorkerFailure], None] | None]] = {}
+        self._open: dict[
+            int,
+            tuple[str, Callable[[Any], None], Callable[[WorkerFailure], None] | None],
+        ] = {}
         self._newest: dict[str, int] = {}
         self._closed = False
         self._arrived: deque[tuple[int, Any]] = deque()
@@ -106,7 +111,10 @@ class PendingRequests(QObject):
         return bool(self._newest)
 
     def _register(
-        self, key: str, on_answer: Callable[[Any], None], on_error: Callable[[WorkerFailure], None] | None
+        self,
+        key: str,
+        on_answer: Callable[[Any], None],
+        on_error: Callable[[WorkerFailure], None] | None,
     ) -> int | None:
         """Return the number of a new request, which replaces the one under the same key; None after `close`."""
         if self._closed:

@@ -54,4 +54,6 @@ def is_cut(label: QLabel) -> bool:
         return False
     if label.wordWrap():
         return label.heightForWidth(label.width()) > label.height()
-    return max(map(label.fontMetrics().horizontalAdvance, text.split("\n"))) > room.width()
+    return (
+        max(map(label.fontMetrics().horizontalAdvance, text.split("\n"))) > room.width()
+    )

@@ -13,13 +13,20 @@ AGAIN = 30  # milliseconds between two looks whether it is there
 
 
 def when_done(
-    future: Future, owner: QObject, on_answer: Callable[[Any], None], on_error: Callable[[BaseException], None]
+    future: Future,
+    owner: QObject,
+    on_answer: Callable[[Any], None],
+    on_error: Callable[[BaseException], None],
 ) -> None:
     """Call `on_answer` or `on_error` when the future is done, unless `owner` was deleted."""
     if not future.done():
-        QTimer.singleShot(AGAIN, owner, partial(when_done, future, owner, on_answer, on_error))
+        QTimer.singleShot(
+            AGAIN, owner, partial(when_done, future, owner, on_answer, on_error)
+        )
         return
-    error = RuntimeError("the run has ended") if future.cancelled() else future.exception()
+    error = (
+        RuntimeError("the run has ended") if future.cancelled() else future.exception()
+    )
     if error is not None:
         on_error(error)
     else:

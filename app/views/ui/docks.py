@@ -26,7 +26,9 @@ class TabbedPane(QWidget):
 
     shown = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None, *, central: bool = False, reserve: int = 0) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, *, central: bool = False, reserve: int = 0
+    ) -> None:
         super().__init__(parent)
         self._reserve = reserve
         self.tabs = ToolTabs(self, central=central, hidden_count=reserve > 0)
@@ -39,12 +41,25 @@ class TabbedPane(QWidget):
         self._scale = 0.0  # text size at which controls were measured
         self._styled = True  # for that text size
         manager().settled.connect(self._measure_again)
-        self.bar, self._row_below, self._extras = QWidget(self), QWidget(self), QWidget(self)
+        self.bar, self._row_below, self._extras = (
+            QWidget(self),
+            QWidget(self),
+            QWidget(self),
+        )
         for row in (self.bar, self._row_below):
             row.setProperty("role", "tabbar")
             row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._bar_row = hbox(self.tabs, 1, self._extras, on=self.bar, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
-        self._below = hbox(1, on=self._row_below, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP)
+        self._bar_row = hbox(
+            self.tabs,
+            1,
+            self._extras,
+            on=self.bar,
+            margins=(EDGES[0], 0, EDGES[1], 0),
+            spacing=GAP,
+        )
+        self._below = hbox(
+            1, on=self._row_below, margins=(EDGES[0], 0, EDGES[1], 0), spacing=GAP
+        )
         self._extras_row = hbox(on=self._extras, margins=0, spacing=GAP)
         self._row_below.setFixedHeight(HEIGHT)
         self._row_below.hide()
@@ -53,9 +68,16 @@ class TabbedPane(QWidget):
         self.tabs.selected.connect(self._select)
 
     def add(
-        self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = "",
+        self,
+        key: str,
+        text: str,
+        icon: str,
+        page: QWidget | None = None,
+        edge: str = "",
+        *,
+        after: str = "",
         counts: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a tab, at the end or `after` another; `fill` supplies its page if it does not exist yet."""
         place = self._keys.index(after) + 1 if after else len(self._keys)
         shown = self.stack.currentWidget()
@@ -102,7 +124,9 @@ class TabbedPane(QWidget):
         index = self._keys.index(key)
         if self.stack.currentIndex() != index or not self.stack.isVisible():
             self.stack.setCurrentIndex(index)
-        for other in sorted(self._controls, key=lambda other: other == key):  # first hidden, then shown
+        for other in sorted(
+            self._controls, key=lambda other: other == key
+        ):  # first hidden, then shown
             self._controls[other].setVisible(other == key)
         self._fit()
         self.shown.emit(key)
@@ -126,15 +150,23 @@ class TabbedPane(QWidget):
     def _fit(self) -> None:
         """Fit the tabs to what the controls leave, or put these below."""
         if self._scale != manager().scale:
-            self._scale, self._reserved, self._styled = manager().scale, beside_text(self._reserve), False
-        wanted = (controls.sizeHint().width() + GAP for controls in self._controls.values())
+            self._scale, self._reserved, self._styled = (
+                manager().scale,
+                beside_text(self._reserve),
+                False,
+            )
+        wanted = (
+            controls.sizeHint().width() + GAP for controls in self._controls.values()
+        )
         self._reserved = max(self._reserved, *wanted, 0)
         room = self.width() - sum(EDGES)
         below = self.tabs.least_width() > room - self._reserved
         if below != (self._below.indexOf(self._extras) >= 0):
             (self._below if below else self._bar_row).addWidget(self._extras)
         controls = self._controls.get(self.page)
-        self._row_below.setVisible(below and controls is not None and controls.sizeHint().width() > 0)
+        self._row_below.setVisible(
+            below and controls is not None and controls.sizeHint().width() > 0
+        )
         self.tabs.set_room(room if below else room - self._reserved)
 
 
@@ -160,7 +192,14 @@ class TabbedDock(QDockWidget):
     """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
 
     def __init__(
-        self, name: str, title: str, size: QSize, least: int, parent: QWidget | None = None, *, reserve: int = 0
+        self,
+        name: str,
+        title: str,
+        size: QSize,
+        least: int,
+        parent: QWidget | None = None,
+        *,
+        reserve: int = 0,
     ) -> None:
         super().__init__(title, parent)
         self.setObjectName(name)

@@ -15,7 +15,9 @@ class FlowLayout(QLayout):
     those after it, as wide as it may be there.
     """
 
-    def __init__(self, on: QWidget, margins: tuple[int, int, int, int], spacing: int) -> None:
+    def __init__(
+        self, on: QWidget, margins: tuple[int, int, int, int], spacing: int
+    ) -> None:
         # Known until a part changes: heights by width, and the least size. Qt forgets them while it makes the layout.
         self._heights: dict[int, int] = {}
         self._minimum: QSize | None = None
@@ -89,7 +91,10 @@ class FlowLayout(QLayout):
         least = max((item.minimumSize().width() for item in shown), default=0)
         margins = self.contentsMargins()
         tallest = max((item.sizeHint().height() for item in shown), default=0)
-        return QSize(least + margins.left() + margins.right(), tallest + margins.top() + margins.bottom())
+        return QSize(
+            least + margins.left() + margins.right(),
+            tallest + margins.top() + margins.bottom(),
+        )
 
     def setGeometry(self, rect: QRect) -> None:
         super().setGeometry(rect)
@@ -120,21 +125,37 @@ class FlowLayout(QLayout):
 
     def _least(self, item: QLayoutItem) -> int:
         """Return the width below which an item goes to the next row."""
-        least, bounded = item.minimumSize().width(), item.maximumSize().width() < QWIDGETSIZE_MAX
-        stretches = item.widget() is self._filling or (item.widget() is self._pushed and bounded)
+        least, bounded = (
+            item.minimumSize().width(),
+            item.maximumSize().width() < QWIDGETSIZE_MAX,
+        )
+        stretches = item.widget() is self._filling or (
+            item.widget() is self._pushed and bounded
+        )
         return least if stretches else max(item.sizeHint().width(), least)
 
     def _place(self, row: list[tuple[QLayoutItem, int]], area: QRect) -> None:
-        left = area.width() - sum(width for _, width in row) - self.spacing() * max(len(row) - 1, 0)
+        left = (
+            area.width()
+            - sum(width for _, width in row)
+            - self.spacing() * max(len(row) - 1, 0)
+        )
         filled = any(item.widget() is self._filling for item, _ in row)
         x = area.left()
         for item, wanted in row:
-            width = min(wanted + (left if item.widget() is self._filling else 0), area.width())
+            width = min(
+                wanted + (left if item.widget() is self._filling else 0), area.width()
+            )
             if item.widget() is self._pushed and not filled:
                 if item.maximumSize().width() < QWIDGETSIZE_MAX:
                     grown = min(max(left, 0), item.maximumSize().width() - width)
                     width, left = width + grown, left - grown
                 x += max(left, 0)
             high = min(item.sizeHint().height(), area.height())
-            item.setGeometry(QRect(QPoint(x, area.top() + (area.height() - high) // 2), QSize(width, high)))
+            item.setGeometry(
+                QRect(
+                    QPoint(x, area.top() + (area.height() - high) // 2),
+                    QSize(width, high),
+                )
+            )
             x += width + self.spacing()

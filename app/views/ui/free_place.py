@@ -26,22 +26,40 @@ from app.views.ui.widgets.toast import Toast
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Rects: TypeAlias = "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
+Rects: TypeAlias = (
+    "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
+)
 
 
 class Legend(QWidget):
     """An overlay that explains what is drawn: messages leave it in sight, unless they would cover nodes instead."""
 
 
-CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar, Minimap)
+CONTROLS = (
+    QAbstractButton,
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QComboBox,
+    QLineEdit,
+    QTabBar,
+    Minimap,
+)
 OVERLAYS = (Banner, Toast)
 STRIDE = 8  # pixels from one place that is tried to the next
 EDGE = 0.2  # of the height of a page: an overlay further from its edges lies in the middle of the graph
-AMID, FINE = 0.5, 0.01  # weights of a place amid the work, and of its distance from the edge
-WORSE, LEGEND = 1000.0, 0.75  # weights of a covered control and of a covered legend or text, in nodes
+AMID, FINE = (
+    0.5,
+    0.01,
+)  # weights of a place amid the work, and of its distance from the edge
+WORSE, LEGEND = (
+    1000.0,
+    0.75,
+)  # weights of a covered control and of a covered legend or text, in nodes
 
 
-def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()) -> QRect:
+def free_place(
+    host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()
+) -> QRect:
     """Return the area of an overlay on `host` that covers the least: no control, few nodes and words. Of several sizes
     the first that covers no more than the others.
 
@@ -51,22 +69,36 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
     controls = np.concatenate([_areas(host, _controls(host)), _rects(taken)])
     nodes, page = _nodes(host), _page(host)
     legends = np.concatenate(
-        [_areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]), _texts(host)]
+        [
+            _areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]),
+            _texts(host),
+        ]
     )
     found: list[tuple[float, QRect]] = []
     for size in sizes:
         left, right = margin, max(host.width() - margin - size.width(), margin)
         bottom = max(host.height() - margin - size.height(), margin)
         tops = np.arange(bottom, margin - 1, -STRIDE, dtype=np.float64)
-        places = np.array([(x, y) for x in (right, left, (left + right) // 2) for y in tops])
+        places = np.array(
+            [(x, y) for x in (right, left, (left + right) // 2) for y in tops]
+        )
         areas = np.hstack([places, places + [size.width(), size.height()]])
-        covered = WORSE * _covered(areas, controls) + _covered(areas, nodes) + LEGEND * _covered(areas, legends)
+        covered = (
+            WORSE * _covered(areas, controls)
+            + _covered(areas, nodes)
+            + LEGEND * _covered(areas, legends)
+        )
         if len(sizes) > 1:
-            inwards = np.minimum(areas[:, 1] - page.top(), page.bottom() - areas[:, 3]) / max(page.height(), 1)
+            inwards = np.minimum(
+                areas[:, 1] - page.top(), page.bottom() - areas[:, 3]
+            ) / max(page.height(), 1)
             covered += np.where(inwards > EDGE, AMID, 0.0) + inwards.clip(0, 0.5) * FINE
         best = covered.argmin()
         found.append(
-            (float(round(covered[best] / AMID) * AMID), QRect(QPoint(*(int(one) for one in places[best])), size))
+            (
+                float(round(covered[best] / AMID) * AMID),
+                QRect(QPoint(*(int(one) for one in places[best])), size),
+            )
         )
     return min(found, key=lambda one: one[0])[1]
 
@@ -74,18 +106,36 @@ def free_place(host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequen
 def _controls(host: QWidget) -> list[QWidget]:
     """Return the visible controls in `host`, without its own overlays, and other overlays over it."""
     own = [
-        one for kind in OVERLAYS for one in host.findChildren(kind, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        one
+        for kind in OVERLAYS
+        for one in host.findChildren(
+            kind, options=Qt.FindChildOption.FindDirectChildrenOnly
+        )
     ]
-    found: list[QWidget] = [one for kind in OVERLAYS for one in host.window().findChildren(kind) if one not in own]
+    found: list[QWidget] = [
+        one
+        for kind in OVERLAYS
+        for one in host.window().findChildren(kind)
+        if one not in own
+    ]
     for kind in CONTROLS:
-        found += [one for one in host.findChildren(kind) if not any(each.isAncestorOf(one) for each in own)]
+        found += [
+            one
+            for one in host.findChildren(kind)
+            if not any(each.isAncestorOf(one) for each in own)
+        ]
     return [one for one in found if one.isVisible()]
 
 
 def _areas(host: QWidget, widgets: Sequence[QWidget]) -> Rects:
     """Return the areas of widgets of the same window in pixels of `host`."""
     corner = host.mapTo(host.window(), QPoint(0, 0))
-    return _rects([QRect(one.mapTo(host.window(), QPoint(0, 0)) - corner, one.size()) for one in widgets])
+    return _rects(
+        [
+            QRect(one.mapTo(host.window(), QPoint(0, 0)) - corner, one.size())
+            for one in widgets
+        ]
+    )
 
 
 def _rects(areas: Sequence[QRect]) -> Rects:
@@ -94,13 +144,22 @@ def _rects(areas: Sequence[QRect]) -> Rects:
 
 def _texts(host: QWidget) -> Rects:
     """Return the areas of the texts in sight on a page, without those of overlays and of empty pages."""
-    apart = [one for kind in (*OVERLAYS, EmptyState, Legend) for one in host.findChildren(kind)]
+    apart = [
+        one
+        for kind in (*OVERLAYS, EmptyState, Legend)
+        for one in host.findChildren(kind)
+    ]
     found = [
         one
         for one in host.findChildren(QLabel)
-        if one.isVisible() and one.text() and not any(each.isAncestorOf(one) for each in apart)
+        if one.isVisible()
+        and one.text()
+        and not any(each.isAncestorOf(one) for each in apart)
     ]
-    written = [min(one.fontMetrics().horizontalAdvance(one.text()), one.width()) for one in found]
+    written = [
+        min(one.fontMetrics().horizontalAdvance(one.text()), one.width())
+        for one in found
+    ]
     return _rects(
         [
             QRect(one.mapTo(host, QPoint(0, 0)), QSize(width, one.height()))
@@ -115,10 +174,15 @@ def _nodes(host: QWidget) -> Rects:
     for one in host.findChildren(Minimap):
         corner = one.view.mapTo(host, QPoint(0, 0))
         if one.view.isVisible():
-            seen.append(one.nodes_in_view() + [corner.x(), corner.y(), corner.x(), corner.y()])
+            seen.append(
+                one.nodes_in_view() + [corner.x(), corner.y(), corner.x(), corner.y()]
+            )
     for empty in host.findChildren(EmptyState):
         if empty.isVisible():
-            area = QRect(empty.mapTo(host, empty.childrenRect().topLeft()), empty.childrenRect().size())
+            area = QRect(
+                empty.mapTo(host, empty.childrenRect().topLeft()),
+                empty.childrenRect().size(),
+            )
             seen.append(np.array([_corners(area)], np.float64))
     return np.concatenate(seen)
 
@@ -126,16 +190,30 @@ def _nodes(host: QWidget) -> Rects:
 def _page(host: QWidget) -> QRect:
     """Return the area of the graph in sight, else of all of `host`."""
     views = [one.view for one in host.findChildren(Minimap) if one.view.isVisible()]
-    return QRect(views[0].mapTo(host, QPoint(0, 0)), views[0].size()) if views else host.rect()
+    return (
+        QRect(views[0].mapTo(host, QPoint(0, 0)), views[0].size())
+        if views
+        else host.rect()
+    )
 
 
 def _corners(rect: QRect) -> tuple[float, float, float, float]:
-    return rect.left(), rect.top(), rect.left() + rect.width(), rect.top() + rect.height()
+    return (
+        rect.left(),
+        rect.top(),
+        rect.left() + rect.width(),
+        rect.top() + rect.height(),
+    )
 
 
 def _covered(areas: Rects, others: Rects) -> Rects:
     """Return how many of the others each area touches."""
     a, b = areas[:, None], others[None]
-    apart = (a[..., 0] >= b[..., 2]) | (b[..., 0] >= a[..., 2]) | (a[..., 1] >= b[..., 3]) | (b[..., 1] >= a[..., 3])
+    apart = (
+        (a[..., 0] >= b[..., 2])
+        | (b[..., 0] >= a[..., 2])
+        | (a[..., 1] >= b[..., 3])
+        | (b[..., 1] >= a[..., 3])
+    )
     counts: Rects = (~apart).sum(axis=1).astype(np.float64)
     return counts

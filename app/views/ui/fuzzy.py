@@ -8,7 +8,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_WORD_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z]|(?<=[A-Za-z])[0-9]")
+_WORD_START = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z]|(?<=[A-Za-z])[0-9]"
+)
 
 
 def score(query: str, text: str) -> float | None:
@@ -38,7 +40,11 @@ def _score_word(word: str, text: str) -> float | None:
     if at >= 0:
         if at > 0 and at not in starts:  # the same letters may begin a later word
             at = next((i for i in sorted(starts) if lowered.startswith(word, i)), at)
-        return 100.0 + 20.0 * shortness + (30.0 if at == 0 else 15.0 if at in starts else 0.0)
+        return (
+            100.0
+            + 20.0 * shortness
+            + (30.0 if at == 0 else 15.0 if at in starts else 0.0)
+        )
     points, place = 0.0, -1
     for letter in word:
         following = place + 1
@@ -54,11 +60,19 @@ def _score_word(word: str, text: str) -> float | None:
 
 def best(query: str, texts: Iterable[tuple[str, float]]) -> float | None:
     """Return the best score among several texts, each with a weight; None if none matches."""
-    found = [(fit * weight) for text, weight in texts if (fit := score(query, text)) is not None]
+    found = [
+        (fit * weight)
+        for text, weight in texts
+        if (fit := score(query, text)) is not None
+    ]
     return max(found, default=None)
 
 
 def ranked(query: str, things: Iterable[T], text: Callable[[T], str]) -> list[T]:
     """Return the matching things, best first; ties, and all for an empty query, in the order given."""
-    fits = [(fit, thing) for thing in things if (fit := score(query, text(thing))) is not None]
+    fits = [
+        (fit, thing)
+        for thing in things
+        if (fit := score(query, text(thing))) is not None
+    ]
     return [thing for _, thing in sorted(fits, key=lambda pair: -pair[0])]

@@ -19,16 +19,25 @@ LOOK = 1000  # milliseconds between two looks whether it is time
 AMID = 60  # milliseconds after an edit, in which its shapes come and are painted
 LATER = 20  # times in a row that a look is put off for edits
 
-_ACTS = frozenset((
-    QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease, QEvent.Type.Wheel,
-    QEvent.Type.KeyPress, QEvent.Type.KeyRelease, QEvent.Type.TouchUpdate,
-))  # fmt: skip
+_ACTS = frozenset(
+    (
+        QEvent.Type.MouseMove,
+        QEvent.Type.MouseButtonPress,
+        QEvent.Type.MouseButtonRelease,
+        QEvent.Type.Wheel,
+        QEvent.Type.KeyPress,
+        QEvent.Type.KeyRelease,
+        QEvent.Type.TouchUpdate,
+    )
+)
 
 
 class Housekeeping(QObject):
     """Replaces Python's automatic collections, between `begin` and `end`, by collections on the window's thread."""
 
-    def __init__(self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]
+    ) -> None:
         """`edited` is emitted on user activity; `busy` returns whether work is in progress."""
         super().__init__(window)
         self._window, self._busy = window, busy
@@ -86,4 +95,7 @@ class Housekeeping(QObject):
     def _rests(self, seconds: float) -> bool:
         """Return whether neither this window nor a dialog had input for a while."""
         focused = QGuiApplication.focusWindow()
-        return monotonic() - self._acted >= seconds and focused in (None, self._window.windowHandle())
+        return monotonic() - self._acted >= seconds and focused in (
+            None,
+            self._window.windowHandle(),
+        )

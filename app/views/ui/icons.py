@@ -15,13 +15,21 @@ from PySide6.QtSvg import QSvgRenderer
 from app.views.ui.theme import RESOURCES, current, svg
 
 # Icons with a fixed colour; every other icon is `text2`, a category's has the category's colour.
-STATE_COLORS = {"record": "error", "error": "error", "warning": "warn", "info": "accent", "check": "run"}
+STATE_COLORS = {
+    "record": "error",
+    "error": "error",
+    "warning": "warn",
+    "info": "accent",
+    "check": "run",
+}
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all icons."""
-    return tuple(sorted(f.stem for f in (RESOURCES / "icons").glob("*.svg") if f.stem != "app"))
+    return tuple(
+        sorted(f.stem for f in (RESOURCES / "icons").glob("*.svg") if f.stem != "app")
+    )
 
 
 @cache
@@ -31,7 +39,9 @@ def _renderer(name: str, color: str) -> QSvgRenderer:
     return renderer
 
 
-def pixmap(name: str, color: str | QColor, size: float = 16, dpr: float = 1.0) -> QPixmap:
+def pixmap(
+    name: str, color: str | QColor, size: float = 16, dpr: float = 1.0
+) -> QPixmap:
     """Return an icon as a pixmap of `size` logical pixels, for a screen of `dpr` device pixels each. Cached.
 
     Raises:
@@ -55,7 +65,14 @@ def pixmap(name: str, color: str | QColor, size: float = 16, dpr: float = 1.0) -
     return result
 
 
-def draw(painter: QPainter, name: str, color: str | QColor, x: float, y: float, size: float = 16) -> None:
+def draw(
+    painter: QPainter,
+    name: str,
+    color: str | QColor,
+    x: float,
+    y: float,
+    size: float = 16,
+) -> None:
     """Paint an icon with its top left corner at about (x, y), from the cache, on whole device pixels.
 
     Where the painter is zoomed, the picture is the next larger of quarter steps, so that the cache stays small.
@@ -64,7 +81,9 @@ def draw(painter: QPainter, name: str, color: str | QColor, x: float, y: float, 
     sharp = min(max(math.ceil(scale * 4) / 4, 1.0), 8.0)
     picture = pixmap(name, color, size, sharp)
     if sharp == scale:
-        painter.drawPixmap(QPointF(round(x * scale) / scale, round(y * scale) / scale), picture)
+        painter.drawPixmap(
+            QPointF(round(x * scale) / scale, round(y * scale) / scale), picture
+        )
         return
     smooth = painter.testRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
     painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
@@ -84,7 +103,9 @@ class ThemedEngine(QIconEngine):
     def _shade(self, mode: QIcon.Mode) -> str:
         return "text4" if mode == QIcon.Mode.Disabled else self._color
 
-    def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
+    def paint(
+        self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State
+    ) -> None:
         side = min(rect.width(), rect.height())
         place = rect.center() - QPoint((side - 1) // 2, (side - 1) // 2)
         draw(painter, self._name, self._shade(mode), place.x(), place.y(), side)
@@ -92,14 +113,20 @@ class ThemedEngine(QIconEngine):
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
         return pixmap(self._name, self._shade(mode), min(size.width(), size.height()))
 
-    def scaledPixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State, scale: float) -> QPixmap:
-        return pixmap(self._name, self._shade(mode), min(size.width(), size.height()), scale)
+    def scaledPixmap(
+        self, size: QSize, mode: QIcon.Mode, state: QIcon.State, scale: float
+    ) -> QPixmap:
+        return pixmap(
+            self._name, self._shade(mode), min(size.width(), size.height()), scale
+        )
 
     def actualSize(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QSize:
         side = min(size.width(), size.height())
         return QSize(side, side)
 
-    def availableSizes(self, mode: QIcon.Mode = QIcon.Mode.Normal, state: QIcon.State = QIcon.State.Off) -> list[QSize]:
+    def availableSizes(
+        self, mode: QIcon.Mode = QIcon.Mode.Normal, state: QIcon.State = QIcon.State.Off
+    ) -> list[QSize]:
         return [QSize(self._size, self._size)]
 
     def iconName(self) -> str:
@@ -117,7 +144,9 @@ class ThemedEngine(QIconEngine):
 
 @cache
 def _icon(name: str, color: str, size: int) -> QIcon:
-    svg(name, QColor("#000000"))  # an unknown name is an error here, not at the first paint
+    svg(
+        name, QColor("#000000")
+    )  # an unknown name is an error here, not at the first paint
     current().color(color)
     return QIcon(ThemedEngine(name, color, size))
 

@@ -15,26 +15,40 @@ _Box = TypeVar("_Box", bound=QBoxLayout)
 
 
 def hbox(
-    *parts: Parts, on: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+    *parts: Parts,
+    on: QWidget | None = None,
+    margins: Margins | None = None,
+    spacing: int | None = None,
 ) -> QHBoxLayout:
     """Lay parts out in a row, which is the layout of `on` if it is given.
 
     A part is a widget or a layout, with its stretch and its alignment if it has some; a number is a stretch between
     parts. `margins` (one number, or left, top, right and bottom) and `spacing` are px; None is the style's.
     """
-    return _filled(QHBoxLayout() if on is None else QHBoxLayout(on), parts, margins, spacing)
+    return _filled(
+        QHBoxLayout() if on is None else QHBoxLayout(on), parts, margins, spacing
+    )
 
 
 def vbox(
-    *parts: Parts, on: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+    *parts: Parts,
+    on: QWidget | None = None,
+    margins: Margins | None = None,
+    spacing: int | None = None,
 ) -> QVBoxLayout:
     """Lay parts out in a column; arguments as for `hbox`."""
-    return _filled(QVBoxLayout() if on is None else QVBoxLayout(on), parts, margins, spacing)
+    return _filled(
+        QVBoxLayout() if on is None else QVBoxLayout(on), parts, margins, spacing
+    )
 
 
-def _filled(box: _Box, parts: tuple[Parts, ...], margins: Margins | None, spacing: int | None) -> _Box:
+def _filled(
+    box: _Box, parts: tuple[Parts, ...], margins: Margins | None, spacing: int | None
+) -> _Box:
     if margins is not None:
-        box.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+        box.setContentsMargins(
+            *((margins,) * 4 if isinstance(margins, int) else margins)
+        )
     if spacing is not None:
         box.setSpacing(spacing)
     for given in parts:
@@ -42,6 +56,8 @@ def _filled(box: _Box, parts: tuple[Parts, ...], margins: Margins | None, spacin
             box.addStretch(given)
             continue
         part, *how = given if isinstance(given, tuple) else (given,)
-        add: Callable[..., None] = box.addWidget if isinstance(part, QWidget) else box.addLayout
+        add: Callable[..., None] = (
+            box.addWidget if isinstance(part, QWidget) else box.addLayout
+        )
         add(part, *how)
     return box

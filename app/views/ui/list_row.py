@@ -47,10 +47,19 @@ class ListRow(QWidget):
         colors = theme.current()
         painter = start(self)
         if self._marked or self.underMouse():
-            painter.fillRect(self.rect(), colors.raised if self._marked and colors.dark else colors.hover)
+            painter.fillRect(
+                self.rect(),
+                colors.raised if self._marked and colors.dark else colors.hover,
+            )
         painter.fillRect(0, self.height() - 1, self.width(), 1, colors.line)
         if self._marked and (line := colors.outline(colors.line3)) is not None:
             box(painter, QRectF(self.rect()).adjusted(0, 0, -1, -2), 4, line=line)
         if self.hasFocus():
-            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
+            box(
+                painter,
+                QRectF(self.rect()).adjusted(1, 1, -1, -2),
+                4,
+                line=colors.accent,
+                width=1.5,
+            )
         painter.end()

@@ -16,5 +16,7 @@ def present(part: T | None) -> T:
     'a part'
     """
     if part is None:
-        raise RuntimeError("A part of the window is missing that its constructor created.")
+        raise RuntimeError(
+            "A part of the window is missing that its constructor created."
+        )
     return part

@@ -24,7 +24,9 @@ class Restyling(QObject):
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
-        self._shown: dict[QWidget, None] = {}  # to be polished before anything is painted
+        self._shown: dict[
+            QWidget, None
+        ] = {}  # to be polished before anything is painted
         self._rest: dict[QWidget, None] = {}
         self._silent: list[QWidget] = []  # to which Qt sends no StyleChange
         self._unpainted: list[QWidget] = []
@@ -34,7 +36,9 @@ class Restyling(QObject):
         """Have visible windows keep their picture until `paint`."""
         if not self._unpainted:
             self._unpainted = [
-                each for each in self._app.topLevelWidgets() if each.isVisible() and each.updatesEnabled()
+                each
+                for each in self._app.topLevelWidgets()
+                if each.isVisible() and each.updatesEnabled()
             ]
             for window in self._unpainted:
                 window.setUpdatesEnabled(False)
@@ -103,7 +107,10 @@ class Restyling(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Polish a remaining widget and its descendants before it is shown."""
-        if event.type() not in (QEvent.Type.Show, QEvent.Type.ShowToParent) or not isinstance(watched, QWidget):
+        if event.type() not in (
+            QEvent.Type.Show,
+            QEvent.Type.ShowToParent,
+        ) or not isinstance(watched, QWidget):
             return False
         if watched in self._rest or watched in self._shown:
             for widget in (watched, *watched.findChildren(QWidget)):

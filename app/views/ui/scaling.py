@@ -19,14 +19,20 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 FRAME = 48  # of the window manager and its panels, px
-TEXT_HEIGHTS = range(18, 61)  # fixed heights of what has one line of text in it; the others are of pictures
+TEXT_HEIGHTS = range(
+    18, 61
+)  # fixed heights of what has one line of text in it; the others are of pictures
 TEXT_WIDTHS = range(44, 261)
-DESIGNED = "designedSize"  # a property: fixed height and width as they were before they grew
+DESIGNED = (
+    "designedSize"  # a property: fixed height and width as they were before they grew
+)
 RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget when it is styled again
 FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
-def scaling_fonts(widgets: Sequence[QWidget], fonts: Mapping[str, QFont], share: float) -> Iterator[None]:
+def scaling_fonts(
+    widgets: Sequence[QWidget], fonts: Mapping[str, QFont], share: float
+) -> Iterator[None]:
     """Set every explicit font of these widgets at another text size, a widget a step.
 
     `fonts` are those that the theme has for fonts of the size before, by their keys; others become `share` as large.
@@ -39,7 +45,10 @@ def scaling_fonts(widgets: Sequence[QWidget], fonts: Mapping[str, QFont], share:
             widget.setFont(font)
             if widget.property(RESTORED) is not None:
                 widget.setProperty(RESTORED, font)
-        if isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
+        if (
+            isinstance(widget, QHeaderView)
+            and widget.orientation() == Qt.Orientation.Horizontal
+        ):
             _scale_columns(widget, share)
         yield
 
@@ -48,7 +57,10 @@ def _scale_columns(header: QHeaderView, share: float) -> None:
     """Make columns whose widths were measured or chosen as much wider as their text."""
     for section in range(header.count()):
         fixed = header.sectionResizeMode(section) == QHeaderView.ResizeMode.Interactive
-        if fixed and not (header.stretchLastSection() and header.visualIndex(section) == header.count() - 1):
+        if fixed and not (
+            header.stretchLastSection()
+            and header.visualIndex(section) == header.count() - 1
+        ):
             header.resizeSection(section, round(header.sectionSize(section) * share))
 
 
@@ -79,7 +91,10 @@ def _fitting(root: QWidget, scale: float) -> Iterator[None]:
         _grew.add(True)
     elif not _grew:
         return
-    for widget in (*reversed(root.findChildren(QWidget)), root):  # children before parents
+    for widget in (
+        *reversed(root.findChildren(QWidget)),
+        root,
+    ):  # children before parents
         if not isValid(widget):
             continue
         layout = widget.layout()
@@ -98,12 +113,18 @@ def _fit_one(widget: QWidget, scale: float) -> None:
     if getattr(widget, "fits_text", False):  # by itself
         return
     designed = widget.property(DESIGNED)
-    height, width = designed if designed is not None else (_fixed(widget, True), _fixed(widget, False))
+    height, width = (
+        designed
+        if designed is not None
+        else (_fixed(widget, True), _fixed(widget, False))
+    )
     if designed is None:
         if height not in TEXT_HEIGHTS and width not in TEXT_WIDTHS:
             return
         widget.setProperty(DESIGNED, (height, width))
-    pictured = isinstance(widget, QAbstractButton) and not widget.text() and width == height
+    pictured = (
+        isinstance(widget, QAbstractButton) and not widget.text() and width == height
+    )
     if height in TEXT_HEIGHTS and not pictured:
         widget.setFixedHeight(max(height, _needed(widget)) if scale != 1.0 else height)
     if width in TEXT_WIDTHS and isinstance(widget, FIELDS):
@@ -123,5 +144,7 @@ def _fixed(widget: QWidget, high: bool) -> int:
     The stylesheet of a text size raises the least height of a field above the most that was fixed for the design's.
     """
     least, most = widget.minimumSize(), widget.maximumSize()
-    low, top = (least.height(), most.height()) if high else (least.width(), most.width())
+    low, top = (
+        (least.height(), most.height()) if high else (least.width(), most.width())
+    )
     return top if low >= top else 0

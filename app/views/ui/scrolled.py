@@ -7,7 +7,12 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.views.ui.present import present
 
-CHANGES = (QEvent.Type.LayoutRequest, QEvent.Type.FontChange, QEvent.Type.StyleChange, QEvent.Type.Show)
+CHANGES = (
+    QEvent.Type.LayoutRequest,
+    QEvent.Type.FontChange,
+    QEvent.Type.StyleChange,
+    QEvent.Type.Show,
+)
 
 
 class Scrolled(QScrollArea):
@@ -55,5 +60,6 @@ class Column(QScrollArea):
 
     def _fit(self) -> None:
         self.setMinimumWidth(
-            present(self.widget()).minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
+            present(self.widget()).minimumSizeHint().width()
+            + self.verticalScrollBar().sizeHint().width()
         )

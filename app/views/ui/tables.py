@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
@@ -17,7 +25,9 @@ SAMPLED = 200
 
 def side(right: bool) -> Qt.AlignmentFlag:
     """Return a cell's alignment: numbers right, text left."""
-    return (Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft) | Qt.AlignmentFlag.AlignVCenter
+    return (
+        Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
+    ) | Qt.AlignmentFlag.AlignVCenter
 
 
 def selected_rows(table: QTableView) -> list[int]:
@@ -27,7 +37,9 @@ def selected_rows(table: QTableView) -> list[int]:
     """
     selection = table.selectionModel().selection()
     ranges = (selection.at(place) for place in range(selection.count()))
-    return sorted({row for each in ranges for row in range(each.top(), each.bottom() + 1)})
+    return sorted(
+        {row for each in ranges for row in range(each.top(), each.bottom() + 1)}
+    )
 
 
 class ColumnsModel(QAbstractTableModel):
@@ -44,8 +56,15 @@ class ColumnsModel(QAbstractTableModel):
     def columnCount(self, parent: Index | None = None) -> int:
         return 0 if parent is not None and parent.isValid() else len(self.heads)
 
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self.heads):
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(
+            self.heads
+        ):
             return None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return side(section in self.figures)
@@ -115,8 +134,12 @@ class RowsTable(QTableView):
         self.setSortingEnabled(True)
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.SelectAll):
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(
+            event, QKeyEvent
+        ):
+            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(
+                QKeySequence.StandardKey.SelectAll
+            ):
                 event.accept()
                 return True
         return super().event(event)
@@ -124,7 +147,10 @@ class RowsTable(QTableView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copied.emit()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
+        elif (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+            and self.currentIndex().isValid()
+        ):
             self.rowOpened.emit(self.currentIndex())
         else:
             super().keyPressEvent(event)

@@ -26,7 +26,9 @@ class BackgroundTask(QThread):
 
     ended = Signal(object)
 
-    def __init__(self, function: Callable[[Report, Cancelled], Any], progress: Any = "") -> None:
+    def __init__(
+        self, function: Callable[[Report, Cancelled], Any], progress: Any = ""
+    ) -> None:
         super().__init__()
         self._function = function
         self._cancelled = threading.Event()
@@ -64,7 +66,9 @@ class BackgroundTask(QThread):
         self.wait()
 
     def _report(self, progress: Any) -> None:
-        self.progress = progress  # one assignment, so the window may read it at any time
+        self.progress = (
+            progress  # one assignment, so the window may read it at any time
+        )
 
     def run(self) -> None:
         try:

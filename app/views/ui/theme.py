@@ -17,7 +17,14 @@ from typing import Any
 
 from msgspec import Struct
 from PySide6.QtCore import QObject, Qt, QThread, Signal
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontMetricsF, QGuiApplication, QPalette
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontDatabase,
+    QFontMetricsF,
+    QGuiApplication,
+    QPalette,
+)
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.util.leftovers import TemporaryFolder
@@ -59,16 +66,38 @@ ROLES: dict[str, tuple[float, int, bool]] = {
 
 # Classes with another font size than the body's; in a stylesheet the font would override `setFont`.
 CLASS_FONTS = {
-    "QPushButton": "button", "QToolButton": "button", "QTabBar": "tab", "QHeaderView": "caption",
-    "QStatusBar": "caption", "QToolTip": "label", "QMenu": "label", "QMenuBar": "label", "QGroupBox": "section",
-    "QLineEdit": "label", "QComboBox": "label", "QComboBoxListView": "label", "QAbstractSpinBox": "label",
-    "QCheckBox": "label", "QRadioButton": "label", "QAbstractItemView": "label", "QDockWidget": "section",
-}  # fmt: skip
+    "QPushButton": "button",
+    "QToolButton": "button",
+    "QTabBar": "tab",
+    "QHeaderView": "caption",
+    "QStatusBar": "caption",
+    "QToolTip": "label",
+    "QMenu": "label",
+    "QMenuBar": "label",
+    "QGroupBox": "section",
+    "QLineEdit": "label",
+    "QComboBox": "label",
+    "QComboBoxListView": "label",
+    "QAbstractSpinBox": "label",
+    "QCheckBox": "label",
+    "QRadioButton": "label",
+    "QAbstractItemView": "label",
+    "QDockWidget": "section",
+}
 
 VIRIDIS = (
-    "#440154", "#482475", "#414487", "#355F8D", "#2A788E", "#21918C", "#22A884", "#44BF70", "#7AD151",
-    "#BDDF26", "#FDE725",
-)  # fmt: skip
+    "#440154",
+    "#482475",
+    "#414487",
+    "#355F8D",
+    "#2A788E",
+    "#21918C",
+    "#22A884",
+    "#44BF70",
+    "#7AD151",
+    "#BDDF26",
+    "#FDE725",
+)
 
 
 class Theme(Struct, frozen=True, eq=False):
@@ -141,8 +170,13 @@ TOKENS = tuple(name for name, kind in Theme.__annotations__.items() if kind == "
 @cache
 def load(name: str) -> Theme:
     """Read `resources/themes/<name>.json`."""
-    data: dict[str, Any] = json.loads((RESOURCES / "themes" / f"{name}.json").read_text(encoding="utf-8"))
-    colors = {key: QColor(value) for key, value in ({"onFill": "#FFFFFF"} | data["colors"]).items()}
+    data: dict[str, Any] = json.loads(
+        (RESOURCES / "themes" / f"{name}.json").read_text(encoding="utf-8")
+    )
+    colors = {
+        key: QColor(value)
+        for key, value in ({"onFill": "#FFFFFF"} | data["colors"]).items()
+    }
     return Theme(
         name=data["name"],
         dark=data["dark"],
@@ -167,7 +201,12 @@ def mix(a: QColor, b: QColor, share: float) -> QColor:
     '#333333'
     """
     keep = 1.0 - share
-    return QColor(*(round(x * keep + y * share) for x, y in zip(channels(a), channels(b), strict=True)))
+    return QColor(
+        *(
+            round(x * keep + y * share)
+            for x, y in zip(channels(a), channels(b), strict=True)
+        )
+    )
 
 
 def faded(color: QColor, share: float) -> QColor:
@@ -232,7 +271,9 @@ def _font(role: str, scale: float) -> QFont:
         result.setPixelSize(int(size))
     else:  # pixel sizes are whole numbers in Qt; a point size says the same with a fraction
         screen = QGuiApplication.primaryScreen()
-        result.setPointSizeF(size * 72 / (screen.logicalDotsPerInchY() if screen else 96.0))
+        result.setPointSizeF(
+            size * 72 / (screen.logicalDotsPerInchY() if screen else 96.0)
+        )
     if not mono:
         result.setFeature(QFont.Tag("tnum"), 1)
     result.setHintingPreference(QFont.HintingPreference.PreferNoHinting)
@@ -288,7 +329,9 @@ class ThemeManager(QObject):
     """
 
     changed = Signal()
-    styled = Signal()  # after `changed`: visible widgets are polished and fitted, and not painted yet
+    styled = (
+        Signal()
+    )  # after `changed`: visible widgets are polished and fitted, and not painted yet
     settled = Signal()  # after `changed`, once all widgets are styled
     scaled = Signal(float)  # before `changed`: by how much the text grew
 
@@ -300,11 +343,15 @@ class ThemeManager(QObject):
         self._app: QApplication | None = None
         self._pictures: TemporaryFolder | None = None
         self._restyling: Restyling | None = None
-        self._sheets: dict[tuple[str, float], str] = {}  # the stylesheet of each theme and text size that was shown
+        self._sheets: dict[
+            tuple[str, float], str
+        ] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
         self._steps = Steps(self)
         self._coming = ""  # the stylesheet that is to be set in a later step
-        self._growing: Iterator[bool | None] | None = None  # remaining steps of a change of text size
+        self._growing: Iterator[bool | None] | None = (
+            None  # remaining steps of a change of text size
+        )
 
     @property
     def theme(self) -> Theme:
@@ -367,7 +414,10 @@ class ThemeManager(QObject):
         # Title bars and native dialogs follow the same scheme.
         dark = Qt.ColorScheme.Dark if choice.endswith("dark") else Qt.ColorScheme.Light
         hints.setColorScheme(Qt.ColorScheme.Unknown if choice == "system" else dark)
-        before, self._scale = self._scale, self._scale if scale is None else min(max(scale, LEAST_SCALE), MOST_SCALE)
+        before, self._scale = (
+            self._scale,
+            self._scale if scale is None else min(max(scale, LEAST_SCALE), MOST_SCALE),
+        )
         self._show(self._resolved_name(), before)
 
     def _resolved_name(self) -> str:
@@ -375,7 +425,10 @@ class ThemeManager(QObject):
             return self._choice
         hints = self._app.styleHints()
         name = "light" if hints.colorScheme() == Qt.ColorScheme.Light else "dark"
-        more = hints.accessibility().contrastPreference() == Qt.ContrastPreference.HighContrast
+        more = (
+            hints.accessibility().contrastPreference()
+            == Qt.ContrastPreference.HighContrast
+        )
         return f"contrast-{name}" if more else name
 
     def _follow(self) -> None:
@@ -392,7 +445,9 @@ class ThemeManager(QObject):
             app.setStyle("Fusion")
         key = name, self._scale
         if key not in self._sheets:  # each writes its pictures
-            self._sheets[key] = stylesheet(self._theme, Path(self._pictures.name), self._scale)
+            self._sheets[key] = stylesheet(
+                self._theme, Path(self._pictures.name), self._scale
+            )
         colors, sheet = palette(self._theme), self._sheets[key]
         # Unchanged: setting it would restyle every widget.
         if (self._coming or app.styleSheet()) == sheet and app.palette() == colors:
@@ -402,9 +457,13 @@ class ThemeManager(QObject):
         app.setPalette(colors)
         if self._restyling is None:
             self._restyling = Restyling(app)
-        in_turns = QThread.currentThread().loopLevel() > 0 and any(each.isVisible() for each in app.topLevelWidgets())
+        in_turns = QThread.currentThread().loopLevel() > 0 and any(
+            each.isVisible() for each in app.topLevelWidgets()
+        )
         self._coming = sheet
-        steps = self._reaching(app, self._restyling, before or self._scale, app.allWidgets())
+        steps = self._reaching(
+            app, self._restyling, before or self._scale, app.allWidgets()
+        )
         if before not in (None, self._scale):
             self._growing = steps
         if in_turns:
@@ -419,7 +478,11 @@ class ThemeManager(QObject):
             _exhaust(self._growing)
 
     def _reaching(
-        self, app: QApplication, restyling: Restyling, before: float, widgets: list[QWidget]
+        self,
+        app: QApplication,
+        restyling: Restyling,
+        before: float,
+        widgets: list[QWidget],
     ) -> Iterator[bool | None]:
         """Bring the current theme and text size to the widgets, step by step; `before` was the text size."""
         grows = self._scale / before
@@ -427,9 +490,13 @@ class ThemeManager(QObject):
             yield from restyling.setting(self._coming, widgets)
             self._coming = ""
             yield from self._setting_fonts(app)
-            if grows != 1.0:  # after the stylesheet, which resets widgets to their previous fonts
+            if (
+                grows != 1.0
+            ):  # after the stylesheet, which resets widgets to their previous fonts
                 roles = {font_at(role, before).key(): role for role in ROLES}
-                yield from scaling.scaling_fonts(widgets, {key: font(role) for key, role in roles.items()}, grows)
+                yield from scaling.scaling_fonts(
+                    widgets, {key: font(role) for key, role in roles.items()}, grows
+                )
             if grows != 1.0:
                 self.scaled.emit(grows)
                 yield True
@@ -492,15 +559,36 @@ def palette(theme: Theme) -> QPalette:
     role = QPalette.ColorRole
     result = QPalette()
     for place, color in {
-        role.Window: theme.panel, role.WindowText: theme.text, role.Base: theme.sunken, role.AlternateBase: theme.frame,
-        role.Text: theme.text, role.Button: theme.raised, role.ButtonText: theme.text, role.BrightText: theme.error,
-        role.ToolTipBase: theme.raised, role.ToolTipText: theme.text, role.PlaceholderText: theme.text3,
-        role.Highlight: theme.accentFill, role.HighlightedText: theme.onFill, role.Accent: theme.accentFill,
-        role.Link: theme.accent, role.LinkVisited: theme.accent, role.Light: theme.line3, role.Midlight: theme.line2,
-        role.Mid: theme.line2, role.Dark: theme.line, role.Shadow: theme.window,
-    }.items():  # fmt: skip
+        role.Window: theme.panel,
+        role.WindowText: theme.text,
+        role.Base: theme.sunken,
+        role.AlternateBase: theme.frame,
+        role.Text: theme.text,
+        role.Button: theme.raised,
+        role.ButtonText: theme.text,
+        role.BrightText: theme.error,
+        role.ToolTipBase: theme.raised,
+        role.ToolTipText: theme.text,
+        role.PlaceholderText: theme.text3,
+        role.Highlight: theme.accentFill,
+        role.HighlightedText: theme.onFill,
+        role.Accent: theme.accentFill,
+        role.Link: theme.accent,
+        role.LinkVisited: theme.accent,
+        role.Light: theme.line3,
+        role.Midlight: theme.line2,
+        role.Mid: theme.line2,
+        role.Dark: theme.line,
+        role.Shadow: theme.window,
+    }.items():
         result.setColor(place, color)
-    for place in (role.WindowText, role.Text, role.ButtonText, role.PlaceholderText, role.ToolTipText):
+    for place in (
+        role.WindowText,
+        role.Text,
+        role.ButtonText,
+        role.PlaceholderText,
+        role.ToolTipText,
+    ):
         result.setColor(QPalette.ColorGroup.Disabled, place, theme.text4)
     result.setColor(QPalette.ColorGroup.Disabled, role.Highlight, theme.pressed)
     return result
@@ -511,7 +599,10 @@ _PICTURE = re.compile(r"\$(up|down|right|check|close|remove)_(\w+)")
 _PICTURE_ICONS = {"up": "chevron-up", "down": "chevron-down", "right": "chevron-right"}
 
 
-_SIZED, _LEAST = re.compile(r"font-size: (\d+)px"), re.compile(r"min-height: (1[89]|2\d)px")  # of what has text
+_SIZED, _LEAST = (
+    re.compile(r"font-size: (\d+)px"),
+    re.compile(r"min-height: (1[89]|2\d)px"),
+)  # of what has text
 
 
 def stylesheet(theme: Theme, pictures: Path, scale: float = 1.0) -> str:
@@ -525,7 +616,9 @@ def stylesheet(theme: Theme, pictures: Path, scale: float = 1.0) -> str:
         text += (RESOURCES / "themes" / "contrast.qss").read_text(encoding="utf-8")
     if scale != 1.0:
         line = round(15 * scale)  # high, of a control's text
-        text = _SIZED.sub(lambda one: f"font-size: {round(int(one[1]) * scale)}px", text)
+        text = _SIZED.sub(
+            lambda one: f"font-size: {round(int(one[1]) * scale)}px", text
+        )
         text = _LEAST.sub(lambda one: f"min-height: {max(int(one[1]), line)}px", text)
     values = {token: getattr(theme, token).name() for token in TOKENS}
     values |= {

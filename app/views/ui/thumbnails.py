@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from PySide6.QtCore import QElapsedTimer, QObject, QPointF, QRectF, QSize, QSizeF, Qt, QTimer, Signal
+from PySide6.QtCore import (
+    QElapsedTimer,
+    QObject,
+    QPointF,
+    QRectF,
+    QSize,
+    QSizeF,
+    Qt,
+    QTimer,
+    Signal,
+)
 from PySide6.QtGui import QPainter, QPixmap
 
 from app.builder.catalog.catalog import Catalog
@@ -105,7 +115,9 @@ class Thumbnails(QObject):
         self._finish(wanted, partial(paint, scene))
         scene.deleteLater()
 
-    def _finish(self, wanted: ThumbnailRequest, painted: Callable[[QPixmap, QRectF], None]) -> None:
+    def _finish(
+        self, wanted: ThumbnailRequest, painted: Callable[[QPixmap, QRectF], None]
+    ) -> None:
         picture = QPixmap(self._size * SHARP)
         picture.setDevicePixelRatio(SHARP)
         picture.fill(Qt.GlobalColor.transparent)
@@ -135,7 +147,9 @@ def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
     painter.end()
 
 
-def paint_boxes(project: Project, catalog: Catalog, picture: QPixmap, room: QRectF) -> None:
+def paint_boxes(
+    project: Project, catalog: Catalog, picture: QPixmap, room: QRectF
+) -> None:
     """Paint each node as a box in the colour of its category, at its place; one without a place is left out."""
     now, positions = theme.current(), project.positions
     boxes: dict[str, list[QRectF]] = {}
@@ -147,7 +161,10 @@ def paint_boxes(project: Project, catalog: Catalog, picture: QPixmap, room: QRec
         return
     places = [box for some in boxes.values() for box in some]
     left, top = min(box.left() for box in places), min(box.top() for box in places)
-    size = QSizeF(max(box.right() for box in places) - left, max(box.bottom() for box in places) - top)
+    size = QSizeF(
+        max(box.right() for box in places) - left,
+        max(box.bottom() for box in places) - top,
+    )
     whole, area = _fitted(QRectF(QPointF(left, top), size), room)
     painter = QPainter(picture)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)

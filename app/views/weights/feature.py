@@ -20,20 +20,41 @@ class WeightsFeature(Feature):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
-        self.weights_control, self.head_control = WeightsControl(workspace), HeadControl(workspace)
+        self.weights_control, self.head_control = (
+            WeightsControl(workspace),
+            HeadControl(workspace),
+        )
         workspace.drawing.of_node.append(self.head_control.offered)
         workspace.run_control.started.connect(self._run_started)
 
     def actions(self) -> Iterable[Action]:
         weights, head = self.weights_control, self.head_control
         return (
-            Action("load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder"),
+            Action(
+                "load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder"
+            ),
             Action("save-weights", "Save &weights…", weights.ask_save),
-            Action("forget-weights", "Start from random weights", weights.forget, enabled=False),
-            Action("take-inits", "Initialise as the imported model", weights.take_inits, tip=INITS, enabled=False),
+            Action(
+                "forget-weights",
+                "Start from random weights",
+                weights.forget,
+                enabled=False,
+            ),
+            Action(
+                "take-inits",
+                "Initialise as the imported model",
+                weights.take_inits,
+                tip=INITS,
+                enabled=False,
+            ),
             Action("replace-last", "Replace the &last layer…", head.ask_replace),
             Action("drop-last", "&Remove the last layer", head.drop),
-            Action("freeze-but-last", "Free&ze all but the last layer", head.freeze, icon="snowflake"),
+            Action(
+                "freeze-but-last",
+                "Free&ze all but the last layer",
+                head.freeze,
+                icon="snowflake",
+            ),
         )
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
@@ -45,5 +66,8 @@ class WeightsFeature(Feature):
         if start is not None:
             note = self.workspace.session.note
             self.weights_control.tell_start(
-                "weights.console", start, run.job.source, lambda words, _whole: note(f"{words}.")
+                "weights.console",
+                start,
+                run.job.source,
+                lambda words, _whole: note(f"{words}."),
             )

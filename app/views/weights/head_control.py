@@ -39,7 +39,10 @@ class HeadControl(QObject):
             return []
         if (head.way or (head.node,))[0] != node.id:
             return []
-        return [workspace.commands[key] for key in ("replace-last", "drop-last", "freeze-but-last")]
+        return [
+            workspace.commands[key]
+            for key in ("replace-last", "drop-last", "freeze-but-last")
+        ]
 
     def ask_replace(self) -> None:
         """Ask for the number of outputs of a new last layer."""
@@ -53,7 +56,9 @@ class HeadControl(QObject):
         self._workspace.jump_to((*head.way, head.node)[0])
         now = node.params.get(parameter, "")
         hint = f"{parameter} of the new {catalog()[node.op].label}. It is trainable; everything else stays unchanged."
-        self._workspace.drawing.ask(f"Replace {node.name}: outputs", str(now), hint, self._on_size_entered)
+        self._workspace.drawing.ask(
+            f"Replace {node.name}: outputs", str(now), hint, self._on_size_entered
+        )
 
     def _on_size_entered(self, text: str) -> str:
         """Replace the last layer; return "" or why it was refused."""
@@ -64,10 +69,16 @@ class HeadControl(QObject):
 
     def replace(self, size: int) -> str:
         """Insert a new last layer without the old one's start weights. Return "" or why it was refused."""
-        return self._do("Replace the last layer", lambda project: head_edits.replace_last(project, self._ops, size))
+        return self._do(
+            "Replace the last layer",
+            lambda project: head_edits.replace_last(project, self._ops, size),
+        )
 
     def drop(self) -> None:
-        edit = self._do("Remove the last layer", lambda project: head_edits.drop_last(project, self._ops))
+        edit = self._do(
+            "Remove the last layer",
+            lambda project: head_edits.drop_last(project, self._ops),
+        )
         self._report_refusal(edit)
 
     def freeze(self) -> None:
@@ -76,7 +87,9 @@ class HeadControl(QObject):
         def edit(project: Project) -> Project:
             return head_edits.freeze_all_but_last(project, self._ops)
 
-        self._report_refusal(self._do("Freeze all but the last layer", edit, lets_go=False))
+        self._report_refusal(
+            self._do("Freeze all but the last layer", edit, lets_go=False)
+        )
 
     @property
     def _ops(self) -> Catalog:
@@ -86,7 +99,9 @@ class HeadControl(QObject):
         if refusal:
             self._workspace.drawing.say(refusal)
 
-    def _do(self, text: str, edit: Callable[[Project], Project], lets_go: bool = True) -> str:
+    def _do(
+        self, text: str, edit: Callable[[Project], Project], lets_go: bool = True
+    ) -> str:
         workspace, before = self._workspace, self._workspace.document.project
         try:
             head = head_edits.last_layer(before, self._ops)
@@ -101,7 +116,8 @@ class HeadControl(QObject):
         workspace.document.apply(text, after)
         if gone:
             workspace.notifier.say(
-                text, f"{gone} of its start weights no longer apply; they are initialised from the seed."
+                text,
+                f"{gone} of its start weights no longer apply; they are initialised from the seed.",
             )
         self._show(head)
         return ""
@@ -125,7 +141,11 @@ class HeadControl(QObject):
             held = tuple(header(start))
         except StartError:
             return project, 0
-        kept = tuple(key for key in held if module is None or not key.startswith(f"{module}."))
+        kept = tuple(
+            key for key in held if module is None or not key.startswith(f"{module}.")
+        )
         if len(kept) == len(held):
             return project, 0
-        return with_start(project, replace(start, keys=kept) if kept else None), len(held) - len(kept)
+        return with_start(project, replace(start, keys=kept) if kept else None), len(
+            held
+        ) - len(kept)

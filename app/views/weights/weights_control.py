@@ -44,8 +44,14 @@ class WeightsControl(QObject):
     def ask(self) -> None:
         """Ask for a file and show it beside the net."""
         workspace = self._workspace
-        folder = workspace.document.path.parent if workspace.document.path else workspace.settings.export_folder
-        name, _ = QFileDialog.getOpenFileName(workspace.window, "Load weights", str(folder), f"Weights ({PATTERNS})")
+        folder = (
+            workspace.document.path.parent
+            if workspace.document.path
+            else workspace.settings.export_folder
+        )
+        name, _ = QFileDialog.getOpenFileName(
+            workspace.window, "Load weights", str(folder), f"Weights ({PATTERNS})"
+        )
         if name:
             self.offer(Path(name))
 
@@ -59,7 +65,14 @@ class WeightsControl(QObject):
         from app.views.weights.weights_dialog import WeightsDialog
 
         source, trouble = self._net()
-        dialog = WeightsDialog(self._workspace.engine, path, source, self.load, trouble, self._workspace.window)
+        dialog = WeightsDialog(
+            self._workspace.engine,
+            path,
+            source,
+            self.load,
+            trouble,
+            self._workspace.window,
+        )
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
@@ -70,31 +83,48 @@ class WeightsControl(QObject):
         if live.analysis is None or not live.up_to_date:
             return None, "The network could not be checked, so only the file is shown."
         if not live.net_runs:
-            first = next((f": {problem.message}" for problem in live.analysis.errors), "")
-            return None, f"The network cannot run yet, so nothing can be loaded into it{first}."
+            first = next(
+                (f": {problem.message}" for problem in live.analysis.errors), ""
+            )
+            return (
+                None,
+                f"The network cannot run yet, so nothing can be loaded into it{first}.",
+            )
         return live.analysis.source, ""
 
     def load(self, start: StartWeights) -> None:
         """Let the project start from weights, as one undo step."""
         document = self._workspace.document
-        document.apply(f"Load weights of {start.name}", with_start(document.project, start))
+        document.apply(
+            f"Load weights of {start.name}", with_start(document.project, start)
+        )
 
     def forget(self) -> None:
         """Start from random weights again; buffers of an imported net are kept."""
         document = self._workspace.document
-        document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
+        document.apply(
+            "Start from random weights",
+            with_start(document.project, random_start(document.project)),
+        )
 
     def take_inits(self) -> None:
         """Initialise new weights as the model that the net was imported from, as one undo step."""
         document = self._workspace.document
         origin = document.project.origin
         if origin is not None:
-            document.apply(f"Initialise as {origin.model}", taken_over(document.project, origin.inits))
+            document.apply(
+                f"Initialise as {origin.model}",
+                taken_over(document.project, origin.inits),
+            )
 
     def takes(self, data: QMimeData) -> Path | None:
         """Return the dragged weights file, if it is one file."""
         urls = data.urls()
-        path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+        path = (
+            Path(urls[0].toLocalFile())
+            if len(urls) == 1 and urls[0].isLocalFile()
+            else None
+        )
         return path if path is not None and path.suffix.lower() in SUFFIXES else None
 
     def drop(self, data: QMimeData) -> bool:
@@ -108,7 +138,9 @@ class WeightsControl(QObject):
 
     def ask_save(self) -> None:
         """Ask where to, and write the weights of the newest run, else those that one would begin with."""
-        self._workspace.live.when_checked(SAVE, self._ask_where, partial(self._workspace.notifier.refuse, NOT_SAVED))
+        self._workspace.live.when_checked(
+            SAVE, self._ask_where, partial(self._workspace.notifier.refuse, NOT_SAVED)
+        )
 
     def _ask_where(self) -> None:
         workspace = self._workspace
@@ -116,12 +148,20 @@ class WeightsControl(QObject):
         if source is None:
             workspace.notifier.refuse(NOT_SAVED, trouble)
             return
-        start = workspace.settings.export_folder / f"{workspace.document.title}.safetensors"
+        start = (
+            workspace.settings.export_folder / f"{workspace.document.title}.safetensors"
+        )
         kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
-        name, chosen = QFileDialog.getSaveFileName(workspace.window, "Save weights", str(start), kinds)
+        name, chosen = QFileDialog.getSaveFileName(
+            workspace.window, "Save weights", str(start), kinds
+        )
         if name:
             path = Path(name)
-            self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
+            self.save(
+                path
+                if path.suffix in (".safetensors", ".pt")
+                else Path(f"{path}{_suffix(chosen)}")
+            )
 
     def save(self, path: Path) -> None:
         """Have the engine write the weights; an active run's between two steps."""
@@ -133,13 +173,17 @@ class WeightsControl(QObject):
 
         def ask(weights: WeightsChoice) -> None:
             workspace.engine.ask(
-                SAVE, SaveWeights(path, source, training.seed, training.start, weights),
-                on_answer=saved, on_error=self._not_saved,
-            )  # fmt: skip
+                SAVE,
+                SaveWeights(path, source, training.seed, training.start, weights),
+                on_answer=saved,
+                on_error=self._not_saved,
+            )
 
         def saved(words: str) -> None:
             folder.cleanup()
-            workspace.notifier.say(f"Saved {path.name}", f"{path.parent} · weights {words}")
+            workspace.notifier.say(
+                f"Saved {path.name}", f"{path.parent} · weights {words}"
+            )
 
         choice = workspace.newest_weights.choice(source, Path(folder.name))
         workspace.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
@@ -152,8 +196,12 @@ class WeightsControl(QObject):
     def _enable(self) -> None:
         project = self._workspace.document.project
         start = project.training.start
-        self._workspace.commands.set_enabled("forget-weights", start != random_start(project))
-        lost = missing(project, project.origin.inits) if project.origin is not None else ()
+        self._workspace.commands.set_enabled(
+            "forget-weights", start != random_start(project)
+        )
+        lost = (
+            missing(project, project.origin.inits) if project.origin is not None else ()
+        )
         self._workspace.commands.set_enabled("take-inits", bool(lost))
         if start is None:
             self._workspace.engine.forget(STATUS)
@@ -164,16 +212,27 @@ class WeightsControl(QObject):
         self._enable()
         start = self._workspace.document.project.training.start
         if start is not None and self._workspace.live.net_runs:
-            self.tell_start(STATUS, start, analysis.source, self._workspace.status.set_start)
+            self.tell_start(
+                STATUS, start, analysis.source, self._workspace.status.set_start
+            )
 
-    def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], None]) -> None:
+    def tell_start(
+        self,
+        key: str,
+        start: StartWeights,
+        source: Source,
+        then: Callable[[str, str], None],
+    ) -> None:
         """Call `then` with a short and a full description of the start weights, once the engine has counted them."""
         name = start.name or Path(start.path).name
         self._workspace.engine.ask(
-            key, CountStart(start, source),
+            key,
+            CountStart(start, source),
             on_answer=lambda counts: then(*start_texts(start, *counts)),
-            on_error=lambda failure: then(f"Start weights: {name} cannot be used", failure.message),
-        )  # fmt: skip
+            on_error=lambda failure: then(
+                f"Start weights: {name} cannot be used", failure.message
+            ),
+        )
 
 
 def start_texts(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:

@@ -13,7 +13,14 @@ from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.engine.protocol import Request
 from app.engine.requests.weights import KeepWeights, ReadWeights, WeightsBeside
-from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, diff
+from app.project.weights.state_dict_diff import (
+    DTYPE,
+    MISSING,
+    SAME,
+    SHAPE,
+    UNEXPECTED,
+    diff,
+)
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.frozen import FrozenMap
@@ -26,7 +33,13 @@ from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
 POLL_INTERVAL = 100  # ms between two polls of the progress
-FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the network"}
+FILTERS = {
+    "": "All",
+    SAME: "Fit",
+    SHAPE: "Another shape",
+    MISSING: "Not in the file",
+    UNEXPECTED: "Not in the network",
+}
 
 
 class WeightsDialog(Dialog):
@@ -45,7 +58,12 @@ class WeightsDialog(Dialog):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(f"Load weights of {path.name}", parent)
-        self._path, self._source, self._load, self._trouble = path, source, load, trouble
+        self._path, self._source, self._load, self._trouble = (
+            path,
+            source,
+            load,
+            trouble,
+        )
         self._file = path
         self._engine, self._key = engine, f"weights {id(self)}"
         self._progress: str | None = None  # None while idle
@@ -65,7 +83,10 @@ class WeightsDialog(Dialog):
         self._connect()
         room = parent.size() if parent is not None else None
         self.setMinimumSize(620, 420)
-        self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
+        self.resize(
+            min(940, room.width() - 60) if room else 940,
+            min(640, room.height() - 60) if room else 640,
+        )
         self._timer = QTimer(self, interval=POLL_INTERVAL)
         self._timer.timeout.connect(self._show_progress)
         self._run(ReadWeights(path, source), self._read)
@@ -74,7 +95,10 @@ class WeightsDialog(Dialog):
         self._place = QVBoxLayout()
         self.search.setMinimumWidth(200)
         top = hbox(self._place, 1, self.search, spacing=8)
-        self.all_button, self.none_button = Button("Select all shown", "link"), Button("Deselect all shown", "link")
+        self.all_button, self.none_button = (
+            Button("Select all shown", "link"),
+            Button("Deselect all shown", "link"),
+        )
         self.count = label("", "label", "text2")
         below = hbox((self.count, 1), self.all_button, self.none_button, spacing=6)
         self.body.addWidget(self.notes)
@@ -97,7 +121,9 @@ class WeightsDialog(Dialog):
         self.load_button.clicked.connect(self.load_all)
         self.some_button.clicked.connect(self.load_some)
         self.all_button.clicked.connect(lambda: self.model.tick(self.model.rows, True))
-        self.none_button.clicked.connect(lambda: self.model.tick(self.model.rows, False))
+        self.none_button.clicked.connect(
+            lambda: self.model.tick(self.model.rows, False)
+        )
         self.search.textChanged.connect(lambda _text: self._filter())
         self.model.ticked.connect(self._update_buttons)
         for number, box in enumerate(self.follow):
@@ -113,10 +139,12 @@ class WeightsDialog(Dialog):
         self._timer.start()
         self._show_progress()
         self._engine.ask(
-            self._key, request, on_progress=self._set_progress,
+            self._key,
+            request,
+            on_progress=self._set_progress,
             on_answer=lambda answer: self._finish(partial(done, answer)),
             on_error=lambda failure: self._finish(partial(self._refuse, failure)),
-        )  # fmt: skip
+        )
 
     def _set_progress(self, words: str) -> None:
         self._progress = words
@@ -133,7 +161,14 @@ class WeightsDialog(Dialog):
         return self._progress is not None
 
     def _busy(self, on: bool) -> None:
-        for part in (self.part, self.table, self.search, self.all_button, self.none_button, *self.follow):
+        for part in (
+            self.part,
+            self.table,
+            self.search,
+            self.all_button,
+            self.none_button,
+            *self.follow,
+        ):
             part.setEnabled(not on)
         if on:
             self.load_button.setEnabled(False)
@@ -141,7 +176,10 @@ class WeightsDialog(Dialog):
 
     def _show_progress(self) -> None:
         if self.running:
-            self._show_state(f"{self._progress or 'Starting'}…  {time.monotonic() - self._began:.0f} s", "text2")
+            self._show_state(
+                f"{self._progress or 'Starting'}…  {time.monotonic() - self._began:.0f} s",
+                "text2",
+            )
 
     def _forget(self) -> None:
         self._engine.forget(self._key)
@@ -151,7 +189,10 @@ class WeightsDialog(Dialog):
     def _refuse(self, failure: WorkerFailure) -> None:
         words = failure.message.strip() or type(failure.error).__name__
         self.state.setToolTip(failure.traceback)
-        self._show_state(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")
+        self._show_state(
+            f"{words if words.endswith('.') else words + '.'} Nothing was changed.",
+            "error",
+        )
         announce(self, words)
         self._update_buttons()
 
@@ -236,7 +277,11 @@ class WeightsDialog(Dialog):
         counts = self.model.found.counts
         counts[SAME] += counts[DTYPE]
         options = [("", f"{FILTERS['']}  {len(self.model.found.rows):,}")]
-        options += [(kind, f"{FILTERS[kind]}  {counts[kind]:,}") for kind in FILTERS if kind and counts[kind]]
+        options += [
+            (kind, f"{FILTERS[kind]}  {counts[kind]:,}")
+            for kind in FILTERS
+            if kind and counts[kind]
+        ]
         self.filters = Segmented(options, "Keys to show")
         self.filters.changed.connect(lambda _kind: self._filter())
         self._place.addWidget(self.filters)
@@ -250,7 +295,9 @@ class WeightsDialog(Dialog):
     def _update_buttons(self) -> None:
         """Enable the buttons and state what they would do."""
         found, count = self.model.found, len(self.model.taken)
-        ready = self.held is not None and self.held.ours is not None and not self.running
+        ready = (
+            self.held is not None and self.held.ours is not None and not self.running
+        )
         for part in (self.all_button, self.none_button):
             part.setVisible(ready)
         for part in (self.some_button, self.load_button):
@@ -261,7 +308,11 @@ class WeightsDialog(Dialog):
         self.load_button.setToolTip(fits)
         self.some_button.setEnabled(ready and count > 0 and not whole)
         every = count == len(found.fitting)
-        self.some_button.setText("Load matching tensors" if every else f"Load {count:,} of {len(found.fitting):,}")
+        self.some_button.setText(
+            "Load matching tensors"
+            if every
+            else f"Load {count:,} of {len(found.fitting):,}"
+        )
         own = len(self.held.ours) if self.held and self.held.ours is not None else 0
         rest = own - count
         words = f"{count:,} of the network's {own:,} tensors are loaded"
@@ -279,7 +330,10 @@ class WeightsDialog(Dialog):
     def _keep(self) -> None:
         assert self._source is not None
         keys = tuple(key for key in self.model.found.fitting if key in self.model.taken)
-        self._run(KeepWeights(self._path, self._source, keys, self._names()), self._accept_weights)
+        self._run(
+            KeepWeights(self._path, self._source, keys, self._names()),
+            self._accept_weights,
+        )
 
     def _accept_weights(self, start: StartWeights) -> None:
         self.accept()

@@ -8,7 +8,16 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHeaderView, QTableView, QWidget
 
-from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, KeyRow
+from app.project.weights.state_dict_diff import (
+    DTYPE,
+    MISSING,
+    SAME,
+    SHAPE,
+    UNEXPECTED,
+    Diff,
+    Infos,
+    KeyRow,
+)
 from app.training.setup.weights_header import TensorInfo
 from app.util.formatting import shape_text
 from app.views.ui import icons, theme
@@ -47,12 +56,19 @@ class WeightsModel(ColumnsModel):
 
     def set_infos(self, infos: Infos) -> None:
         """Show a file without comparing it."""
-        rows = tuple(KeyRow(key, UNEXPECTED, None, info, key) for key, info in infos.items())
+        rows = tuple(
+            KeyRow(key, UNEXPECTED, None, info, key) for key, info in infos.items()
+        )
         self._reset(Diff(rows), set(), True)
 
     def _reset(self, found: Diff, taken: set[str], alone: bool) -> None:
         self.beginResetModel()
-        self.found, self.taken, self.alone, self.heads = found, taken, alone, ALONE if alone else COLUMNS
+        self.found, self.taken, self.alone, self.heads = (
+            found,
+            taken,
+            alone,
+            ALONE if alone else COLUMNS,
+        )
         self.rows = list(found.rows)
         self.endResetModel()
         self.ticked.emit()
@@ -62,9 +78,11 @@ class WeightsModel(ColumnsModel):
         self.beginResetModel()
         kinds = (SAME, DTYPE) if kind == SAME else (kind,)
         self.rows = [
-            row for row in self.found.rows
-            if (not kind or row.kind in kinds) and all(word in f"{row.key} {row.source}".casefold() for word in words)
-        ]  # fmt: skip
+            row
+            for row in self.found.rows
+            if (not kind or row.kind in kinds)
+            and all(word in f"{row.key} {row.source}".casefold() for word in words)
+        ]
         self.endResetModel()
 
     def tick(self, rows: list[KeyRow], on: bool) -> None:
@@ -88,19 +106,44 @@ class WeightsModel(ColumnsModel):
         icon, color, words = STATES[row.kind]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return self._text(row, column, words)
-        if role == Qt.ItemDataRole.CheckStateRole and column == KEY and not self.alone and row.fits:
-            return Qt.CheckState.Checked if row.key in self.taken else Qt.CheckState.Unchecked
-        if role == Qt.ItemDataRole.DecorationRole and column == STATE and not self.alone:
+        if (
+            role == Qt.ItemDataRole.CheckStateRole
+            and column == KEY
+            and not self.alone
+            and row.fits
+        ):
+            return (
+                Qt.CheckState.Checked
+                if row.key in self.taken
+                else Qt.CheckState.Unchecked
+            )
+        if (
+            role == Qt.ItemDataRole.DecorationRole
+            and column == STATE
+            and not self.alone
+        ):
             return icons.icon(icon, color, size=14)
         if role == Qt.ItemDataRole.ForegroundRole:
             now = theme.current()
             if column == STATE and not self.alone:
                 return now.color(color)
-            return now.text if column == KEY and (row.fits or self.alone) else now.text2 if row.fits else now.text3
-        if role == Qt.ItemDataRole.FontRole and not (column == STATE and not self.alone):
+            return (
+                now.text
+                if column == KEY and (row.fits or self.alone)
+                else now.text2
+                if row.fits
+                else now.text3
+            )
+        if role == Qt.ItemDataRole.FontRole and not (
+            column == STATE and not self.alone
+        ):
             return theme.font("code")
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{row.source} in the file" if column == KEY and row.source not in ("", row.key) else None
+            return (
+                f"{row.source} in the file"
+                if column == KEY and row.source not in ("", row.key)
+                else None
+            )
         return None
 
     def _text(self, row: KeyRow, column: int, words: str) -> str:
@@ -108,16 +151,24 @@ class WeightsModel(ColumnsModel):
             theirs = row.theirs or TensorInfo((), "", 0)
             return (row.key, sizes(theirs), theirs.dtype, f"{theirs.bytes:,}")[column]
         if column == KEY:
-            return row.key if row.source in ("", row.key) else f"{row.key}  ←  {row.source}"
+            return (
+                row.key
+                if row.source in ("", row.key)
+                else f"{row.key}  ←  {row.source}"
+            )
         if column == STATE:
             return words
         info = row.theirs if column == FILE else row.ours
         return str(info) if info is not None else "–"
 
-    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+    def setData(
+        self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole
+    ) -> bool:
         if role != Qt.ItemDataRole.CheckStateRole or not index.isValid():
             return False
-        self.tick([self.rows[index.row()]], Qt.CheckState(value) == Qt.CheckState.Checked)
+        self.tick(
+            [self.rows[index.row()]], Qt.CheckState(value) == Qt.CheckState.Checked
+        )
         return True
 
 
@@ -146,8 +197,13 @@ class WeightsTable(QTableView):
 
     def fit(self) -> None:
         """Fit the columns to their content; the key column takes the remaining width."""
-        widths = [max(self.sizeHintForColumn(column) + 18, self.horizontalHeader().sectionSizeHint(column) + 12)
-                  for column in range(len(COLUMNS))]  # fmt: skip
+        widths = [
+            max(
+                self.sizeHintForColumn(column) + 18,
+                self.horizontalHeader().sectionSizeHint(column) + 12,
+            )
+            for column in range(len(COLUMNS))
+        ]
         bar = self.verticalScrollBar().sizeHint().width()
         room = self.width() - 2 * self.frameWidth() - bar - sum(widths[1:])
         for column, width in enumerate((max(widths[0], room), *widths[1:])):
@@ -157,6 +213,8 @@ class WeightsTable(QTableView):
         chosen = [self.rows.rows[row] for row in selected_rows(self)]
         if event.key() == Qt.Key.Key_Space and chosen and not self.rows.alone:
             fitting = [row for row in chosen if row.fits]
-            self.rows.tick(fitting, not all(row.key in self.rows.taken for row in fitting))
+            self.rows.tick(
+                fitting, not all(row.key in self.rows.taken for row in fitting)
+            )
         else:
             super().keyPressEvent(event)

@@ -23,26 +23,42 @@ for step in range(2):
 """
 
 
-def test_a_training_loop_is_looked_at_up_to_its_first_backward_and_in_the_modes_it_set() -> None:
+def test_a_training_loop_is_looked_at_up_to_its_first_backward_and_in_the_modes_it_set() -> (
+    None
+):
     answer = ran(LOOP, diagnose=True)
     (finding,) = answer.findings.found
     assert (finding.title, finding.line) == ("scale", 11) and "detach" in finding.cure
     states = {name: one.state for name, one in answer.findings.paths.answers.items()}
-    assert states["net.a.weight"] == "flows", "in train mode the dropout would pass nothing"
+    assert states["net.a.weight"] == "flows", (
+        "in train mode the dropout would pass nothing"
+    )
     assert states["scale"] == "none" and answer.findings.ladder.rungs
-    assert answer.output == "in a hook\n0\nin a hook\n1\n", "what is printed there is said once"
+    assert answer.output == "in a hook\n0\nin a hook\n1\n", (
+        "what is printed there is said once"
+    )
 
 
 def test_a_write_in_place_before_backward_is_found_at_its_line() -> None:
-    found = ran("w = torch.ones(3, requires_grad=True)\nh = w.sigmoid()\nh.add_(1)\nh.sum().backward()", diagnose=True)
-    assert found.error is not None and [(one.kind, one.line) for one in found.findings.found] == [("in place", 3)]
+    found = ran(
+        "w = torch.ones(3, requires_grad=True)\nh = w.sigmoid()\nh.add_(1)\nh.sum().backward()",
+        diagnose=True,
+    )
+    assert found.error is not None and [
+        (one.kind, one.line) for one in found.findings.found
+    ] == [("in place", 3)]
 
 
-def test_a_text_that_ends_itself_is_looked_at_up_to_there_and_an_interrupt_harms_nothing() -> None:
+def test_a_text_that_ends_itself_is_looked_at_up_to_there_and_an_interrupt_harms_nothing() -> (
+    None
+):
     text = "import sys\nw = torch.zeros(2, requires_grad=True)\nloss = (w * 0).sum()\n"
     ended, whole = ran(f"{text}sys.exit()", diagnose=True), ran(text, diagnose=True)
     assert ended.findings.found == whole.findings.found and ended.findings.found
-    assert ran(f"{text}raise KeyboardInterrupt", diagnose=True).undiagnosed == "KeyboardInterrupt"
+    assert (
+        ran(f"{text}raise KeyboardInterrupt", diagnose=True).undiagnosed
+        == "KeyboardInterrupt"
+    )
 
 
 def test_a_text_without_leaves_that_require_a_gradient_is_not_diagnosed() -> None:
@@ -59,9 +75,16 @@ torch.autograd.gradcheck(torch.exp, (x,))
 """
 
 
-def test_gradcheck_writes_nothing_that_stays_and_its_passes_are_not_those_of_the_text() -> None:
+def test_gradcheck_writes_nothing_that_stays_and_its_passes_are_not_those_of_the_text() -> (
+    None
+):
     answer = ran(CHECKED, diagnose=True)
     assert answer.output == "True\n" and not answer.findings.found
-    assert {name: one.state for name, one in answer.findings.paths.answers.items()} == {"x": "flows", "w": "flows"}
+    assert {name: one.state for name, one in answer.findings.paths.answers.items()} == {
+        "x": "flows",
+        "w": "flows",
+    }
     kept = ran(CHECKED.replace("(y +", "x.data[0] += 1\n(y +"), diagnose=True)
-    assert [(one.kind, one.line) for one in kept.findings.found] == [("silent", 6)], "a write that stays is found"
+    assert [(one.kind, one.line) for one in kept.findings.found] == [("silent", 6)], (
+        "a write that stays is found"
+    )

@@ -64,17 +64,25 @@ class OnGraph(nn.Module):
         return beside @ self.layer(x)
 
 
-@pytest.mark.parametrize(("model", "shapes", "batch"), [
-    (Encoder(), [(7, 2, 8)], 1), (Relative(), [(7, 2, 8)], 1), (OnePicture(), [(3, 8, 8)], None),
-    (OnGraph(), [(10, 6), (10, 10)], None), (nn.Linear(4, 2), [(3, 4)], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "shapes", "batch"),
+    [
+        (Encoder(), [(7, 2, 8)], 1),
+        (Relative(), [(7, 2, 8)], 1),
+        (OnePicture(), [(3, 8, 8)], None),
+        (OnGraph(), [(10, 6), (10, 10)], None),
+        (nn.Linear(4, 2), [(3, 4)], 0),
+    ],
+)
 def test_the_batch_is_found_where_the_shapes_fit(model, shapes, batch) -> None:
     inputs = tuple(map(ModelInput, shapes))
     project = project_of(model, inputs, "it")
     project = with_batch(project, inputs, catalog())
     assert file.loads(file.dumps(project)) == project
     answer = analyse(project.graph, custom_layers.ops_of(project))
-    assert not answer.errors and [spec.batch for spec in answer.source.inputs] == [batch] * len(shapes)
+    assert not answer.errors and [spec.batch for spec in answer.source.inputs] == [
+        batch
+    ] * len(shapes)
     net = make_module(answer.source)
     net.load_state_dict(model.state_dict(), strict=True)
     net.double().eval(), model.double().eval()
@@ -88,14 +96,34 @@ def test_the_batch_is_found_where_the_shapes_fit(model, shapes, batch) -> None:
 def test_a_batch_that_no_dimension_can_be_is_a_problem() -> None:
     from tests.support.builder_nets import net
 
-    graph = net([("input", "in", {"shape": (3,), "batch": 2}), ("nn.ReLU", "act", {}), ("output", "out", {})])
-    assert any("batch is dimension 2" in problem.message for problem in analyse(graph).errors)
-    graph = net([("input", "in", {"shape": (7, 8), "batch": 1}), ("nn.ReLU", "act", {}), ("output", "out", {})])
+    graph = net(
+        [
+            ("input", "in", {"shape": (3,), "batch": 2}),
+            ("nn.ReLU", "act", {}),
+            ("output", "out", {}),
+        ]
+    )
+    assert any(
+        "batch is dimension 2" in problem.message for problem in analyse(graph).errors
+    )
+    graph = net(
+        [
+            ("input", "in", {"shape": (7, 8), "batch": 1}),
+            ("nn.ReLU", "act", {}),
+            ("output", "out", {}),
+        ]
+    )
     assert "(7, N, 8)" in analyse(graph).source.text
 
 
 def test_a_model_whose_training_wants_two_samples_is_imported_with_one() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout())
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.AdaptiveAvgPool2d(1),
+        nn.BatchNorm2d(4),
+        nn.Flatten(),
+        nn.Dropout(),
+    )
     project = project_of(model, (ModelInput((1, 3, 8, 8)),), "it")
     assert "with an input of 2×3×8×8" in project.notes
     net = make_module(analyse(project.graph, custom_layers.ops_of(project)).source)

@@ -26,7 +26,9 @@ class Step(nn.Module):
         super().__init__()
         self.fc = nn.Linear(4, 4)
 
-    def forward(self, x: torch.Tensor, scale: float = 1.0, bent: bool = False) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, scale: float = 1.0, bent: bool = False
+    ) -> torch.Tensor:
         y = x + scale * self.fc(x)
         return y.relu() if bent else y
 
@@ -43,7 +45,9 @@ class Around(nn.Module):
 class Calls(nn.Module):
     """`way` says what a net does with a module that it has once."""
 
-    def __init__(self, module: nn.Module, way: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+    def __init__(
+        self, module: nn.Module, way: Callable[[nn.Module, torch.Tensor], torch.Tensor]
+    ) -> None:
         super().__init__()
         self.inner = module
         self.way = (way,)
@@ -62,7 +66,9 @@ def same(model: nn.Module, shape: tuple[int, ...]) -> str:
     for net in (ours, model):
         net.double().eval()
         net(x.double()).square().sum().backward()
-    torch.testing.assert_close(ours(x.double()), model(x.double()), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        ours(x.double()), model(x.double()), rtol=1e-12, atol=1e-12
+    )
     theirs = dict(model.named_parameters())
     for name, one in ours.named_parameters():
         torch.testing.assert_close(one.grad, theirs[name].grad, rtol=1e-10, atol=1e-10)
@@ -79,18 +85,29 @@ def same(model: nn.Module, shape: tuple[int, ...]) -> str:
     ids=["numbers", "branches", "numbers further inside"],
 )
 def test_a_module_that_does_other_things_from_call_to_call_is_drawn_call_by_call(
-    module: Callable[[], nn.Module], way: Callable[[nn.Module, torch.Tensor], torch.Tensor]
+    module: Callable[[], nn.Module],
+    way: Callable[[nn.Module, torch.Tensor], torch.Tensor],
 ) -> None:
     same(Calls(module(), way), (3, 4))
 
 
 def test_a_module_that_does_the_same_at_every_call_stays_one_block() -> None:
-    assert same(Calls(Step(), lambda f, x: f(f(x, 0.5), 0.5)), (3, 4)).count("self.inner(") == 2
+    assert (
+        same(Calls(Step(), lambda f, x: f(f(x, 0.5), 0.5)), (3, 4)).count("self.inner(")
+        == 2
+    )
 
 
-def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_of_the_first() -> None:
+def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_of_the_first() -> (
+    None
+):
     up = nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1)
-    model = Calls(up, lambda f, x: f(x, output_size=(8, 8)).sum((2, 3)) + f(x, output_size=(7, 7)).sum((2, 3)))
+    model = Calls(
+        up,
+        lambda f, x: (
+            f(x, output_size=(8, 8)).sum((2, 3)) + f(x, output_size=(7, 7)).sum((2, 3))
+        ),
+    )
     with pytest.raises(ModelImportError):
         project_of(model, (ModelInput((2, 2, 4, 4)),), "Net")
 
@@ -99,17 +116,28 @@ def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_
     "way",
     [
         lambda f, x: torch.add(f(x), x, alpha=0.5) - x.sub(f(x), alpha=3),
-        lambda f, x: f(x) * x.var(1, unbiased=False, keepdim=True) + f(x).std(1, False, True),
-        lambda f, x: f(x).unflatten(-1, (2, -1)).transpose(1, 2).flatten(1) + x.unflatten(1, (2, 2)).flatten(1),
+        lambda f, x: (
+            f(x) * x.var(1, unbiased=False, keepdim=True) + f(x).std(1, False, True)
+        ),
+        lambda f, x: (
+            f(x).unflatten(-1, (2, -1)).transpose(1, 2).flatten(1)
+            + x.unflatten(1, (2, 2)).flatten(1)
+        ),
     ],
     ids=["alpha", "unbiased", "unflatten"],
 )
-def test_older_and_shorter_ways_to_write_a_call(way: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+def test_older_and_shorter_ways_to_write_a_call(
+    way: Callable[[nn.Module, torch.Tensor], torch.Tensor],
+) -> None:
     same(Calls(nn.Linear(4, 4), way), (3, 4))
 
 
-def test_a_transformer_layer_with_an_activation_of_ones_own_is_followed_inside() -> None:
-    layer = nn.TransformerEncoderLayer(4, 2, 8, activation=F.silu, batch_first=True, norm_first=True)
+def test_a_transformer_layer_with_an_activation_of_ones_own_is_followed_inside() -> (
+    None
+):
+    layer = nn.TransformerEncoderLayer(
+        4, 2, 8, activation=F.silu, batch_first=True, norm_first=True
+    )
     assert "F.silu(" in same(Calls(layer, lambda f, x: f(x)), (2, 3, 4))
 
 
@@ -138,19 +166,33 @@ def test_a_transformer_with_a_mask_has_a_shape() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [nn.AdaptiveMaxPool2d((2, None)), nn.AdaptiveAvgPool2d((None, 3)), nn.AdaptiveMaxPool3d((None, 2, None))], ids=repr
-)  # fmt: skip
+    [
+        nn.AdaptiveMaxPool2d((2, None)),
+        nn.AdaptiveAvgPool2d((None, 3)),
+        nn.AdaptiveMaxPool3d((None, 2, None)),
+    ],
+    ids=repr,
+)
 def test_a_pool_keeps_the_sizes_that_are_none(module: nn.Module) -> None:
     shape = (2, 3, 4, 6, 5)[: 5 if "3d" in repr(module) else 4]
     text = same(nn.Sequential(nn.PReLU(), module), shape)
-    assert f"nn.{module}".replace("output_size=", "") in text.replace("output_size=", "")
+    assert f"nn.{module}".replace("output_size=", "") in text.replace(
+        "output_size=", ""
+    )
 
 
 @pytest.mark.parametrize("kind", ["avg", "max"])
-@pytest.mark.parametrize(("count", "sizes"), [(1, 2), (2, (None, 2)), (3, (2, None, 3))])
-def test_a_pool_that_is_called_keeps_the_sizes_that_are_none(kind: str, count: int, sizes: object) -> None:
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, 2), (2, (None, 2)), (3, (2, None, 3))]
+)
+def test_a_pool_that_is_called_keeps_the_sizes_that_are_none(
+    kind: str, count: int, sizes: object
+) -> None:
     name = f"adaptive_{kind}_pool{count}d"
-    text = same(Calls(nn.PReLU(), lambda one, x: getattr(F, name)(one(x), sizes)), (2, 3, 4, 6, 5)[: count + 2])
+    text = same(
+        Calls(nn.PReLU(), lambda one, x: getattr(F, name)(one(x), sizes)),
+        (2, 3, 4, 6, 5)[: count + 2],
+    )
     assert f"F.{name}(" in text and str(sizes) in text
 
 

@@ -25,7 +25,11 @@ class Holding(nn.Module):
         self.plain = value.clone()
 
     def forward(self, x):
-        return self.linear(x) + self.held.float().mean() + (x[:, :1, None] * self.plain).sum()
+        return (
+            self.linear(x)
+            + self.held.float().mean()
+            + (x[:, :1, None] * self.plain).sum()
+        )
 
 
 class Rotating(nn.Module):
@@ -33,7 +37,9 @@ class Rotating(nn.Module):
         super().__init__()
         self.linear = nn.Linear(8, 8)
         angles = torch.outer(torch.arange(float(places)), 1 / 10 ** torch.arange(4.0))
-        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+        self.register_buffer(
+            "turns", torch.polar(torch.ones_like(angles), angles), persistent=False
+        )
 
     def forward(self, x):
         x = self.linear(x)
@@ -46,7 +52,9 @@ class Looking(nn.Module):
 
     def __init__(self, side: int = 9) -> None:
         super().__init__()
-        at = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")).flatten(1)
+        at = torch.stack(
+            torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+        ).flatten(1)
         apart = (at[:, :, None] - at[:, None, :]).abs()
         self.register_buffer("places", apart[0] * side + apart[1], persistent=False)
         self.bias = nn.Parameter(torch.randn(2, side * side))
@@ -58,7 +66,9 @@ class Looking(nn.Module):
 def test_many_values_are_a_text_that_comes_back_to_the_bit() -> None:
     project = same(Looking(), torch.randn(3, 81, 81))
     text = code_of(project).text
-    assert "unpacked(" in text and text.startswith("import base64\nimport zlib\n\nimport torch\n")
+    assert "unpacked(" in text and text.startswith(
+        "import base64\nimport zlib\n\nimport torch\n"
+    )
     assert len(text) < 4000 and max(map(len, text.split("\n"))) <= 120
     held = tensor_values.packed(values := torch.randn(50, 60, dtype=torch.bfloat16))
     assert torch.equal(tensor_values.unpacked(held, torch.bfloat16, (50, 60)), values)
@@ -68,17 +78,29 @@ def test_complex_values_are_packed() -> None:
     same(Rotating(), torch.randn(3, 7, 8))
 
 
-@pytest.mark.parametrize(("value", "written"), [
-    (torch.zeros(100, 100), "torch.zeros(100, 100)"),
-    (torch.ones(70, 90).bool(), "torch.ones(70, 90, dtype=torch.bool)"),
-    (torch.full((5000,), 3), "torch.full((5000,), 3, dtype=torch.int64)"), (torch.eye(80), "torch.eye(80)"),
-    (torch.arange(6000).view(60, 100), "torch.arange(6000).view(60, 100)"),
-    (torch.ones(1, 90, 90).tril(), "torch.ones(1, 90, 90).tril()"),
-    (torch.ones(90, 90, dtype=torch.bool).triu(), "torch.ones(90, 90, dtype=torch.bool).triu()"),
-    (torch.tensor([0.5, -1.0]), "torch.tensor([0.5, -1.0], dtype=torch.float32)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (torch.zeros(100, 100), "torch.zeros(100, 100)"),
+        (torch.ones(70, 90).bool(), "torch.ones(70, 90, dtype=torch.bool)"),
+        (torch.full((5000,), 3), "torch.full((5000,), 3, dtype=torch.int64)"),
+        (torch.eye(80), "torch.eye(80)"),
+        (torch.arange(6000).view(60, 100), "torch.arange(6000).view(60, 100)"),
+        (torch.ones(1, 90, 90).tril(), "torch.ones(1, 90, 90).tril()"),
+        (
+            torch.ones(90, 90, dtype=torch.bool).triu(),
+            "torch.ones(90, 90, dtype=torch.bool).triu()",
+        ),
+        (torch.tensor([0.5, -1.0]), "torch.tensor([0.5, -1.0], dtype=torch.float32)"),
+    ],
+)
 def test_what_a_word_says_is_said_so(value, written) -> None:
-    assert code_of(same(Holding(value), torch.randn(3, 8))).text.count(f"nn.Buffer({written}, persistent=False)") == 2
+    assert (
+        code_of(same(Holding(value), torch.randn(3, 8))).text.count(
+            f"nn.Buffer({written}, persistent=False)"
+        )
+        == 2
+    )
 
 
 def test_what_is_too_much_for_source_is_refused_with_the_cure() -> None:
@@ -86,7 +108,10 @@ def test_what_is_too_much_for_source_is_refused_with_the_cure() -> None:
         project_of(Holding(torch.randn(LONGEST)), (ModelInput((3, 8)),), "it")
 
 
-@pytest.mark.parametrize("text", ['a"+__import__("os")', "a\nb", "", "{" * (tensor_literals.LONGEST + 1), "é"])
+@pytest.mark.parametrize(
+    "text",
+    ['a"+__import__("os")', "a\nb", "", "{" * (tensor_literals.LONGEST + 1), "é"],
+)
 def test_no_text_changes_the_source(text) -> None:
     assert not tensor_literals.is_packed(text)
 

@@ -14,12 +14,17 @@ from app.source.compiled import make_module
 
 
 def test_a_model_that_detects_is_refused_with_the_name_of_the_net_in_it() -> None:
-    with pytest.raises(ModelImportError, match=r"list of dicts .* torchvision:fasterrcnn_resnet50_fpn\.backbone"):
+    with pytest.raises(
+        ModelImportError,
+        match=r"list of dicts .* torchvision:fasterrcnn_resnet50_fpn\.backbone",
+    ):
         make_torchvision("fasterrcnn_resnet50_fpn", {})
 
 
 def test_the_net_in_a_model_that_detects_is_drawn_with_its_feature_maps() -> None:
-    name = parse_source("torchvision:fasterrcnn_mobilenet_v3_large_320_fpn.backbone").name
+    name = parse_source(
+        "torchvision:fasterrcnn_mobilenet_v3_large_320_fpn.backbone"
+    ).name
     model = make_torchvision(name, {}).eval()
     project = project_of(model, (ModelInput((1, 3, 64, 64)),), name)
     source = analyse(project.graph, custom_layers.ops_of(project)).source
@@ -33,13 +38,18 @@ def test_the_net_in_a_model_that_detects_is_drawn_with_its_feature_maps() -> Non
         torch.testing.assert_close(mine[key], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("source", ["torchvision:resnet18.layer1", "torchvision:resnet18.layer1.0"])
+@pytest.mark.parametrize(
+    "source", ["torchvision:resnet18.layer1", "torchvision:resnet18.layer1.0"]
+)
 def test_a_part_of_a_model_can_be_imported(source) -> None:
     model = make_torchvision(parse_source(source).name, {}, empty=True)
     assert project_of(model, (ModelInput((1, 64, 8, 8)),), "it").graph.nodes
 
 
-@pytest.mark.parametrize("source", ["torchvision:resnet18.", "torchvision:.layer1", "torchvision:resnet18.a-b"])
+@pytest.mark.parametrize(
+    "source",
+    ["torchvision:resnet18.", "torchvision:.layer1", "torchvision:resnet18.a-b"],
+)
 def test_what_is_no_part_is_refused(source) -> None:
     with pytest.raises(ModelImportError):
         parse_source(source)
@@ -52,4 +62,7 @@ def test_a_part_that_is_not_there_is_named() -> None:
 
 def test_the_list_has_what_can_be_imported() -> None:
     names = {one.name: one.kind for one in known_models()}
-    assert names["fasterrcnn_resnet50_fpn.backbone"] == "detection" and "fasterrcnn_resnet50_fpn" not in names
+    assert (
+        names["fasterrcnn_resnet50_fpn.backbone"] == "detection"
+        and "fasterrcnn_resnet50_fpn" not in names
+    )

@@ -10,7 +10,12 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.builder.catalog.custom import is_custom
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project.project import Project
@@ -35,7 +40,9 @@ INPUTS = (ModelInput((3, 4)), ModelInput((3,), "int64"))
 
 
 @pytest.fixture
-def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+def net(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path / "functions_net.py"
     sys.modules.pop("functions_net", None)
@@ -45,9 +52,14 @@ def redrawn(net: Path, line: str) -> tuple[Project, str]:
     """Import a net with this line, held against the live model; the project and its source."""
     net.write_text(NET.format(line=line))
     own_code.trust(f"{net}:Net")
-    project = import_model.answer(ImportModel(ModelSource(str(net), "Net"), {}, INPUTS), net.parent)
+    project = import_model.answer(
+        ImportModel(ModelSource(str(net), "Net"), {}, INPUTS), net.parent
+    )
     assert project.origin is not None
-    assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked
+    assert (
+        "outputs, gradients and buffers equal in eval and train mode"
+        in project.origin.checked
+    )
     found = analyse(project.graph, custom_layers.ops_of(project))
     assert not found.errors
     return project, found.source.text
@@ -64,14 +76,22 @@ LINES = {
 }
 
 
-def test_a_function_that_the_catalog_lacks_is_a_layer_with_the_inputs_and_arguments_of_the_call(net: Path) -> None:
+def test_a_function_that_the_catalog_lacks_is_a_layer_with_the_inputs_and_arguments_of_the_call(
+    net: Path,
+) -> None:
     project, source = redrawn(net, f"z = {' + '.join(LINES)}")
     assert not [text for text in LINES.values() if text not in source]
-    assert "self.cross_entropy = nn.Linear(4, 4)" in source  # the model's own layer keeps its name
+    assert (
+        "self.cross_entropy = nn.Linear(4, 4)" in source
+    )  # the model's own layer keeps its name
     made = {node.op for node in project.graph.nodes.values() if is_custom(node.op)}
-    assert "custom.torch_i0e:I0e" in made and len(made) == len(LINES) == len(project.layer_files)
+    assert "custom.torch_i0e:I0e" in made and len(made) == len(LINES) == len(
+        project.layer_files
+    )
 
 
 def test_an_input_that_no_output_depends_on_is_told(net: Path) -> None:
-    with pytest.raises(ModelImportError, match=r"Net takes 2 inputs, but its outputs depend only on x"):
+    with pytest.raises(
+        ModelImportError, match=r"Net takes 2 inputs, but its outputs depend only on x"
+    ):
         redrawn(net, "z = y.sum(-1)")

@@ -19,7 +19,9 @@ from tests.support.redrawn_nets import own_ops, redrawn
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+def file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path / "generated_net.py"
     sys.modules.pop("generated_net", None)
@@ -79,31 +81,56 @@ class Net(nn.Module):
 """
 
 
-def test_a_class_of_ones_own_file_that_returns_a_record_is_one_node_with_an_output_for_each_tensor(file: Path) -> None:
+def test_a_class_of_ones_own_file_that_returns_a_record_is_one_node_with_an_output_for_each_tensor(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + RECORDS, ModelInput((3, 4)))
     assert sorted(own_ops(project)) == [
         "custom.generated_net_Head:HeadLayer",
         "custom.generated_net_Private:PrivateLayer",
     ]
-    outputs = custom_layers.ops_of(project)["custom.generated_net_Head:HeadLayer"].outputs
+    outputs = custom_layers.ops_of(project)[
+        "custom.generated_net_Head:HeadLayer"
+    ].outputs
     assert [port.name for port in outputs] == ["logits", "states0", "states1"]
-    assert "self.last = nn.Linear(4, 3)" in source and "from generated_net_Head import HeadLayer\n" in source
+    assert (
+        "self.last = nn.Linear(4, 3)" in source
+        and "from generated_net_Head import HeadLayer\n" in source
+    )
     texts = {Path(one).name: Path(one).read_text() for one in project.layer_files}
-    assert "super().__init__(Config(width=4, act=torch.nn.Sigmoid))" in texts["generated_net_Head.py"]
-    assert "super().__init__(torch.nn.Linear(in_features=2, out_features=2))" in texts["generated_net_Private.py"]
+    assert (
+        "super().__init__(Config(width=4, act=torch.nn.Sigmoid))"
+        in texts["generated_net_Head.py"]
+    )
+    assert (
+        "super().__init__(torch.nn.Linear(in_features=2, out_features=2))"
+        in texts["generated_net_Private.py"]
+    )
 
 
 @pytest.mark.usefixtures("forked_trials")
-def test_a_model_of_ones_own_file_that_is_one_node_is_exported_with_the_fields_of_its_record(file: Path) -> None:
-    given = {"Head(": "Net(", "config):": "width: int = 4):", "config.width": "width", "config.act": "nn.Tanh"}
-    file.write_text(functools.reduce(lambda text, pair: text.replace(*pair), given.items(), HEAD))
+def test_a_model_of_ones_own_file_that_is_one_node_is_exported_with_the_fields_of_its_record(
+    file: Path,
+) -> None:
+    given = {
+        "Head(": "Net(",
+        "config):": "width: int = 4):",
+        "config.width": "width",
+        "config.act": "nn.Tanh",
+    }
+    file.write_text(
+        functools.reduce(lambda text, pair: text.replace(*pair), given.items(), HEAD)
+    )
     out, code = file.parent / "net.tape", file.parent / "exported" / "model.py"
     code.parent.mkdir()
-    assert run(["import", f"{file}:Net", "--input", "3x4", "-o", str(out), "--trust"]) == 0
+    assert (
+        run(["import", f"{file}:Net", "--input", "3x4", "-o", str(out), "--trust"]) == 0
+    )
     assert run(["export", str(out), "--code", str(code)]) == 0
     assert "from generated_net_Net import NetLayer" in code.read_text()
     assert (
-        "return found.logits, found.states[0], found.states[1]\n" in (code.parent / "generated_net_Net.py").read_text()
+        "return found.logits, found.states[0], found.states[1]\n"
+        in (code.parent / "generated_net_Net.py").read_text()
     )
 
 
@@ -133,14 +160,26 @@ class Net(nn.Module):
 """
 
 
-def test_layers_with_spectral_norm_are_nodes_of_their_own_and_change_their_buffers_as_in_the_model(file: Path) -> None:
+def test_layers_with_spectral_norm_are_nodes_of_their_own_and_change_their_buffers_as_in_the_model(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + NORMS, ModelInput((2, 2, 5, 5)))
     made = [op.rpartition(":")[2] for op in own_ops(project)]
-    assert {"SpectralNormConv2d", "SpectralNormConvTranspose2d", "WeightNormLinear"} <= set(made)
+    assert {
+        "SpectralNormConv2d",
+        "SpectralNormConvTranspose2d",
+        "WeightNormLinear",
+    } <= set(made)
     assert "self.skip = nn.Conv2d(" in source
     texts = "".join(Path(one).read_text() for one in project.layer_files)
-    assert 'nn.utils.spectral_norm(self, "weight", n_power_iterations=2, eps=1e-12, dim=0)' in texts
-    assert 'nn.utils.parametrizations.spectral_norm(self, "weight", n_power_iterations=1, eps=1e-06, dim=1)' in texts
+    assert (
+        'nn.utils.spectral_norm(self, "weight", n_power_iterations=2, eps=1e-12, dim=0)'
+        in texts
+    )
+    assert (
+        'nn.utils.parametrizations.spectral_norm(self, "weight", n_power_iterations=1, eps=1e-06, dim=1)'
+        in texts
+    )
 
 
 DEPTH = """
@@ -175,10 +214,17 @@ class Net(nn.Module):
 """
 
 
-def test_stochastic_depth_within_layers_is_drawn_and_passed_on_by_the_mode(file: Path) -> None:
+def test_stochastic_depth_within_layers_is_drawn_and_passed_on_by_the_mode(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + DEPTH, ModelInput((3, 5, 4)))
-    assert set(own_ops(project)) == {"custom.by_mode:ByMode"} and len(own_ops(project)) == 3
+    assert (
+        set(own_ops(project)) == {"custom.by_mode:ByMode"}
+        and len(own_ops(project)) == 3
+    )
     assert len(project.blocks) >= 1 and source.count("nn.Linear(4, 4)") == 2
     net = make_module(analyse(project.graph, custom_layers.ops_of(project)).source)
     x = torch.randn(3, 5, 4)
-    assert torch.equal(net.eval()(x), net(x)) and not torch.equal(net.train()(x), net(x))
+    assert torch.equal(net.eval()(x), net(x)) and not torch.equal(
+        net.train()(x), net(x)
+    )

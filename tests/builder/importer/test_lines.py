@@ -41,12 +41,16 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_of_forward_is_drawn_as_the_same_computation(line: str, tmp_path: Path) -> None:
+def test_a_line_of_forward_is_drawn_as_the_same_computation(
+    line: str, tmp_path: Path
+) -> None:
     found = verdict_of(line, tmp_path)
     assert found.kind == EQUAL, found.words
 
 
-def test_a_line_that_hangs_on_the_data_is_one_node_of_its_own_class(tmp_path: Path) -> None:
+def test_a_line_that_hangs_on_the_data_is_one_node_of_its_own_class(
+    tmp_path: Path,
+) -> None:
     assert verdict_of("y = h[h > 0]", tmp_path).kind == OWN
 
 
@@ -55,7 +59,8 @@ def test_a_line_of_a_class_that_takes_any_inputs_is_refused_in_words(
 ) -> None:
     starred = "forward(self, *xs):\n        (x,) = xs"
     monkeypatch.setattr(
-        "scripts.forward_lines.text_of", lambda line: text_of(line).replace("forward(self, x):", starred)
+        "scripts.forward_lines.text_of",
+        lambda line: text_of(line).replace("forward(self, x):", starred),
     )
     found = verdict_of("y = h[h > 0]", tmp_path)
     assert found.kind == REFUSED and "Net" in found.words and "*xs" in found.words

@@ -21,7 +21,9 @@ IDS = ModelInput((2, 6), "int64")
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+def file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path / "masked_net.py"
     sys.modules.pop("masked_net", None)
@@ -68,7 +70,9 @@ class Net(nn.Module):
 """
 
 
-def test_masks_made_by_vmap_are_drawn_for_any_batch_and_other_vmaps_by_what_they_compute(file: Path) -> None:
+def test_masks_made_by_vmap_are_drawn_for_any_batch_and_other_vmaps_by_what_they_compute(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + MAPPED, IDS)
     assert own_ops(project) == []
     assert "ids.size(0)" in source and "vmap" not in source
@@ -89,7 +93,9 @@ class Net(nn.Module):
 """
 
 
-def test_a_transformer_with_padding_and_causal_masks_is_drawn_layer_by_layer(file: Path) -> None:
+def test_a_transformer_with_padding_and_causal_masks_is_drawn_layer_by_layer(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + ENCODER, IDS)
     assert own_ops(project) == [] and source.count("nn.TransformerEncoderLayer(") == 1
 
@@ -125,8 +131,13 @@ class Net(nn.Module):
 """
 
 
-def test_states_in_tuples_empty_pasts_and_weights_under_a_lost_name_are_drawn(file: Path) -> None:
+def test_states_in_tuples_empty_pasts_and_weights_under_a_lost_name_are_drawn(
+    file: Path,
+) -> None:
     project, source = redrawn(file, HEAD + STATES, IDS)
     assert own_ops(project) == []
-    assert "F.embedding(ids, self.head.weight)" in source and "self.lstm = nn.LSTM(8, 4, " in source
+    assert (
+        "F.embedding(ids, self.head.weight)" in source
+        and "self.lstm = nn.LSTM(8, 4, " in source
+    )
     assert source.count("self.cell(") == 2

@@ -15,7 +15,13 @@ from torch import nn
 from app.builder.analysis import analyse
 from app.cli import run
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, parse_input, parse_source
+from app.engine.requests.import_model import (
+    ImportModel,
+    ModelImportError,
+    ModelInput,
+    parse_input,
+    parse_source,
+)
 from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers
 from app.project import file as project_file
@@ -25,8 +31,12 @@ from app.util.torchvision_import import import_torchvision
 from tests.support import own_code
 
 
-def drawn(model: nn.Module, *shapes: tuple[int, ...], dtype: str = "float32") -> Project:
-    project = project_of(model, tuple(ModelInput(shape, dtype) for shape in shapes), type(model).__name__)
+def drawn(
+    model: nn.Module, *shapes: tuple[int, ...], dtype: str = "float32"
+) -> Project:
+    project = project_of(
+        model, tuple(ModelInput(shape, dtype) for shape in shapes), type(model).__name__
+    )
     again = project_file.loads(project_file.dumps(project))
     assert again == project
     return again
@@ -34,7 +44,9 @@ def drawn(model: nn.Module, *shapes: tuple[int, ...], dtype: str = "float32") ->
 
 def code_of(project: Project):
     answer = analyse(project.graph, custom_layers.ops_of(project))
-    assert not answer.errors, [(problem.message, problem.reason) for problem in answer.errors]
+    assert not answer.errors, [
+        (problem.message, problem.reason) for problem in answer.errors
+    ]
     return answer.source
 
 
@@ -47,7 +59,11 @@ def leaves(value) -> list[torch.Tensor]:
 
 def same(model: nn.Module, *inputs: torch.Tensor) -> Project:
     """Draw a model, and hold what comes out of the drawing against it, in double precision and in both modes."""
-    project = drawn(model, *(tuple(x.shape) for x in inputs), dtype=str(inputs[0].dtype).removeprefix("torch."))
+    project = drawn(
+        model,
+        *(tuple(x.shape) for x in inputs),
+        dtype=str(inputs[0].dtype).removeprefix("torch."),
+    )
     ours = make_module(code_of(project))
     ours.load_state_dict(model.state_dict(), strict=True)
     ours.double()
@@ -61,7 +77,9 @@ def same(model: nn.Module, *inputs: torch.Tensor) -> Project:
             net.zero_grad()
             values = leaves(net(*given_))
             sum(value.square().mean() for value in values).backward()
-            results.append((values, {name: p.grad for name, p in net.named_parameters()}))
+            results.append(
+                (values, {name: p.grad for name, p in net.named_parameters()})
+            )
         (mine, my_grads), (theirs, their_grads) = results
         assert [a.shape for a in mine] == [b.shape for b in theirs]
         for a, b in zip(mine, theirs, strict=True):
@@ -71,9 +89,13 @@ def same(model: nn.Module, *inputs: torch.Tensor) -> Project:
             if gradient is None:
                 assert my_grads[name] is None
             else:
-                torch.testing.assert_close(my_grads[name], gradient, rtol=1e-9, atol=1e-12)
+                torch.testing.assert_close(
+                    my_grads[name], gradient, rtol=1e-9, atol=1e-12
+                )
     state = ours.state_dict()
-    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    assert all(
+        torch.equal(state[name], value) for name, value in model.state_dict().items()
+    )
     return project
 
 
@@ -100,7 +122,10 @@ class Net(nn.Module):
     def forward(self, x):
         x = self.down(self.stage(self.stem(x)))
         x = x.mean([2, 3])
-        parts = [head(x) * torch.sigmoid(gate(x)) for head, gate in zip(self.heads, self.gate.values(), strict=True)]
+        parts = [
+            head(x) * torch.sigmoid(gate(x))
+            for head, gate in zip(self.heads, self.gate.values(), strict=True)
+        ]
         return torch.stack(parts, 1).sum(1)
 
 
@@ -110,7 +135,11 @@ def test_equal_submodules_are_one_block_and_equal_ones_in_a_row_one_node() -> No
     stage = next(node for node in project.graph.nodes.values() if node.name == "stage")
     assert stage.op == "block.Unit" and stage.repeat == 3
     text = code_of(project).text
-    assert text.count("class ") == 2 and "nn.ModuleList(" in text and "for _ in range(3)" in text
+    assert (
+        text.count("class ") == 2
+        and "nn.ModuleList(" in text
+        and "for _ in range(3)" in text
+    )
 
 
 class Attention(nn.Module):
@@ -123,9 +152,16 @@ class Attention(nn.Module):
 
     def forward(self, x):
         n, t, c = x.shape
-        q, k, v = self.qkv(x).reshape(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(x)
+            .reshape(n, t, 3, self.heads, c // self.heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         weights = F.dropout(
-            F.softmax(q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5, dim=-1), self.drop, self.training
+            F.softmax(q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5, dim=-1),
+            self.drop,
+            self.training,
         )
         return self.out((weights @ v).transpose(1, 2).reshape(n, t, c))
 
@@ -149,7 +185,11 @@ class Tokens(nn.Module):
 def test_sizes_are_computed_and_parameters_free_as_they_were() -> None:
     project = same(Tokens(), torch.randint(0, 11, (3, 5)))
     text = code_of(project).text
-    assert "self.training" in text and ".size(" in text and text.count("class Attention") == 1
+    assert (
+        "self.training" in text
+        and ".size(" in text
+        and text.count("class Attention") == 1
+    )
     ours = make_module(code_of(project))
     ours(torch.zeros(7, 4, dtype=torch.int64))  # another batch, another length
 
@@ -172,7 +212,11 @@ def test_a_module_called_twice_has_its_weights_once() -> None:
 class Modes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.head, self.aux = nn.Linear(4, 4), nn.Linear(4, 3), nn.Linear(4, 2)
+        self.body, self.head, self.aux = (
+            nn.Linear(4, 4),
+            nn.Linear(4, 3),
+            nn.Linear(4, 2),
+        )
 
     def forward(self, x):
         x = self.body(x)
@@ -220,7 +264,9 @@ class Encoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
-        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
+        self.layer = nn.TransformerEncoderLayer(
+            8, 2, 16, batch_first=True, activation="gelu"
+        )
 
     def forward(self, x):
         y, weights = self.attn(x, x, x)
@@ -243,10 +289,18 @@ class Odd(nn.Module):
 
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(Modes, (3, 4)), (Named, (3, 4)), (Filled, (3, 4)), (Recurrent, (3, 6, 4)), (Encoder, (3, 5, 8))],
+    [
+        (Modes, (3, 4)),
+        (Named, (3, 4)),
+        (Filled, (3, 4)),
+        (Recurrent, (3, 6, 4)),
+        (Encoder, (3, 5, 8)),
+    ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+def test_it_is_the_same_net(
+    make: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
     torch.manual_seed(0)
     same(make(), torch.randn(shape))
 
@@ -278,11 +332,21 @@ class Depends(nn.Module):
         (Depends(), (2, 3), "depends on the values"),
         (Branches(), (2, 3), "Branches .*depends on the values"),
         (Unwritten(), (2, 3), "NotImplementedError: my own words"),
-        (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), (2, 3), r"1, Linear.* does not accept its input \(2×4\)"),
-        (nn.Sequential(nn.Linear(3, 4)), (2, 7), r"0, Linear.in_features=3, .* does not accept its input \(2×7\)"),
+        (
+            nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)),
+            (2, 3),
+            r"1, Linear.* does not accept its input \(2×4\)",
+        ),
+        (
+            nn.Sequential(nn.Linear(3, 4)),
+            (2, 7),
+            r"0, Linear.in_features=3, .* does not accept its input \(2×7\)",
+        ),
     ],
 )
-def test_what_cannot_be_drawn_says_where_and_why(model: nn.Module, shape: tuple[int, ...], words: str) -> None:
+def test_what_cannot_be_drawn_says_where_and_why(
+    model: nn.Module, shape: tuple[int, ...], words: str
+) -> None:
     with pytest.raises(ModelImportError, match=words):
         drawn(model, shape)
 
@@ -296,14 +360,22 @@ def test_models_of_torchvision_are_shorter_and_the_same(name: str) -> None:
 
 @settings(max_examples=30)
 @given(
-    st.lists(st.sampled_from(["linear", "relu", "norm", "twice", "skip", "cat"]), min_size=1, max_size=8), st.randoms()
+    st.lists(
+        st.sampled_from(["linear", "relu", "norm", "twice", "skip", "cat"]),
+        min_size=1,
+        max_size=8,
+    ),
+    st.randoms(),
 )
 def test_any_row_of_layers_comes_back(kinds: list[str], chance) -> None:
     class Row(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.ModuleList(
-                nn.BatchNorm1d(4) if kind == "norm" else nn.Linear(8 if kind == "cat" else 4, 4) for kind in kinds
+                nn.BatchNorm1d(4)
+                if kind == "norm"
+                else nn.Linear(8 if kind == "cat" else 4, 4)
+                for kind in kinds
             )
 
         def forward(self, x):
@@ -324,13 +396,18 @@ def test_any_row_of_layers_comes_back(kinds: list[str], chance) -> None:
 # --- Sources and the command
 
 
-@pytest.mark.parametrize("text", ["resnet18", "a.txt:Net", "torchvision:", "torchvision:a b", ":", "x.py:f(1)"])
+@pytest.mark.parametrize(
+    "text",
+    ["resnet18", "a.txt:Net", "torchvision:", "torchvision:a b", ":", "x.py:f(1)"],
+)
 def test_a_source_that_is_none_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ModelImportError):
         parse_source(text)
 
 
-@pytest.mark.parametrize("text", ["", "3x", "0x3", "1x3:float", "axb", "1x3:int64:int64", "9" * 20])
+@pytest.mark.parametrize(
+    "text", ["", "3x", "0x3", "1x3:float", "axb", "1x3:int64:int64", "9" * 20]
+)
 def test_an_input_that_is_none_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ModelImportError):
         parse_input(text)
@@ -369,11 +446,26 @@ def own_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path, tmp_path: Path, capsys) -> None:
+def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(
+    own_file: Path, tmp_path: Path, capsys
+) -> None:
     out = tmp_path / "p.tape"
     assert run(["import", f"{own_file}:Mine", "--input", "1x3", "-o", str(out)]) == 1
-    assert "pass --trust" in capsys.readouterr().err and not (tmp_path / "mark").exists() and not out.exists()
-    arguments = ["import", f"{own_file}:Mine", "--input", "1x3", "--args", '{"width": 9}', "--trust", "--keep-weights"]
+    assert (
+        "pass --trust" in capsys.readouterr().err
+        and not (tmp_path / "mark").exists()
+        and not out.exists()
+    )
+    arguments = [
+        "import",
+        f"{own_file}:Mine",
+        "--input",
+        "1x3",
+        "--args",
+        '{"width": 9}',
+        "--trust",
+        "--keep-weights",
+    ]
     assert run([*arguments, "-o", str(out)]) == 0
     assert (tmp_path / "mark").exists() and "36 parameters" in capsys.readouterr().out
     from safetensors.torch import load_file
@@ -391,7 +483,9 @@ def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path,
         ("Mine", "describe the inputs"),
     ],
 )
-def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str, words: str) -> None:
+def test_a_file_without_such_a_model_says_what_it_has(
+    own_file: Path, name: str, words: str
+) -> None:
     source = parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
     own_code.trust(f"{own_file}:{name}")
@@ -404,12 +498,26 @@ def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = parse_source(f"{own_file}:hang()")
     own_code.trust(f"{own_file}:hang")
     with pytest.raises(ModelImportError, match="was stopped"):
-        import_file(ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=2)
+        import_file(
+            ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=2
+        )
 
 
 def test_torchvision_by_its_name(tmp_path: Path, capsys) -> None:
     out = tmp_path / "net.tape"
-    assert run(["import", "torchvision:squeezenet1_1", "-o", str(out), "--args", '{"num_classes": 3}']) == 0
+    assert (
+        run(
+            [
+                "import",
+                "torchvision:squeezenet1_1",
+                "-o",
+                str(out),
+                "--args",
+                '{"num_classes": 3}',
+            ]
+        )
+        == 0
+    )
     project = project_file.read(out)
     assert "blocks" in capsys.readouterr().out and "Fire" in project.blocks
     assert run(["import", "torchvision:resnet19", "-o", str(out)]) == 1

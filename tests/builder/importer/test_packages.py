@@ -56,11 +56,25 @@ def imported(folder: Path, package: str, text: str) -> int:
     (folder / package / "__init__.py").write_text(text)
     (folder / package / "extension.py").write_text("")
     (folder / "net.py").write_text(NET.format(package=package))
-    return run(["import", f"{folder / 'net.py'}:Net", "--input", "2x3", "-o", str(folder / "net.tape"), "--trust"])
+    return run(
+        [
+            "import",
+            f"{folder / 'net.py'}:Net",
+            "--input",
+            "2x3",
+            "-o",
+            str(folder / "net.tape"),
+            "--trust",
+        ]
+    )
 
 
-@pytest.mark.parametrize(("package", "text"), [("torchvision", BROKEN), ("scripted", SCRIPTED)])
-def test_a_file_that_imports_a_package_runs_as_it_does_in_python(package: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("package", "text"), [("torchvision", BROKEN), ("scripted", SCRIPTED)]
+)
+def test_a_file_that_imports_a_package_runs_as_it_does_in_python(
+    package: str, text: str, tmp_path: Path
+) -> None:
     assert imported(tmp_path, package, text) == 0
     assert (tmp_path / "net.tape").is_file()
 
@@ -133,7 +147,9 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def installed(installed_packages: Path, tmp_path: Path, nothing_trusted: None, forked_trials: None) -> Path:
+def installed(
+    installed_packages: Path, tmp_path: Path, nothing_trusted: None, forked_trials: None
+) -> Path:
     """A person's folder beside one in which a package is installed."""
     package = installed_packages / "signs"
     package.mkdir(exist_ok=True)
@@ -149,21 +165,48 @@ def test_a_class_of_an_installed_package_is_one_node_and_the_rest_is_drawn(
 ) -> None:
     (installed / "net.py").write_text(USING.format(act="ReLU"))
     out = installed / "net.tape"
-    assert run(["import", f"{installed / 'net.py'}:Net", "--input", "2x4", "-o", str(out), "--trust"]) == 0
+    assert (
+        run(
+            [
+                "import",
+                f"{installed / 'net.py'}:Net",
+                "--input",
+                "2x4",
+                "-o",
+                str(out),
+                "--trust",
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr().out
     assert "outputs, gradients and buffers equal in eval and train mode" in told
-    assert "part (Signed) is one node, run by its own code: what it does depends on the values" in told
+    assert (
+        "part (Signed) is one node, run by its own code: what it does depends on the values"
+        in told
+    )
     project = file.read(out)
     ops = [node.op for node in project.graph.nodes.values()]
-    assert ops.count("custom.signs_Signed:Signed") == 2 and ops.count("custom.signs_Halves:Halves") == 1
-    assert {Path(name).name for name in project.layer_files} == {"signs_Signed.py", "signs_Halves.py"}
+    assert (
+        ops.count("custom.signs_Signed:Signed") == 2
+        and ops.count("custom.signs_Halves:Halves") == 1
+    )
+    assert {Path(name).name for name in project.layer_files} == {
+        "signs_Signed.py",
+        "signs_Halves.py",
+    }
     assert all(Path(name).parent == installed for name in project.layer_files)
     code = installed / "exported" / "model.py"
     code.parent.mkdir()
-    assert run(["export", str(out), "--code", str(code)]) == 0  # trust is not asked for again
+    assert (
+        run(["export", str(out), "--code", str(code)]) == 0
+    )  # trust is not asked for again
     assert "from signs_Signed import Signed\n" in code.read_text()
     assert "Signed(4, scale=0.25, steps=3)" in code.read_text()
-    assert "from signs.layers import Signed" in (code.parent / "signs_Signed.py").read_text()
+    assert (
+        "from signs.layers import Signed"
+        in (code.parent / "signs_Signed.py").read_text()
+    )
 
 
 CONFIGURED = """
@@ -190,13 +233,42 @@ def test_a_class_of_a_package_keeps_its_configuration_and_what_it_does_in_one_mo
 ) -> None:
     (installed / "net.py").write_text(CONFIGURED)
     out = installed / "net.tape"
-    assert run(["import", f"{installed / 'net.py'}:Net", "--input", "2x4", "-o", str(out), "--trust"]) == 0
-    assert "outputs, gradients and buffers equal in eval and train mode" in capsys.readouterr().out
+    assert (
+        run(
+            [
+                "import",
+                f"{installed / 'net.py'}:Net",
+                "--input",
+                "2x4",
+                "-o",
+                str(out),
+                "--trust",
+            ]
+        )
+        == 0
+    )
+    assert (
+        "outputs, gradients and buffers equal in eval and train mode"
+        in capsys.readouterr().out
+    )
     project = file.read(out)
     texts = {Path(name).name: Path(name).read_text() for name in project.layer_files}
-    assert len(texts) == 4 and len([node for node in project.graph.nodes.values() if "Configured" in node.op]) == 3
-    assert [node.params["p"] for node in project.graph.nodes.values() if "Dropped" in node.op] == [0.5]
-    assert "signs.layers.Config(width=4, scales=[0.5, 2.0], act=torch.nn.GELU)" in "".join(texts.values())
+    assert (
+        len(texts) == 4
+        and len(
+            [node for node in project.graph.nodes.values() if "Configured" in node.op]
+        )
+        == 3
+    )
+    assert [
+        node.params["p"]
+        for node in project.graph.nodes.values()
+        if "Dropped" in node.op
+    ] == [0.5]
+    assert (
+        "signs.layers.Config(width=4, scales=[0.5, 2.0], act=torch.nn.GELU)"
+        in "".join(texts.values())
+    )
 
 
 def test_why_a_class_of_a_package_is_no_node_is_said_as_it_is(
@@ -208,5 +280,15 @@ def test_why_a_class_of_a_package_is_no_node_is_said_as_it_is(
         .replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs")
     )
     out = installed / "net.tape"
-    found = run(["import", f"{installed / 'net.py'}:Net", "--input", "2x4", "-o", str(out), "--trust"])
+    found = run(
+        [
+            "import",
+            f"{installed / 'net.py'}:Net",
+            "--input",
+            "2x4",
+            "-o",
+            str(out),
+            "--trust",
+        ]
+    )
     assert found == 1 and "constructed with act, and " in capsys.readouterr().err

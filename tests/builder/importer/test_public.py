@@ -47,14 +47,25 @@ class NormAct(nn.BatchNorm2d):
             self.num_batches_tracked.add_(1)
         batch = True if self.training else self.running_mean is None
         return F.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, batch, self.momentum, self.eps
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            batch,
+            self.momentum,
+            self.eps,
         ).relu()
 
 
 class Norms(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.bn1, self.bn2 = nn.Conv2d(2, 4, 3, bias=False), NormAct(4), NormAct(4, eps=1e-3)
+        self.conv, self.bn1, self.bn2 = (
+            nn.Conv2d(2, 4, 3, bias=False),
+            NormAct(4),
+            NormAct(4, eps=1e-3),
+        )
 
     def forward(self, x):
         weight = self.conv.weight
@@ -69,24 +80,40 @@ class Sizes(nn.Module):
         b, t, c = x.shape
         state = torch.zeros(b, c, device=x.device)
         mask = torch.triu(torch.ones(t, t, device=x.device), diagonal=1).bool()
-        grid = torch.stack(torch.meshgrid(torch.arange(t), torch.arange(c), indexing="xy"), -1).to(x)
-        padded = torch.cat([torch.zeros((x.size(0), 1) + x.size()[2:]).to(x), x[:, 1:].transpose(1, 2)[:, :, 0:1]
-                            .transpose(1, 2).expand_as(x[:, :1])], 1)  # fmt: skip
+        grid = torch.stack(
+            torch.meshgrid(torch.arange(t), torch.arange(c), indexing="xy"), -1
+        ).to(x)
+        padded = torch.cat(
+            [
+                torch.zeros((x.size(0), 1) + x.size()[2:]).to(x),
+                x[:, 1:].transpose(1, 2)[:, :, 0:1].transpose(1, 2).expand_as(x[:, :1]),
+            ],
+            1,
+        )
         a, *others = x.split(2, dim=2)
-        return a @ others[0].transpose(1, 2) * ~mask, state + x.sum(1), grid.sum() + x.mean(), padded
+        return (
+            a @ others[0].transpose(1, 2) * ~mask,
+            state + x.sum(1),
+            grid.sum() + x.mean(),
+            padded,
+        )
 
 
 class Picked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(2, 5))
-        self.register_buffer("places", torch.tensor([[0, 3], [4, 4], [1, 0]]), persistent=False)
+        self.register_buffer(
+            "places", torch.tensor([[0, 3], [4, 4], [1, 0]]), persistent=False
+        )
 
     def forward(self, x):
         best, chosen = x.topk(2, dim=-1)
         spread = torch.zeros_like(x).scatter(-1, chosen, best.softmax(-1))
         outer = torch.outer(x[0], x[1])
-        far = torch.addcmul(x, x, spread, value=0.5).norm(dim=-1) + F.mse_loss(x, spread)
+        far = torch.addcmul(x, x, spread, value=0.5).norm(dim=-1) + F.mse_loss(
+            x, spread
+        )
         counts = torch.cumsum(x > 0, -1, dtype=torch.float64)
         return self.table[:, self.places], spread, outer, far, counts, torch.erf(x)
 
@@ -123,7 +150,9 @@ class Inside(nn.Module):
 
     def forward(self, x):
         q, k, v = (part[:, None] for part in self.self(x).chunk(3, -1))
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0, is_causal=True)
+        y = F.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.p if self.training else 0.0, is_causal=True
+        )
         return y[:, 0].to(self.self.weight.dtype)
 
 
@@ -142,16 +171,29 @@ class Told(nn.Module):
         empty = torch.zeros(t, dtype=x.dtype)
         far = torch.where(y > 0, y, torch.finfo(x.dtype).min).softmax(-1)
         near = torch.where(y > 0, 0.5, y) + torch.min(y, far) + torch.max(y, x)
-        return near.to(x.device, x.dtype), steps.sum() + empty + y[..., 0], far, torch.diff(x, dim=1)
+        return (
+            near.to(x.device, x.dtype),
+            steps.sum() + empty + y[..., 0],
+            far,
+            torch.diff(x, dim=1),
+        )
 
 
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(Norms, (3, 2, 6, 6)), (Sizes, (2, 4, 4)), (Picked, (3, 5)), (Noisy, (2, 3)), (Changed, (2, 6)),
-     (Told, (2, 5, 8))],
+    [
+        (Norms, (3, 2, 6, 6)),
+        (Sizes, (2, 4, 4)),
+        (Picked, (3, 5)),
+        (Noisy, (2, 3)),
+        (Changed, (2, 6)),
+        (Told, (2, 5, 8)),
+    ],
     ids=lambda value: getattr(value, "__name__", None),
-)  # fmt: skip
-def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+)
+def test_it_is_the_same_net(
+    make: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
     torch.manual_seed(0)
     model = make()
     same(model, torch.randn(shape).requires_grad_())
@@ -159,14 +201,26 @@ def test_it_is_the_same_net(make: Callable[[], nn.Module], shape: tuple[int, ...
 
 def test_what_drops_out_in_training_says_so_in_the_code() -> None:
     text = code_of(same(Inside(), torch.randn(2, 5, 8))).text
-    assert "dropout_p=0.3 if self.training else 0.0" in text and "self.self = nn.Linear(8, 24)" in text
+    assert (
+        "dropout_p=0.3 if self.training else 0.0" in text
+        and "self.self = nn.Linear(8, 24)" in text
+    )
 
 
 class Windows(nn.Module):
     def forward(self, x):
         n, t, c = x.shape
-        y = x.view(n, t // 2, 2, c // 2, 2).permute(0, 1, 3, 2, 4).reshape(n, (t // 2) * (c // 2), 4)
-        return y.softmax(-1).view(n, t // 2, c // 2, 2, 2).permute(0, 1, 3, 2, 4).reshape(n, t, c)
+        y = (
+            x.view(n, t // 2, 2, c // 2, 2)
+            .permute(0, 1, 3, 2, 4)
+            .reshape(n, (t // 2) * (c // 2), 4)
+        )
+        return (
+            y.softmax(-1)
+            .view(n, t // 2, c // 2, 2, 2)
+            .permute(0, 1, 3, 2, 4)
+            .reshape(n, t, c)
+        )
 
 
 def test_a_number_is_computed_once() -> None:

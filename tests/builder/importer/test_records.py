@@ -113,7 +113,9 @@ class Guarded(nn.Module):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Iterator[Path]:
     """A folder beside one in which the package is installed."""
     package = tmp_path / "installed" / "recorded"
     package.mkdir(parents=True)
@@ -130,17 +132,26 @@ def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]
     """Import `Net` of a file, held against the live model; the project and its source. The order of the parameters is
     the model's, so that the state_dict of an optimizer fits."""
     file = folder / "records_net.py"
-    file.write_text(f"import torch\nfrom torch import nn\nfrom recorded import *\n\n{text}")
+    file.write_text(
+        f"import torch\nfrom torch import nn\nfrom recorded import *\n\n{text}"
+    )
     own_code.trust(f"{file}:Net")
-    project = import_model.answer(ImportModel(ModelSource(str(file), "Net"), {}, inputs), folder)
+    project = import_model.answer(
+        ImportModel(ModelSource(str(file), "Net"), {}, inputs), folder
+    )
     assert project.origin is not None
-    assert "outputs, gradients and buffers equal in eval and train mode" in project.origin.checked
+    assert (
+        "outputs, gradients and buffers equal in eval and train mode"
+        in project.origin.checked
+    )
     found = analyse(project.graph, custom_layers.ops_of(project))
     assert not found.errors
     project_file.write(project, folder / "net.tape")
     assert project_file.read(folder / "net.tape").graph == project.graph
     theirs, ours = sys.modules["records_net"].Net(), make_module(found.source)
-    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    assert [name for name, _ in ours.named_parameters()] == [
+        name for name, _ in theirs.named_parameters()
+    ]
     return project, found.source.text
 
 
@@ -148,7 +159,9 @@ def spec_of(project: Project, key: str) -> OpSpec:
     return custom_layers.ops_of(project)[key]
 
 
-def test_a_class_that_returns_a_record_is_one_node_with_an_output_for_each_tensor_in_it(folder: Path) -> None:
+def test_a_class_that_returns_a_record_is_one_node_with_an_output_for_each_tensor_in_it(
+    folder: Path,
+) -> None:
     text = """
 class Net(nn.Module):
     def __init__(self):
@@ -161,16 +174,27 @@ class Net(nn.Module):
         pair = self.halves(self.first(out.states[1]))
         return self.last(pair.low + pair.high).sum() + out["loss"], out.logits
 """
-    project, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
-    outputs = [port.name for port in spec_of(project, "custom.recorded_Model:Model").outputs]
+    project, source = redrawn(
+        folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64")
+    )
+    outputs = [
+        port.name for port in spec_of(project, "custom.recorded_Model:Model").outputs
+    ]
     assert outputs == ["loss", "logits", "states0", "states1"]
-    assert [port.name for port in spec_of(project, "custom.recorded_Halves:Halves").outputs] == ["low", "high"]
-    assert "loss, logits, _, states1 = self.lm(ids, labels=labels, use_cache=True)" in source
+    assert [
+        port.name for port in spec_of(project, "custom.recorded_Halves:Halves").outputs
+    ] == ["low", "high"]
+    assert (
+        "loss, logits, _, states1 = self.lm(ids, labels=labels, use_cache=True)"
+        in source
+    )
     assert "low, high = self.halves(" in source
     assert any(node.op == "nn.Linear" for node in project.graph.nodes.values())
 
 
-def test_a_net_whose_outermost_class_returns_a_record_has_its_fields_as_outputs(folder: Path) -> None:
+def test_a_net_whose_outermost_class_returns_a_record_has_its_fields_as_outputs(
+    folder: Path,
+) -> None:
     text = """
 class Net(nn.Module):
     def __init__(self):
@@ -182,10 +206,15 @@ class Net(nn.Module):
 """
     project, source = redrawn(folder, text, ModelInput((3, 6), "int64"))
     names = [node.name for node in project.graph.nodes.values() if node.op == "output"]
-    assert names == ["logits", "states.0", "states.1"] and 'return {"logits": logits, ' in source
+    assert (
+        names == ["logits", "states.0", "states.1"]
+        and 'return {"logits": logits, ' in source
+    )
 
 
-def test_parameters_keep_their_order_among_nodes_of_classes_and_functions(folder: Path) -> None:
+def test_parameters_keep_their_order_among_nodes_of_classes_and_functions(
+    folder: Path,
+) -> None:
     text = """
 class Net(nn.Module):
     def __init__(self):
@@ -199,12 +228,16 @@ class Net(nn.Module):
         logits = self.cross_entropy(self.last(out.logits.mean(1)) * self.scale)
         return F.cross_entropy(logits, labels)
 """
-    project, source = redrawn(folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64"))
+    project, source = redrawn(
+        folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64")
+    )
     assert "self.last = nn.Linear(3, 2)" in source and "self.cross_entropy2(" in source
     assert "lm.head.0.weight, which no setting of a node can express" in project.notes
 
 
-def test_what_a_forward_asks_about_gradients_and_devices_does_not_keep_it_from_being_drawn(folder: Path) -> None:
+def test_what_a_forward_asks_about_gradients_and_devices_does_not_keep_it_from_being_drawn(
+    folder: Path,
+) -> None:
     text = """
 class Net(nn.Module):
     def __init__(self):
@@ -217,4 +250,8 @@ class Net(nn.Module):
     project, _ = redrawn(folder, text, ModelInput((3, 4)))
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
     ops = {node.op for graph in graphs for node in graph.nodes.values()}
-    assert "nn.Linear" in ops and "torch.repeat_interleave" in ops and not any(op.startswith("custom.") for op in ops)
+    assert (
+        "nn.Linear" in ops
+        and "torch.repeat_interleave" in ops
+        and not any(op.startswith("custom.") for op in ops)
+    )

@@ -48,19 +48,25 @@ def test_the_parameters_of_torchvisions_models_keep_their_order(name: str) -> No
         assert names(net_of(project)) == names(model)
 
 
-def test_an_optimizers_state_falls_on_the_same_parameters_and_a_seed_gives_the_same_start() -> None:
+def test_an_optimizers_state_falls_on_the_same_parameters_and_a_seed_gives_the_same_start() -> (
+    None
+):
     torch.manual_seed(4)
     model = OrderOfUse()
     torch.manual_seed(4)
     ours = net_of(project_of(model, INPUT, "OrderOfUse"))
-    for (name, mine), (_, theirs) in zip(ours.named_parameters(), model.named_parameters(), strict=True):
+    for (name, mine), (_, theirs) in zip(
+        ours.named_parameters(), model.named_parameters(), strict=True
+    ):
         assert torch.equal(mine, theirs) or name in ("scale", "bias"), name
     optimizers = [torch.optim.Adam(net.parameters()) for net in (ours, model)]
     model(torch.ones(3, 4)).sum().backward()
     optimizers[1].step()
     optimizers[0].load_state_dict(optimizers[1].state_dict())
     moments = {id(one): state["exp_avg"] for one, state in optimizers[0].state.items()}
-    for (name, mine), (_, theirs) in zip(ours.named_parameters(), model.named_parameters(), strict=True):
+    for (name, mine), (_, theirs) in zip(
+        ours.named_parameters(), model.named_parameters(), strict=True
+    ):
         if theirs.grad is not None:
             assert torch.allclose(moments[id(mine)], 0.1 * theirs.grad), name
 
@@ -74,14 +80,30 @@ def test_a_drawing_in_the_order_of_its_calls_says_nothing_of_the_order() -> None
 def test_blocks_that_are_expanded_and_made_stay_where_they_were_registered() -> None:
     model = OrderOfUse()
     project = project_of(model, INPUT, "OrderOfUse")
-    blocks = [key for key, node in project.graph.nodes.items() if node.op.startswith("block.")]
+    blocks = [
+        key for key, node in project.graph.nodes.items() if node.op.startswith("block.")
+    ]
     for key in blocks:
-        project = expand(project, NETWORK, with_blocks(catalog(), project.blocks), key)[0]
-    there = ["scale", "bias", "head", "second", "first", "second1", "first1", "stem", "spare"]
+        project = expand(project, NETWORK, with_blocks(catalog(), project.blocks), key)[
+            0
+        ]
+    there = [
+        "scale",
+        "bias",
+        "head",
+        "second",
+        "first",
+        "second1",
+        "first1",
+        "stem",
+        "spare",
+    ]
     assert registered(net_of(project)) == there
     stem = next(key for key, node in project.graph.nodes.items() if node.name == "stem")
     taken = [stem, project.graph.out_of(stem)[0].target]
-    again, made = make_block(project, NETWORK, with_blocks(catalog(), project.blocks), taken, "Stem")
+    again, made = make_block(
+        project, NETWORK, with_blocks(catalog(), project.blocks), taken, "Stem"
+    )
     there[there.index("stem")] = again.graph.nodes[made].name
     assert registered(net_of(again)) == there
 
@@ -90,7 +112,12 @@ def test_of_equal_blocks_only_the_frozen_one_is_frozen_and_thaws_by_one_click() 
     project = project_of(FrozenInPart(), INPUT, "FrozenInPart")
     frozen = [node.name for node in project.graph.nodes.values() if node.frozen]
     assert frozen == ["layers.0"] and len(project.blocks) == 1
-    thawed = edits.flagged(project, [next(key for key, n in project.graph.nodes.items() if n.frozen)], "frozen", False)
+    thawed = edits.flagged(
+        project,
+        [next(key for key, n in project.graph.nodes.items() if n.frozen)],
+        "frozen",
+        False,
+    )
     assert all(one.requires_grad for one in net_of(thawed).parameters())
 
 
@@ -103,7 +130,9 @@ class Mixer(nn.Module):
         self.gate = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.out(self.norm((x * self.gate(x)).transpose(1, 2)).transpose(1, 2)) + x
+        return (
+            self.out(self.norm((x * self.gate(x)).transpose(1, 2)).transpose(1, 2)) + x
+        )
 
 
 class Tied(nn.Module):
@@ -125,13 +154,17 @@ class Tied(nn.Module):
         return self.head(x)
 
 
-def trained(net: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> list[torch.Tensor]:
+def trained(
+    net: nn.Module, optimizer: torch.optim.Optimizer, steps: range
+) -> list[torch.Tensor]:
     """Train on random tokens, and return the loss of each step."""
     losses = []
     for step in steps:
         torch.manual_seed(step)
         ids = torch.randint(0, 11, (5, 6))
-        loss = nn.functional.cross_entropy(net(ids).flatten(0, 1), ids.roll(1, 1).flatten())
+        loss = nn.functional.cross_entropy(
+            net(ids).flatten(0, 1), ids.roll(1, 1).flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -147,12 +180,24 @@ def test_an_adam_state_goes_on_in_the_imported_net_to_the_bit() -> None:
     mine = torch.optim.Adam(ours.parameters(), 0.5)
     trained(model, theirs, range(3))
     ours.load_state_dict(model.state_dict(), strict=True)
-    mine.load_state_dict(copy.deepcopy(theirs.state_dict()))  # its tensors are taken as they are
-    for one, other in zip(trained(ours, mine, range(3, 8)), trained(model, theirs, range(3, 8)), strict=True):
+    mine.load_state_dict(
+        copy.deepcopy(theirs.state_dict())
+    )  # its tensors are taken as they are
+    for one, other in zip(
+        trained(ours, mine, range(3, 8)),
+        trained(model, theirs, range(3, 8)),
+        strict=True,
+    ):
         assert torch.equal(one, other)
     for key, value in model.state_dict().items():
         assert torch.equal(ours.state_dict()[key], value), key
-    states = [[optimizer.state[one] for one in net.parameters()] for optimizer, net in ((mine, ours), (theirs, model))]
+    states = [
+        [optimizer.state[one] for one in net.parameters()]
+        for optimizer, net in ((mine, ours), (theirs, model))
+    ]
     assert len(states[0]) == len(set(model.parameters())) == 21
     for one, other in zip(*states, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"))
+        assert all(
+            torch.equal(one[name], other[name])
+            for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
+        )

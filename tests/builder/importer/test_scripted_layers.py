@@ -134,7 +134,9 @@ print("equal")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Path:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(NET)
     return tmp_path
@@ -142,12 +144,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: Non
 
 def imported(name: str, out: str = "n.tape", size: str = "2x4") -> int:
     source = f"net.py:{name}" if name[0].isupper() else f"net.py:{name}()"
-    return run(["import", source, "--trust", "--input", size, "-o", out, "--synthetic-data"])
+    return run(
+        ["import", source, "--trust", "--input", size, "-o", out, "--synthetic-data"]
+    )
 
 
 def losses(out: str) -> list[float]:
-    with (Path(out) / "metrics.csv").open() as file:  # a row of steps has no loss of an epoch
-        return [float(row["train_loss"]) for row in csv.DictReader(file) if row["train_loss"]]
+    with (
+        Path(out) / "metrics.csv"
+    ).open() as file:  # a row of steps has no loss of an epoch
+        return [
+            float(row["train_loss"])
+            for row in csv.DictReader(file)
+            if row["train_loss"]
+        ]
 
 
 def test_parts_of_torchscript_are_nodes_with_their_names_and_their_code_is_stored(
@@ -156,24 +166,54 @@ def test_parts_of_torchscript_are_nodes_with_their_names_and_their_code_is_store
     assert imported("Net") == 0
     text = capsys.readouterr().out
     assert "outputs, gradients and buffers equal in eval and train mode" in text
-    for part in ("parts.0 (Body)", "counting (Counting)", "nested (Nested)", "traced (Body)"):
+    for part in (
+        "parts.0 (Body)",
+        "counting (Counting)",
+        "nested (Nested)",
+        "traced (Body)",
+    ):
         assert f"{part} is one node" in text
     assert "The whole model" not in text
     nodes = json.loads((folder / "n.tape").read_text())["graph"]["nodes"]
-    named = {node["name"]: node["op"] for node in (nodes.values() if isinstance(nodes, dict) else nodes)}
+    named = {
+        node["name"]: node["op"]
+        for node in (nodes.values() if isinstance(nodes, dict) else nodes)
+    }
     assert named["first"] == "nn.Linear"
     assert all(
-        named[name].startswith("custom.torch_jit_") for name in ("parts.0", "parts.1", "counting", "nested", "traced")
+        named[name].startswith("custom.torch_jit_")
+        for name in ("parts.0", "parts.1", "counting", "nested", "traced")
     )
-    assert {"counting.calls", "parts.1.f.weight", "traced.g.bias"} <= load_file("n.safetensors").keys()
+    assert {"counting.calls", "parts.1.f.weight", "traced.g.bias"} <= load_file(
+        "n.safetensors"
+    ).keys()
 
 
-def test_the_exported_code_computes_what_the_model_does_and_can_be_copied(folder: Path) -> None:
+def test_the_exported_code_computes_what_the_model_does_and_can_be_copied(
+    folder: Path,
+) -> None:
     assert imported("Net") == 0
     (folder / "code").mkdir()
-    assert run(["export", "n.tape", "--code", "code/model.py", "--weights", "code/weights.safetensors"]) == 0
+    assert (
+        run(
+            [
+                "export",
+                "n.tape",
+                "--code",
+                "code/model.py",
+                "--weights",
+                "code/weights.safetensors",
+            ]
+        )
+        == 0
+    )
     (folder / "net.py").rename(folder / "code" / "net.py")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", CLEAN], cwd="code", capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CLEAN],
+        cwd="code",
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "equal\n", done.stderr
 
 
@@ -186,23 +226,48 @@ def test_a_scripted_part_trains_to_the_losses_of_the_plain_model(folder: Path) -
 
 
 def test_an_observed_model_with_a_scripted_part_trains(folder: Path) -> None:
-    command = ["import", "net.py:scripted_part()", "--observe", "--trust", "--input", "2x4", "-o", "n.tape"]
+    command = [
+        "import",
+        "net.py:scripted_part()",
+        "--observe",
+        "--trust",
+        "--input",
+        "2x4",
+        "-o",
+        "n.tape",
+    ]
     assert run([*command, "--synthetic-data"]) == 0
     assert run(["train", "n.tape", "--epochs", "2", "--out", "run"]) == 0
     assert len(losses("run")) > 1
 
 
 def test_a_backward_pass_names_the_scripted_part(folder: Path) -> None:
-    command = ["autograd", "net.py:one_part()", "--play", "--trust", "--input", "2x4", "--out", "played.json"]
+    command = [
+        "autograd",
+        "net.py:one_part()",
+        "--play",
+        "--trust",
+        "--input",
+        "2x4",
+        "--out",
+        "played.json",
+    ]
     assert run(command) == 0
-    layers = {node["layer"] for node in json.loads(Path("played.json").read_text())["nodes"]}
+    layers = {
+        node["layer"] for node in json.loads(Path("played.json").read_text())["nodes"]
+    }
     assert {"0", "1"} <= layers
 
 
-def test_a_model_that_is_torchscript_is_one_node(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_is_torchscript_is_one_node(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert imported("root") == 0
     out = capsys.readouterr().out
-    assert "Checked against the model" in out and "The whole model (Body) is one node" in out
+    assert (
+        "Checked against the model" in out
+        and "The whole model (Body) is one node" in out
+    )
 
 
 def test_a_model_that_reads_a_weight_of_its_part_is_one_node_itself(
@@ -210,18 +275,29 @@ def test_a_model_that_reads_a_weight_of_its_part_is_one_node_itself(
 ) -> None:
     assert imported("Reading") == 0
     out = capsys.readouterr().out
-    assert "Checked against the model" in out and "The whole model (Reading) is one node" in out
+    assert (
+        "Checked against the model" in out
+        and "The whole model (Reading) is one node" in out
+    )
 
 
-def test_another_import_into_the_same_folder_leaves_the_first_as_it_is(folder: Path) -> None:
+def test_another_import_into_the_same_folder_leaves_the_first_as_it_is(
+    folder: Path,
+) -> None:
     assert imported("one_part", "a.tape") == 0
     before = {path.name: path.read_bytes() for path in folder.glob("torch_jit_*.py")}
     assert imported("one_part", "b.tape") == 0
-    assert all((folder / name).read_bytes() == data for name, data in before.items()) and len(before) == 1
+    assert (
+        all((folder / name).read_bytes() == data for name, data in before.items())
+        and len(before) == 1
+    )
 
 
 def test_a_part_with_its_weights_as_constants_that_are_too_many_is_refused_with_the_limit(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert imported("constant", size="2x600") == 1
-    assert "is larger than 1 MiB, the limit for a custom layer file" in capsys.readouterr().err
+    assert (
+        "is larger than 1 MiB, the limit for a custom layer file"
+        in capsys.readouterr().err
+    )

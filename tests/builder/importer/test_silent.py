@@ -31,13 +31,32 @@ Make = Callable[[], nn.Module]
 SHAPE = (3, 4)
 PARTS = ast.parse(TEXT := Path(silent_nets.__file__).read_text()).body
 LINES = TEXT.splitlines()
-SKIPPED = {"Net", "Body", "Target", "Energy", "Held", "Symmetric", "Powered", "Backwards", "Straight", "Scaled"}
-NETS = [name for name, kind in vars(silent_nets).items() if isinstance(kind, type) and issubclass(kind, nn.Module)
-        and kind.__module__ == silent_nets.__name__ and name not in SKIPPED]  # fmt: skip
+SKIPPED = {
+    "Net",
+    "Body",
+    "Target",
+    "Energy",
+    "Held",
+    "Symmetric",
+    "Powered",
+    "Backwards",
+    "Straight",
+    "Scaled",
+}
+NETS = [
+    name
+    for name, kind in vars(silent_nets).items()
+    if isinstance(kind, type)
+    and issubclass(kind, nn.Module)
+    and kind.__module__ == silent_nets.__name__
+    and name not in SKIPPED
+]
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+def own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None
+) -> Iterator[Path]:
     """A file of one's own that is trusted for the time of a test."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path / "nets.py"
@@ -48,17 +67,32 @@ def text_of(*roots: str) -> str:
     """The text of some of the nets, with all that they are made of: one file of all takes long to look through."""
     wanted, found = set(roots), set[str]()
     rest = [part for part in PARTS if not isinstance(part, ast.ClassDef)]
-    wanted |= {word.id for part in rest for word in ast.walk(part) if isinstance(word, ast.Name)}
+    wanted |= {
+        word.id
+        for part in rest
+        for word in ast.walk(part)
+        if isinstance(word, ast.Name)
+    }
     classes = {part.name: part for part in PARTS if isinstance(part, ast.ClassDef)}
     while new := wanted & classes.keys() - found:
         found |= new
-        wanted |= {word.id for name in new for word in ast.walk(classes[name]) if isinstance(word, ast.Name)}
-    return "\n\n".join("\n".join(LINES[part.lineno - 1 : part.end_lineno]) for part in PARTS
-                       if not isinstance(part, ast.ClassDef) or part.name in found)  # fmt: skip
+        wanted |= {
+            word.id
+            for name in new
+            for word in ast.walk(classes[name])
+            if isinstance(word, ast.Name)
+        }
+    return "\n\n".join(
+        "\n".join(LINES[part.lineno - 1 : part.end_lineno])
+        for part in PARTS
+        if not isinstance(part, ast.ClassDef) or part.name in found
+    )
 
 
 def seeded(seed: int = 3) -> None:
-    torch.default_generator.manual_seed(seed)  # the devices that are not here would each be told where from
+    torch.default_generator.manual_seed(
+        seed
+    )  # the devices that are not here would each be told where from
     random.seed(seed)
     numpy.random.seed(seed)
 
@@ -72,13 +106,20 @@ def made(file: Path, name: str) -> nn.Module:
 
 def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
     """And what it does then."""
-    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=import_model._own_classes(file))
+    project = project_of(
+        model,
+        (ModelInput(shape),),
+        type(model).__name__,
+        own=import_model._own_classes(file),
+    )
     return project_file.loads(project_file.dumps(project))
 
 
 def net_of(project: Project, state: dict[str, torch.Tensor]) -> Make:
     answer = analyse(project.graph, custom_layers.ops_of(project))
-    assert not answer.errors, [(problem.message, problem.reason) for problem in answer.errors]
+    assert not answer.errors, [
+        (problem.message, problem.reason) for problem in answer.errors
+    ]
     return lambda: with_state(make_module(answer.source), state)
 
 
@@ -92,7 +133,11 @@ def leaves(value: object) -> list[torch.Tensor]:
         return [value]
     if not isinstance(value, dict | tuple | list):
         return []
-    return [leaf for item in (value.values() if isinstance(value, dict) else value) for leaf in leaves(item)]
+    return [
+        leaf
+        for item in (value.values() if isinstance(value, dict) else value)
+        for leaf in leaves(item)
+    ]
 
 
 def told(net: nn.Module, training: bool, batch: int) -> list[tuple[str, object]]:
@@ -108,15 +153,30 @@ def told(net: nn.Module, training: bool, batch: int) -> list[tuple[str, object]]
         finally:
             asked = torch.is_grad_enabled()
             torch.set_grad_enabled(True)
-        found += [(f"call {call}: gradients", asked), (f"call {call}: outputs", len(values))]
-        found += [(f"call {call}: output {i}", value.detach().double()) for i, value in enumerate(values)]
-        found += [(f"call {call}: output {i} asks", value.requires_grad) for i, value in enumerate(values)]
+        found += [
+            (f"call {call}: gradients", asked),
+            (f"call {call}: outputs", len(values)),
+        ]
+        found += [
+            (f"call {call}: output {i}", value.detach().double())
+            for i, value in enumerate(values)
+        ]
+        found += [
+            (f"call {call}: output {i} asks", value.requires_grad)
+            for i, value in enumerate(values)
+        ]
         learnt = [value.square().mean() for value in values if value.requires_grad]
         if learnt:
             sum(learnt).backward()
         found.append((f"call {call}: input.grad", given.grad))
-        found += [(f"call {call}: {name}.grad", one.grad) for name, one in net.named_parameters()]
-        found += [(f"call {call}: {name}", value.double()) for name, value in net.state_dict().items()]
+        found += [
+            (f"call {call}: {name}.grad", one.grad)
+            for name, one in net.named_parameters()
+        ]
+        found += [
+            (f"call {call}: {name}", value.double())
+            for name, value in net.state_dict().items()
+        ]
     return found
 
 
@@ -126,8 +186,13 @@ def differing(mine: Make, theirs: Make, batches: tuple[int, ...]) -> list[str]:
     order = [list(dict(net.named_parameters())) for net in nets]
     asked = [[one.requires_grad for one in net.parameters()] for net in nets]
     keys = [list(net.state_dict()) for net in nets]
-    found = [word for word, (a, b) in zip(("order", "requires_grad", "keys"), (order, asked, keys), strict=True)
-             if a != b]  # fmt: skip
+    found = [
+        word
+        for word, (a, b) in zip(
+            ("order", "requires_grad", "keys"), (order, asked, keys), strict=True
+        )
+        if a != b
+    ]
     for training in (True, False):
         for batch in batches:
             rows = [told(net().double(), training, batch) for net in (mine, theirs)]
@@ -135,17 +200,25 @@ def differing(mine: Make, theirs: Make, batches: tuple[int, ...]) -> list[str]:
             if [name for name, _ in rows[0]] != [name for name, _ in rows[1]]:
                 found.append(f"{where}: other facts")
                 continue
-            found += [f"{where}: {name}" for (name, a), (_, b) in zip(*rows, strict=True) if not same(a, b)]
+            found += [
+                f"{where}: {name}"
+                for (name, a), (_, b) in zip(*rows, strict=True)
+                if not same(a, b)
+            ]
     return found
 
 
 def same(one: object, other: object) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and torch.allclose(one, other, 1e-9, 1e-12, equal_nan=True)
+        return one.shape == other.shape and torch.allclose(
+            one, other, 1e-9, 1e-12, equal_nan=True
+        )
     return one is other or (not isinstance(one, torch.Tensor) and one == other)
 
 
-def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[str, list[str], tuple[str, ...]]:
+def report(
+    file: Path, name: str, batches: tuple[int, ...] = (3, 5)
+) -> tuple[str, list[str], tuple[str, ...]]:
     if not file.exists():
         file.write_text(text_of(name))
     model = made(file, name)
@@ -154,11 +227,16 @@ def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[st
         project = drawn(file, model)
     except ModelImportError as error:
         return "refused", [], (str(error),)
-    kept = any(node.op.startswith("custom.") for graph in (project.graph, *(b.graph for b in project.blocks.values()))
-               for node in graph.nodes.values())  # fmt: skip
+    kept = any(
+        node.op.startswith("custom.")
+        for graph in (project.graph, *(b.graph for b in project.blocks.values()))
+        for node in graph.nodes.values()
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = differing(net_of(project, state), lambda: with_state(made(file, name), state), batches)
+        found = differing(
+            net_of(project, state), lambda: with_state(made(file, name), state), batches
+        )
     return "kept" if kept else "drawn", found, remarks_of(project)
 
 
@@ -238,7 +316,7 @@ KEPT = {
     "OverSamples": "what it does depends on the number of samples",
     "OverSampleNumbers": "what it does depends on the number of samples",
     "DividesByBatch": "what it does depends on the number of samples",
-}  # fmt: skip
+}
 # What is kept outside of the model two nets of one process do not have in common with their sources.
 ELSEWHERE = {"GlobalCounter", "ClassCounter", "GlobalList", "WritesIntoATable"}
 # By the net: what its drawing takes from the example, or leaves out, and says so.
@@ -257,7 +335,11 @@ TOLD = {
     "ReturnsMore": "ReturnsMore.forward gives None, 3 besides its tensors",
 }
 REFUSED = {"TakesAnyNumber": "depends on the values of the data"}
-DRAWN = [name for name in NETS if name not in KEPT and name not in TOLD and name not in REFUSED]
+DRAWN = [
+    name
+    for name in NETS
+    if name not in KEPT and name not in TOLD and name not in REFUSED
+]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -274,7 +356,9 @@ def test_what_a_drawing_takes_from_its_example_is_told(name: str, own: Path) -> 
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_no_drawing_says_is_kept_in_a_node_of_its_own_code(name: str, own: Path) -> None:
+def test_what_no_drawing_says_is_kept_in_a_node_of_its_own_code(
+    name: str, own: Path
+) -> None:
     kind, found, said = report(own, name)
     assert kind == "kept" and (not found or name in ELSEWHERE), (found, said)
     where = rf"\({name}|\((Linear|Momentum\.follow|Target|Energy|looked_at)|gradient"
@@ -282,13 +366,22 @@ def test_what_no_drawing_says_is_kept_in_a_node_of_its_own_code(name: str, own: 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_can_be_neither_is_refused_with_the_reason_and_the_line(name: str, own: Path) -> None:
+def test_what_can_be_neither_is_refused_with_the_reason_and_the_line(
+    name: str, own: Path
+) -> None:
     kind, _, said = report(own, name)
-    assert kind == "refused" and re.search(REFUSED[name], said[0]) and "line " in said[0]
+    assert (
+        kind == "refused" and re.search(REFUSED[name], said[0]) and "line " in said[0]
+    )
 
 
-@pytest.mark.parametrize("name", ["Counter", "PythonRandom", "LastState", "SwitchedOffForGood", "Autocast", "Flag"])
-def test_of_a_larger_model_only_the_part_that_does_more_is_a_node_of_its_own_code(name: str, own: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["Counter", "PythonRandom", "LastState", "SwitchedOffForGood", "Autocast", "Flag"],
+)
+def test_of_a_larger_model_only_the_part_that_does_more_is_a_node_of_its_own_code(
+    name: str, own: Path
+) -> None:
     own.write_text(text_of("Net", "Body", name) + LARGER.format(part=name))
     kind, found, said = report(own, "Larger")
     assert (kind, found) == ("kept", []), said

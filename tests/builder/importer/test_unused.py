@@ -51,7 +51,10 @@ def test_what_forward_never_uses_is_kept_under_its_keys() -> None:
     model = Model()
     project = same(model, torch.randn(2, 4))
     code = code_of(project)
-    assert code.text.count("class Inner") == 1 and "nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])" in code.text
+    assert (
+        code.text.count("class Inner") == 1
+        and "nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])" in code.text
+    )
     kept = [node.name for node in project.graph.nodes.values() if node.kept]
     assert sorted(kept) == ["kernel.bias", "layers.2", "off", "table"]
     whole = sum(parameter.numel() for parameter in model.parameters())
@@ -67,8 +70,12 @@ def test_it_is_said_calmly_and_stands_in_a_frame() -> None:
     for sheet in (project, project.blocks["Inner"]):
         (frame,) = sheet.comments.values()
         assert frame.text == TITLE
-        inside = {node for node, (x, y) in sheet.positions.items()
-                  if frame.x < x < frame.x + frame.width and frame.y < y < frame.y + frame.height}  # fmt: skip
+        inside = {
+            node
+            for node, (x, y) in sheet.positions.items()
+            if frame.x < x < frame.x + frame.width
+            and frame.y < y < frame.y + frame.height
+        }
         assert inside == {node.id for node in sheet.graph.nodes.values() if node.kept}
 
 
@@ -77,9 +84,18 @@ def drawing(kept: bool) -> Graph:
         Node("a", "input", "x", FrozenMap({"shape": (4,)})),
         Node("b", "nn.Linear", "fc", FrozenMap({"out_features": 2})),
         Node("c", "output", "y"),
-        Node("d", "nn.Linear", "head", FrozenMap({"in_features": 4, "out_features": 3}), kept=kept),
+        Node(
+            "d",
+            "nn.Linear",
+            "head",
+            FrozenMap({"in_features": 4, "out_features": 3}),
+            kept=kept,
+        ),
     )
-    return Graph(FrozenMap({node.id: node for node in nodes}), (Edge("a", 0, "b", "input"), Edge("b", 0, "c", "input")))
+    return Graph(
+        FrozenMap({node.id: node for node in nodes}),
+        (Edge("a", 0, "b", "input"), Edge("b", 0, "c", "input")),
+    )
 
 
 def test_a_person_keeps_a_layer_and_leaves_it_out_again() -> None:
@@ -90,16 +106,28 @@ def test_a_person_keeps_a_layer_and_leaves_it_out_again() -> None:
     keep = next(cure for cure in problem.cures if cure.edits == (Keep("d"),))
     graph = apply_cure(drawing(kept=False), ops, keep)
     after = analyse(graph)
-    assert "self.head = nn.Linear(4, 3)" in after.source.text and "self.head(" not in after.source.text
+    assert (
+        "self.head = nn.Linear(4, 3)" in after.source.text
+        and "self.head(" not in after.source.text
+    )
     assert after.parameters["d"] == 15 and after.total_parameters == 25
     (told,) = [one for one in after.problems if one.node == "d"]
     assert told.severity == "info"
-    assert analyse(apply_cure(graph, ops, told.cures[0])).source.text == before.source.text
+    assert (
+        analyse(apply_cure(graph, ops, told.cures[0])).source.text == before.source.text
+    )
 
 
 def test_one_that_is_used_after_all_is_a_node_like_others() -> None:
     graph = drawing(kept=True)
-    wired = replace(graph, edges=(*graph.edges[:1], Edge("a", 0, "d", "input"), Edge("d", 0, "c", "input")))
+    wired = replace(
+        graph,
+        edges=(
+            *graph.edges[:1],
+            Edge("a", 0, "d", "input"),
+            Edge("d", 0, "c", "input"),
+        ),
+    )
     answer = analyse(wired)
     assert "self.head(x)" in answer.source.text
     assert {one.node: one.severity for one in answer.problems} == {"b": "warning"}

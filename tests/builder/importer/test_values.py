@@ -84,7 +84,16 @@ def imported(file: Path) -> dict[str, Path]:
     found = {}
     for name, more in {"default": [], "bare": ["--no-weights"]}.items():
         found[name] = file.parent / f"{name}.tape"
-        asked = ["import", f"{file}:make()", "--input", "2x6x8", "--trust", "-o", str(found[name]), *more]
+        asked = [
+            "import",
+            f"{file}:make()",
+            "--input",
+            "2x6x8",
+            "--trust",
+            "-o",
+            str(found[name]),
+            *more,
+        ]
         assert run(asked) == 0
     return found
 
@@ -110,13 +119,32 @@ def gradients(net: nn.Module, x: torch.Tensor, train: bool) -> dict[str, torch.T
     y = net(leaf)
     y.pow(2).sum().backward()
     found = {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
-    return {"y": y.detach(), "x": leaf.grad, **found, **{n: b.clone() for n, b in net.named_buffers()}}
+    return {
+        "y": y.detach(),
+        "x": leaf.grad,
+        **found,
+        **{n: b.clone() for n, b in net.named_buffers()},
+    }
 
 
 @pytest.mark.parametrize("train", [False, True])
-def test_an_import_without_options_is_exported_as_the_source_model(imported, file, tmp_path, train) -> None:
+def test_an_import_without_options_is_exported_as_the_source_model(
+    imported, file, tmp_path, train
+) -> None:
     code, weights = tmp_path / "model.py", tmp_path / "w.safetensors"
-    assert run(["export", str(imported["default"]), "--code", str(code), "--weights", str(weights)]) == 0
+    assert (
+        run(
+            [
+                "export",
+                str(imported["default"]),
+                "--code",
+                str(code),
+                "--weights",
+                str(weights),
+            ]
+        )
+        == 0
+    )
     ours = module_of(code).Net()
     ours.load_state_dict(load_file(weights), strict=True)
     theirs = module_of(file).make()
@@ -124,48 +152,92 @@ def test_an_import_without_options_is_exported_as_the_source_model(imported, fil
     one, other = gradients(ours, x, train), gradients(theirs, x, train)
     assert set(one) >= set(other) - {"hidden"} and torch.isfinite(one["y"]).all()
     for key in set(other) - {"hidden"}:
-        torch.testing.assert_close(one[key], other[key], rtol=1e-10, atol=1e-12, msg=key)
+        torch.testing.assert_close(
+            one[key], other[key], rtol=1e-10, atol=1e-12, msg=key
+        )
 
 
-def test_without_its_weights_every_buffer_is_still_that_of_the_model(imported, file) -> None:
+def test_without_its_weights_every_buffer_is_still_that_of_the_model(
+    imported, file
+) -> None:
     project = project_file.read(imported["bare"])
     source = source_of(project)
     state = initial_weights(source, project.training.seed, project.training.start)
     theirs = module_of(file).make().state_dict()
-    buffers = [key for key in theirs if "weight" not in key and "bias" not in key and key not in ("places",)]
+    buffers = [
+        key
+        for key in theirs
+        if "weight" not in key and "bias" not in key and key not in ("places",)
+    ]
     buffers = [key for key in buffers if not key.endswith("table")]
-    assert set(buffers) >= {"first.mask", "second.index", "scale", "shift", "norm.running_mean"}
+    assert set(buffers) >= {
+        "first.mask",
+        "second.index",
+        "scale",
+        "shift",
+        "norm.running_mean",
+    }
     assert all(torch.equal(state[key], theirs[key]) for key in buffers)
-    assert not torch.equal(state["norm.weight"] * 0 + state["first.qkv.weight"][0, 0], theirs["norm.weight"])
+    assert not torch.equal(
+        state["norm.weight"] * 0 + state["first.qkv.weight"][0, 0],
+        theirs["norm.weight"],
+    )
     held = load_file(project.training.start.path)
-    assert set(held) == set(project.origin.buffers) == {"first.index", "second.index", "shift", "norm.running_mean"}
+    assert (
+        set(held)
+        == set(project.origin.buffers)
+        == {"first.index", "second.index", "shift", "norm.running_mean"}
+    )
 
 
-def test_random_weights_leave_the_buffers_and_other_weights_without_them_are_warned_about(imported, tmp_path) -> None:
+def test_random_weights_leave_the_buffers_and_other_weights_without_them_are_warned_about(
+    imported, tmp_path
+) -> None:
     project = project_file.read(imported["default"])
     source = source_of(project)
     begins = model_buffers.random_start(project)
     state = initial_weights(source, 0, begins)
     held = load_file(project.training.start.path)
-    assert torch.equal(state["first.index"], held["first.index"]) and torch.equal(state["shift"], held["shift"])
+    assert torch.equal(state["first.index"], held["first.index"]) and torch.equal(
+        state["shift"], held["shift"]
+    )
     assert not torch.equal(state["first.qkv.weight"], held["first.qkv.weight"])
-    assert model_buffers.lost_buffers(project_file.with_start(project, begins), source) == ()
-    (warning,) = model_buffers.lost_buffers(project_file.with_start(project, None), source)
-    assert warning.severity == "warning" and "4 buffers differ from those of masked.py:make()" in warning.message
+    assert (
+        model_buffers.lost_buffers(project_file.with_start(project, begins), source)
+        == ()
+    )
+    (warning,) = model_buffers.lost_buffers(
+        project_file.with_start(project, None), source
+    )
+    assert (
+        warning.severity == "warning"
+        and "4 buffers differ from those of masked.py:make()" in warning.message
+    )
     assert warning.cures[0].settings == {"start": begins}
     project = project_file.with_start(project, None)
-    assert warning in preflight.problems(project, analyse(project.graph, custom_layers.ops_of(project)))
+    assert warning in preflight.problems(
+        project, analyse(project.graph, custom_layers.ops_of(project))
+    )
 
 
-def test_the_files_of_the_source_are_copied_with_the_project(imported, tmp_path) -> None:
+def test_the_files_of_the_source_are_copied_with_the_project(
+    imported, tmp_path
+) -> None:
     project = project_file.read(imported["default"])
-    start = replace(project.training.start, keys=("shift",), path=project.training.start.path)
+    start = replace(
+        project.training.start, keys=("shift",), path=project.training.start.path
+    )
     other = tmp_path / "other"
     other.mkdir()
     project_file.write(project_file.with_start(project, start), other / "copy.tape")
     again = project_file.read(other / "copy.tape")
     files = (again.origin.weights, again.origin.reference)
-    assert [Path(file.path).name for file in files] == ["copy.safetensors", "copy.reference.safetensors"]
-    assert all(Path(file.path).parent == other and Path(file.path).is_file() for file in files)
+    assert [Path(file.path).name for file in files] == [
+        "copy.safetensors",
+        "copy.reference.safetensors",
+    ]
+    assert all(
+        Path(file.path).parent == other and Path(file.path).is_file() for file in files
+    )
     assert again.origin == replace(project.origin, weights=files[0], reference=files[1])
     assert not imported_net(again, source_of(again)).edited

@@ -124,7 +124,9 @@ def read_before(net, x):
     return net.act(x) + y
 
 
-@pytest.mark.parametrize("function", [view, changed_later, turned, parts, cut, functions])
+@pytest.mark.parametrize(
+    "function", [view, changed_later, turned, parts, cut, functions]
+)
 def test_what_shares_memory_with_a_tensor_changes_with_it(function) -> None:
     same(Given(function), torch.randn(4, 8))
 
@@ -140,7 +142,10 @@ def test_what_a_submodule_gives_back_may_be_what_it_took(inner) -> None:
 
 
 def test_a_layer_works_in_place_only_where_nobody_reads_what_it_took() -> None:
-    chain = same(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8)), torch.randn(4, 8))
+    chain = same(
+        nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8)),
+        torch.randn(4, 8),
+    )
     assert "nn.ReLU(inplace=True)" in code_of(chain).text
     read = same(Given(read_before, act=nn.ReLU(inplace=True)), torch.randn(4, 8))
     assert "nn.ReLU()" in code_of(read).text

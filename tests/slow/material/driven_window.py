@@ -43,7 +43,9 @@ def tell(*words: object) -> None:
 class Driver(QObject):
     """Goes on step by step on the window's own thread; each step gives the number of milliseconds until the next."""
 
-    def __init__(self, window: WholeWindow, mode: str, seed: int, file: Path | None) -> None:
+    def __init__(
+        self, window: WholeWindow, mode: str, seed: int, file: Path | None
+    ) -> None:
         super().__init__(window)
         self._window, self._mode, self._file = window, mode, file
         self._choose = random.Random(seed)
@@ -87,13 +89,21 @@ class Driver(QObject):
         tell("offers", len(dialog.cards) if dialog is not None else 0)
         while dialog is not None and recovery.dialog is not None:
             QTest.mouseClick(dialog.cards[0].restore_button, LEFT)
-            tell("restored", digest(window.document.project), window.document.path or "-")
+            tell(
+                "restored", digest(window.document.project), window.document.path or "-"
+            )
             yield 10
         document = window.document
-        if document.dirty and document.path is not None and recovery.files.banner.isVisible():
+        if (
+            document.dirty
+            and document.path is not None
+            and recovery.files.banner.isVisible()
+        ):
             tell("banner", recovery.files.banner.title())
         if document.dirty:
-            saved = window.files.save_to(document.path or Path(f"untitled-{os.getpid()}.tape").absolute())
+            saved = window.files.save_to(
+                document.path or Path(f"untitled-{os.getpid()}.tape").absolute()
+            )
             tell("kept" if saved else "refused")
         if self._mode == "file" and self._file is not None:
             window.files.open(self._file)
@@ -109,7 +119,15 @@ class Driver(QObject):
         window = self._window
         if window.banner.isVisible():
             window.banner.close_message()
-        gestures = [self._type_a_note, self._type_a_note, self._nudge, self._drag, self._copy, self._undo, self._rename]
+        gestures = [
+            self._type_a_note,
+            self._type_a_note,
+            self._nudge,
+            self._drag,
+            self._copy,
+            self._undo,
+            self._rename,
+        ]
         if len(window.document.project.graph.nodes) > LARGEST:
             gestures = [self._delete]
         if self._file is not None and self._mode == "file":
@@ -167,7 +185,9 @@ class Driver(QObject):
         QTest.keyClick(self._window.canvas.view, Qt.Key.Key_Delete)
 
     def _undo(self) -> Iterator[int]:
-        for key in self._choose.choices(("undo", "redo"), (2, 1), k=self._choose.randint(1, 3)):
+        for key in self._choose.choices(
+            ("undo", "redo"), (2, 1), k=self._choose.randint(1, 3)
+        ):
             self._window.actions_by_key[key].trigger()
             yield 5
 
@@ -188,7 +208,10 @@ class Driver(QObject):
         window = self._window
         tell("saving", digest(window.document.project))
         window.actions_by_key["save"].trigger()
-        tell("saved" if not window.document.dirty else "unsaved", digest(window.document.project))
+        tell(
+            "saved" if not window.document.dirty else "unsaved",
+            digest(window.document.project),
+        )
         yield 5
 
 

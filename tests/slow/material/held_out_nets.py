@@ -21,11 +21,24 @@ class GroupedAttention(nn.Module):
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         b, t, _ = x.shape
         q = self.q(x).view(b, t, self.heads, self.size).transpose(1, 2)
-        k = self.k(x).view(b, t, self.shared, self.size).transpose(1, 2).repeat_interleave(self.heads // self.shared, 1)
-        v = self.v(x).view(b, t, self.shared, self.size).transpose(1, 2).repeat_interleave(self.heads // self.shared, 1)
+        k = (
+            self.k(x)
+            .view(b, t, self.shared, self.size)
+            .transpose(1, 2)
+            .repeat_interleave(self.heads // self.shared, 1)
+        )
+        v = (
+            self.v(x)
+            .view(b, t, self.shared, self.size)
+            .transpose(1, 2)
+            .repeat_interleave(self.heads // self.shared, 1)
+        )
         places = torch.arange(t)
         distance = (places[:, None] - places[None]).clamp(min=0)
-        scores = q @ k.mT / math.sqrt(self.size) * self.temperature.exp() - self.slopes[:, None, None] * distance
+        scores = (
+            q @ k.mT / math.sqrt(self.size) * self.temperature.exp()
+            - self.slopes[:, None, None] * distance
+        )
         scores = 5.0 * torch.tanh(scores / 5.0)
         scores = scores.masked_fill(places[None] > places[:, None], -torch.inf)
         scores = scores.masked_fill(~keep[:, None, None, :], -1e4)
@@ -66,12 +79,19 @@ class NormedAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.q_norm, self.k_norm = nn.LayerNorm(width // heads), nn.LayerNorm(width // heads)
+        self.q_norm, self.k_norm = (
+            nn.LayerNorm(width // heads),
+            nn.LayerNorm(width // heads),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         b, t, c = x.shape
         q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, c // self.heads).unbind(2)
-        q, k, v = self.q_norm(q).transpose(1, 2), self.k_norm(k).transpose(1, 2), v.transpose(1, 2)
+        q, k, v = (
+            self.q_norm(q).transpose(1, 2),
+            self.k_norm(k).transpose(1, 2),
+            v.transpose(1, 2),
+        )
         mixed = F.scaled_dot_product_attention(q, k, v)
         return self.out(mixed.transpose(1, 2).reshape(b, t, c))
 
@@ -81,8 +101,13 @@ class ScaledBlock(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = NormedAttention(width, 4)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-        self.scale1, self.scale2 = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+        self.scale1, self.scale2 = (
+            nn.Parameter(torch.rand(width)),
+            nn.Parameter(torch.rand(width)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.scale1 * self.attention(self.norm1(x))
@@ -93,7 +118,10 @@ class RegisterVit(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, 32, 4, 4)
-        self.first, self.registers = nn.Parameter(torch.randn(1, 1, 32)), nn.Parameter(torch.randn(1, 3, 32))
+        self.first, self.registers = (
+            nn.Parameter(torch.randn(1, 1, 32)),
+            nn.Parameter(torch.randn(1, 3, 32)),
+        )
         self.blocks = nn.ModuleList(ScaledBlock(32) for _ in range(3))
         self.norm, self.head = nn.LayerNorm(32), nn.Linear(64, 10)
 
@@ -102,9 +130,18 @@ class RegisterVit(nn.Module):
         rows, columns = x.shape[2:]
         y, z = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
         rates = 10.0 ** -(torch.arange(8) / 8)
-        angles = torch.cat((y.flatten()[:, None] * rates, z.flatten()[:, None] * rates), 1)
+        angles = torch.cat(
+            (y.flatten()[:, None] * rates, z.flatten()[:, None] * rates), 1
+        )
         x = x.flatten(2).transpose(1, 2) + torch.cat((angles.sin(), angles.cos()), 1)
-        x = torch.cat((self.first.expand(len(x), -1, -1), self.registers.expand(len(x), -1, -1), x), 1)
+        x = torch.cat(
+            (
+                self.first.expand(len(x), -1, -1),
+                self.registers.expand(len(x), -1, -1),
+                x,
+            ),
+            1,
+        )
         for block in self.blocks:
             x = block(x)
         x = self.norm(x)
@@ -114,7 +151,10 @@ class RegisterVit(nn.Module):
 class ResponseNorm(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.gamma, self.beta = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width))
+        self.gamma, self.beta = (
+            nn.Parameter(torch.rand(width)),
+            nn.Parameter(torch.rand(width)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         size = x.norm(2, (1, 2), keepdim=True)
@@ -127,7 +167,11 @@ class ConvNextBlock(nn.Module):
         super().__init__()
         self.depthwise = nn.Conv2d(width, width, 5, padding=2, groups=width)
         self.norm, self.response = nn.LayerNorm(width), ResponseNorm(4 * width)
-        self.up, self.down, self.drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), drop
+        self.up, self.down, self.drop = (
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+            drop,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.depthwise(x).permute(0, 2, 3, 1)
@@ -142,7 +186,9 @@ class ConvNext(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 2, 2)
-        self.stages = nn.Sequential(ConvNextBlock(16, 0.2), nn.Conv2d(16, 24, 2, 2), ConvNextBlock(24, 0.3))
+        self.stages = nn.Sequential(
+            ConvNextBlock(16, 0.2), nn.Conv2d(16, 24, 2, 2), ConvNextBlock(24, 0.3)
+        )
         self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 10)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -153,11 +199,16 @@ class ConvNext(nn.Module):
 class AdditiveAttention(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.of_state, self.of_memory, self.score = (nn.Linear(width, width), nn.Linear(width, width),
-                                                     nn.Linear(width, 1, bias=False))  # fmt: skip
+        self.of_state, self.of_memory, self.score = (
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+            nn.Linear(width, 1, bias=False),
+        )
 
     def forward(self, state: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
-        scores = self.score(torch.tanh(self.of_state(state)[:, None] + self.of_memory(memory))).squeeze(-1)
+        scores = self.score(
+            torch.tanh(self.of_state(state)[:, None] + self.of_memory(memory))
+        ).squeeze(-1)
         weights = scores.masked_fill(~keep, -1e9).softmax(1)
         return torch.einsum("bt,btc->bc", weights, memory)
 
@@ -168,7 +219,9 @@ class Decoder(nn.Module):
         self.tokens, self.attention = nn.Embedding(40, width), AdditiveAttention(width)
         self.cell, self.out = nn.GRUCell(2 * width, width), nn.Linear(2 * width, 40)
 
-    def forward(self, ids: Tensor, state: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    def forward(
+        self, ids: Tensor, state: Tensor, memory: Tensor, keep: Tensor
+    ) -> Tensor:
         given = self.tokens(ids)
         found = []
         for step in range(ids.shape[1]):
@@ -199,7 +252,11 @@ class Quantizer(nn.Module):
         self.codes = nn.Parameter(torch.randn(count, width))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        far = x.pow(2).sum(-1, keepdim=True) - 2 * x @ self.codes.t() + self.codes.pow(2).sum(-1)
+        far = (
+            x.pow(2).sum(-1, keepdim=True)
+            - 2 * x @ self.codes.t()
+            + self.codes.pow(2).sum(-1)
+        )
         chosen = self.codes[far.argmin(-1)]
         loss = F.mse_loss(chosen, x.detach()) + 0.25 * F.mse_loss(x, chosen.detach())
         return x + (chosen - x).detach(), loss
@@ -208,9 +265,19 @@ class Quantizer(nn.Module):
 class Vae(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ELU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ELU())
-        self.moments, self.quantizer, self.spread = nn.Linear(256, 32), Quantizer(12, 16), nn.Linear(16, 256)
-        self.decoder = nn.Sequential(nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.ELU(), nn.ConvTranspose2d(8, 3, 4, 2, 1))
+        self.encoder = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.ELU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ELU()
+        )
+        self.moments, self.quantizer, self.spread = (
+            nn.Linear(256, 32),
+            Quantizer(12, 16),
+            nn.Linear(16, 256),
+        )
+        self.decoder = nn.Sequential(
+            nn.ConvTranspose2d(16, 8, 4, 2, 1),
+            nn.ELU(),
+            nn.ConvTranspose2d(8, 3, 4, 2, 1),
+        )
 
     def forward(self, image: Tensor) -> Tensor:
         mean, log_variance = self.moments(self.encoder(image).flatten(1)).chunk(2, 1)
@@ -219,20 +286,33 @@ class Vae(nn.Module):
             z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
         z, commitment = self.quantizer(z)
         drawn = torch.sigmoid(self.decoder(self.spread(z).view(-1, 16, 4, 4)))
-        divergence = 0.5 * (mean.pow(2) + log_variance.exp() - 1 - log_variance).sum(1).mean()
-        return F.binary_cross_entropy(drawn, image, reduction="sum") / len(image) + divergence + commitment
+        divergence = (
+            0.5 * (mean.pow(2) + log_variance.exp() - 1 - log_variance).sum(1).mean()
+        )
+        return (
+            F.binary_cross_entropy(drawn, image, reduction="sum") / len(image)
+            + divergence
+            + commitment
+        )
 
 
 class Messages(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.message, self.gate = nn.Linear(2 * width + 1, width), nn.Linear(2 * width, 1)
+        self.message, self.gate = (
+            nn.Linear(2 * width + 1, width),
+            nn.Linear(2 * width, 1),
+        )
         self.update = nn.GRUCell(width, width)
 
     def forward(self, x: Tensor, edges: Tensor, lengths: Tensor) -> Tensor:
         source, target = edges
-        sent = torch.relu(self.message(torch.cat((x[source], x[target], lengths[:, None]), 1)))
-        scores = F.leaky_relu(self.gate(torch.cat((x[source], x[target]), 1)), 0.2).exp()
+        sent = torch.relu(
+            self.message(torch.cat((x[source], x[target], lengths[:, None]), 1))
+        )
+        scores = F.leaky_relu(
+            self.gate(torch.cat((x[source], x[target]), 1)), 0.2
+        ).exp()
         total = torch.zeros(len(x), 1).to(x).index_add(0, target, scores)
         weights = scores / (total[target] + 1e-9)
         gathered = torch.zeros_like(x).index_add(0, target, weights * sent)
@@ -251,7 +331,11 @@ class Graphs(nn.Module):
 
     def forward(self, x: Tensor, edges: Tensor, graph: Tensor) -> Tensor:
         x = self.embed(x)
-        degree = torch.zeros(len(x)).to(x).index_add(0, edges[1], torch.ones(edges.shape[1]).to(x))
+        degree = (
+            torch.zeros(len(x))
+            .to(x)
+            .index_add(0, edges[1], torch.ones(edges.shape[1]).to(x))
+        )
         lengths = degree[edges[0]].rsqrt() * degree[edges[1]].clamp(min=1).rsqrt()
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = norm(x + layer(x, edges, lengths))
@@ -266,8 +350,12 @@ class Experts(nn.Module):
     def __init__(self, width: int, count: int) -> None:
         super().__init__()
         self.gate = nn.Linear(width, count, bias=False)
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
-                                     for _ in range(count))  # fmt: skip
+        self.experts = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width)
+            )
+            for _ in range(count)
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         share = self.gate(x).softmax(-1)
@@ -285,7 +373,11 @@ class Mixture(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bags = nn.EmbeddingBag(50, 16, mode="mean", padding_idx=0)
-        self.experts, self.norm, self.head = Experts(16, 4), nn.LayerNorm(16), nn.Linear(17, 4)
+        self.experts, self.norm, self.head = (
+            Experts(16, 4),
+            nn.LayerNorm(16),
+            nn.Linear(17, 4),
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.bags(ids)
@@ -298,7 +390,10 @@ class Mixture(nn.Module):
 class Modulated(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm, self.conv = nn.GroupNorm(4, width), nn.Conv2d(width, width, 3, padding=1)
+        self.norm, self.conv = (
+            nn.GroupNorm(4, width),
+            nn.Conv2d(width, width, 3, padding=1),
+        )
         self.film = nn.Linear(16, 2 * width)
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
@@ -310,9 +405,15 @@ class Modulated(nn.Module):
 class Denoiser(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.begin, self.time = nn.Conv2d(3, 16, 3, padding=1), nn.Sequential(nn.Linear(16, 16), nn.SiLU())
+        self.begin, self.time = (
+            nn.Conv2d(3, 16, 3, padding=1),
+            nn.Sequential(nn.Linear(16, 16), nn.SiLU()),
+        )
         self.down, self.middle, self.up = Modulated(16), Modulated(16), Modulated(16)
-        self.shrink, self.grow = nn.Conv2d(16, 16, 3, 2, 1), nn.Conv2d(32, 16, 3, padding=1)
+        self.shrink, self.grow = (
+            nn.Conv2d(16, 16, 3, 2, 1),
+            nn.Conv2d(32, 16, 3, padding=1),
+        )
         self.end = nn.Conv2d(16, 3, 3, padding=1)
         self.register_buffer("betas", torch.linspace(1e-3, 0.05, 20))
 
@@ -328,10 +429,21 @@ class Denoiser(nn.Module):
         two = self.middle(self.shrink(one), time)
         back = F.interpolate(two, scale_factor=2, mode="bilinear")
         guess = self.end(self.up(self.grow(torch.cat((back, one), 1)), time))
-        return F.mse_loss(guess, noise) + F.l1_loss(guess.mean((2, 3)), noise.mean((2, 3)))
+        return F.mse_loss(guess, noise) + F.l1_loss(
+            guess.mean((2, 3)), noise.mean((2, 3))
+        )
 
 
-NETS = ("GroupedGpt", "RegisterVit", "ConvNext", "Translator", "Vae", "Graphs", "Mixture", "Denoiser")
+NETS = (
+    "GroupedGpt",
+    "RegisterVit",
+    "ConvNext",
+    "Translator",
+    "Vae",
+    "Graphs",
+    "Mixture",
+    "Denoiser",
+)
 
 
 def batch_of(name: str, size: int = 4) -> tuple[Tensor, ...]:
@@ -339,7 +451,9 @@ def batch_of(name: str, size: int = 4) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(1)
     if name == "Graphs":
         edges = torch.stack((torch.arange(12), (torch.arange(12) * 5 + 3) % 12))
-        edges = torch.cat((edges, edges.flip(0)[:, ::2], torch.arange(12).expand(2, -1)), 1)
+        edges = torch.cat(
+            (edges, edges.flip(0)[:, ::2], torch.arange(12).expand(2, -1)), 1
+        )
         return torch.randn(12, 5, generator=generator), edges, torch.arange(12) // 4
     if name in ("GroupedGpt", "Translator", "Mixture"):
         ids = torch.randint(1, 40, (size, 12), generator=generator)

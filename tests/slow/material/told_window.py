@@ -88,7 +88,9 @@ class Obedient(QObject):
         QTest.keyClick(field, Qt.Key.Key_A, CTRL)
         QTest.keyClicks(field, text)
         if window.document.project.notes != text:
-            raise RuntimeError(f"typed {text}, the notes are {window.document.project.notes}")
+            raise RuntimeError(
+                f"typed {text}, the notes are {window.document.project.notes}"
+            )
 
     def do_save(self, choice: str) -> None:
         """Ctrl+S; `choice` is what is pressed if the window asks about the file."""
@@ -96,7 +98,9 @@ class Obedient(QObject):
         self._choice = choice
         before = window.document.path
         window.actions_by_key["save"].trigger()
-        if window.document.path != before and before is not None:  # saved elsewhere: back to the file that it is about
+        if (
+            window.document.path != before and before is not None
+        ):  # saved elsewhere: back to the file that it is about
             self.do_open(str(before))
 
     def do_state(self) -> None:
@@ -110,7 +114,9 @@ class Obedient(QObject):
         if isinstance(dialog, ChangedFileDialog) and dialog.on_disk is not None:
             tell("shown", dialog.on_disk.digest)
             QTest.mouseClick(getattr(dialog, f"{self._choice}_button"), LEFT)
-            self._choice = "keep"  # asked once more about a third version, it lets that be
+            self._choice = (
+                "keep"  # asked once more about a third version, it lets that be
+            )
         elif isinstance(dialog, QuestionDialog):
             dialog.answer = DialogAnswer.DISCARD
             dialog.accept()

@@ -31,7 +31,11 @@ class Case:
 
 def _calls(text: str) -> list[Case]:
     """A case a line: its name, a colon, and the arguments as in a shell."""
-    rows = (line.strip().partition(": ") for line in text.strip().splitlines() if line.strip())
+    rows = (
+        line.strip().partition(": ")
+        for line in text.strip().splitlines()
+        if line.strip()
+    )
     return [Case(name, tuple(shlex.split(arguments))) for name, _, arguments in rows]
 
 
@@ -129,12 +133,38 @@ _WORDS = _calls("""
 """)
 
 # Each command that reads a project, with each file that is none.
-_READERS = ("check {}", "train {} --out out", "data {}", "try {}", "evaluate {}", "export {} --code a.py",
-            "autograd {} --findings", "import other.pt --into {}")  # fmt: skip
-_NO_PROJECTS = ("nowhere.tape", "empty.tape", "text.tape", "list.tape", "cut.tape", "deep.tape", "number.tape",
-                "future.tape", "bytes.tape", "folder.tape", "pipe.tape", "nowhere-link.tape", "loop.tape",
-                "taken/x.tape", "'two\nlines-gone.tape'", "'\x1b[31mred.tape'", "''", "/dev/null", "data-pipe.tape",
-                "data-absent.tape")  # fmt: skip
+_READERS = (
+    "check {}",
+    "train {} --out out",
+    "data {}",
+    "try {}",
+    "evaluate {}",
+    "export {} --code a.py",
+    "autograd {} --findings",
+    "import other.pt --into {}",
+)
+_NO_PROJECTS = (
+    "nowhere.tape",
+    "empty.tape",
+    "text.tape",
+    "list.tape",
+    "cut.tape",
+    "deep.tape",
+    "number.tape",
+    "future.tape",
+    "bytes.tape",
+    "folder.tape",
+    "pipe.tape",
+    "nowhere-link.tape",
+    "loop.tape",
+    "taken/x.tape",
+    "'two\nlines-gone.tape'",
+    "'\x1b[31mred.tape'",
+    "''",
+    "/dev/null",
+    "data-pipe.tape",
+    "data-absent.tape",
+)
 
 
 def _projects() -> list[Case]:
@@ -143,25 +173,57 @@ def _projects() -> list[Case]:
         template = _READERS[number % len(_READERS)]
         template = "data {}" if name.startswith("data-") else template
         arguments = tuple(shlex.split(template.format(name)))
-        found.append(Case(f"{arguments[0]} of {name.encode('unicode_escape').decode()}", arguments))
+        found.append(
+            Case(
+                f"{arguments[0]} of {name.encode('unicode_escape').decode()}", arguments
+            )
+        )
     return found
 
 
-_NO_WEIGHTS = ("nowhere.pt", "empty.pt", "text.pt", "bytes.pt", "cut.pt", "pickle.pt", "module.pt", "list.pt",
-               "nothing.pt", "folder.pt", "pipe.pt", "text.safetensors", "empty.safetensors", "folder.safetensors",
-               "pipe.safetensors", "notes.txt", "other.pt", "/dev/null", "/dev/zero")  # fmt: skip
-_WEIGHTS = ("evaluate good.tape --weights {}", "import {}", "train good.tape --out out --resume {}",
-            "evaluate good.tape --checkpoint {}")  # fmt: skip
+_NO_WEIGHTS = (
+    "nowhere.pt",
+    "empty.pt",
+    "text.pt",
+    "bytes.pt",
+    "cut.pt",
+    "pickle.pt",
+    "module.pt",
+    "list.pt",
+    "nothing.pt",
+    "folder.pt",
+    "pipe.pt",
+    "text.safetensors",
+    "empty.safetensors",
+    "folder.safetensors",
+    "pipe.safetensors",
+    "notes.txt",
+    "other.pt",
+    "/dev/null",
+    "/dev/zero",
+)
+_WEIGHTS = (
+    "evaluate good.tape --weights {}",
+    "import {}",
+    "train good.tape --out out --resume {}",
+    "evaluate good.tape --checkpoint {}",
+)
 
 
 def _weights() -> list[Case]:
     found = []
     for number, name in enumerate(_NO_WEIGHTS):
         for template in (_WEIGHTS[number % 4], _WEIGHTS[(number + 2) % 4]):
-            if template == "import {}" and (name == "other.pt" or not name.endswith((".pt", ".safetensors"))):
+            if template == "import {}" and (
+                name == "other.pt" or not name.endswith((".pt", ".safetensors"))
+            ):
                 continue
             arguments = tuple(shlex.split(template.format(name)))
-            found.append(Case(f"{arguments[0]} with {name} as weights, {arguments[-2]}", arguments))
+            found.append(
+                Case(
+                    f"{arguments[0]} with {name} as weights, {arguments[-2]}", arguments
+                )
+            )
     return found
 
 
@@ -195,23 +257,58 @@ _FILES = _calls("""
 _BYTES = "caf\udce9.tape"  # what Python makes of a name that is not UTF-8
 _PROCESS = [
     Case("a name that is not UTF-8", ("check", _BYTES)),
-    Case("train into a name that is not UTF-8 of a project that is not there", ("train", _BYTES, "--out", "out\udcff")),
+    Case(
+        "train into a name that is not UTF-8 of a project that is not there",
+        ("train", _BYTES, "--out", "out\udcff"),
+    ),
     Case("a name with a NUL", ("check", "a\0b.tape")),
     Case("weights with a NUL", ("evaluate", "good.tape", "--weights", "a\0b.pt")),
-    Case("a checkpoint with a NUL", ("train", "good.tape", "--out", "out", "--resume", "a\0b.pt")),
+    Case(
+        "a checkpoint with a NUL",
+        ("train", "good.tape", "--out", "out", "--resume", "a\0b.pt"),
+    ),
     Case("an --out with a NUL", ("train", "good.tape", "--out", "a\0b")),
     Case("code with a NUL", ("export", "good.tape", "--code", "a\0b.py")),
     Case("a name that is too long", ("check", f"{'x' * 5000}.tape")),
     Case("an --out that is too long", ("train", "good.tape", "--out", "x" * 5000)),
-    Case("check into a full disk", ("check", "good.tape"), (2,), anew=True, shell="> /dev/full"),
+    Case(
+        "check into a full disk",
+        ("check", "good.tape"),
+        (2,),
+        anew=True,
+        shell="> /dev/full",
+    ),
     Case("doctor into a full disk", ("doctor",), (2,), anew=True, shell="> /dev/full"),
     Case("--help into a full disk", ("--help",), (2,), anew=True, shell="> /dev/full"),
-    Case("check into a pipe that nobody reads", ("check", "good.tape"), (141,), anew=True, shell="| true"),
-    Case("--help into a pipe that nobody reads", ("train", "--help"), (141,), anew=True, shell="| true"),
+    Case(
+        "check into a pipe that nobody reads",
+        ("check", "good.tape"),
+        (141,),
+        anew=True,
+        shell="| true",
+    ),
+    Case(
+        "--help into a pipe that nobody reads",
+        ("train", "--help"),
+        (141,),
+        anew=True,
+        shell="| true",
+    ),
     Case("Ctrl+C at once", ("check", "good.tape"), (130,), anew=True, interrupt=0.3),
-    Case("Ctrl+C while it imports", ("check", "good.tape"), (130,), anew=True, interrupt=0.8),
-    Case("Ctrl+C in training, before the first batch", ("train", "good.tape", "--out", "out"), (130,), anew=True,
-         interrupt=1.2),
-]  # fmt: skip
+    Case(
+        "Ctrl+C while it imports",
+        ("check", "good.tape"),
+        (130,),
+        anew=True,
+        interrupt=0.8,
+    ),
+    Case(
+        "Ctrl+C in training, before the first batch",
+        ("train", "good.tape", "--out", "out"),
+        (130,),
+        anew=True,
+        interrupt=1.2,
+    ),
+]
 
 CASES = [*_WORDS, *_projects(), *_weights(), *_FILES, *_PROCESS]

@@ -61,11 +61,19 @@ def block_tape() -> Tape:
 
         @staticmethod
         def one() -> nn.Module:
-            parts = {"convolution": nn.Conv2d(2, 2, 3, padding=1), "norm": nn.BatchNorm2d(2), "act": nn.Tanh()}
+            parts = {
+                "convolution": nn.Conv2d(2, 2, 3, padding=1),
+                "norm": nn.BatchNorm2d(2),
+                "act": nn.Tanh(),
+            }
             return nn.Sequential(OrderedDict(parts))
 
-    model = nn.Sequential(OrderedDict(encoder_with_a_long_name=Part(), head=nn.Flatten()))
-    return TrainingBatch(model, torch.ones(2, 2, 4, 4), lambda output, _: output.sum()).capture()
+    model = nn.Sequential(
+        OrderedDict(encoder_with_a_long_name=Part(), head=nn.Flatten())
+    )
+    return TrainingBatch(
+        model, torch.ones(2, 2, 4, 4), lambda output, _: output.sum()
+    ).capture()
 
 
 def at(room: AutogradPage, key: str, dx: float, dy: float) -> QPoint:
@@ -78,7 +86,9 @@ def click(room: AutogradPage, key: str, dx: float, dy: float) -> None:
 
 
 def box_named(room: AutogradPage, title: str) -> str:
-    return next(key for key, item in room.scene.boxes.items() if item.face.box.title == title)
+    return next(
+        key for key, item in room.scene.boxes.items() if item.face.box.title == title
+    )
 
 
 def label_text(widget: QWidget) -> str:
@@ -105,10 +115,16 @@ def test_busy_and_failed_are_said_and_an_old_graph_stays(room, qtbot) -> None:
     room.show_busy()
     assert room.head.capture.text() == "Cancel" and room._pages.currentIndex() == 2
     room.show_error("The batch did not run through", "shapes disagree")
-    assert room.head.capture.text() == "Capture again" and room._pages.currentIndex() == 2 and room.banner.isVisible()
+    assert (
+        room.head.capture.text() == "Capture again"
+        and room._pages.currentIndex() == 2
+        and room.banner.isVisible()
+    )
 
 
-def test_a_capture_under_way_is_cancelled_by_button_and_escape_and_the_page_is_as_before(room, qtbot) -> None:
+def test_a_capture_under_way_is_cancelled_by_button_and_escape_and_the_page_is_as_before(
+    room, qtbot
+) -> None:
     room.show_busy()
     with qtbot.waitSignal(room.cancelled):
         QTest.mouseClick(room._busy.button, LEFT)
@@ -125,7 +141,9 @@ def test_a_capture_under_way_is_cancelled_by_button_and_escape_and_the_page_is_a
         QTest.keyClick(room.view, Qt.Key.Key_Escape)
     room.show_idle()
     assert room.banner.isVisible() and room.head.capture.text() == "Capture again"
-    assert room.head.mode.value() == "train", "the mode is that of the graph that is shown"
+    assert room.head.mode.value() == "train", (
+        "the mode is that of the graph that is shown"
+    )
     with qtbot.assertNotEmitted(room.cancelled):
         QTest.keyClick(room.view, Qt.Key.Key_Escape)
 
@@ -152,15 +170,27 @@ def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
     for width in (1300, 900, 700, 520):
         room.resize(width, 700)
         qtbot.waitUntil(lambda width=width: room.head.width() == width)
-        shown = [w for w in room.head.findChildren(QWidget) if w.isVisible() and w.parent() is room.head]
+        shown = [
+            w
+            for w in room.head.findChildren(QWidget)
+            if w.isVisible() and w.parent() is room.head
+        ]
         assert all(w.geometry().right() <= width for w in shown)
-        for one, other in zip(sorted(shown, key=QWidget.x), sorted(shown, key=QWidget.x)[1:], strict=False):
+        for one, other in zip(
+            sorted(shown, key=QWidget.x), sorted(shown, key=QWidget.x)[1:], strict=False
+        ):
             assert one.geometry().right() <= other.x()
-        assert room.head.grouping.isVisible() and room.head.capture.isVisible() and room.head.export.isVisible()
+        assert (
+            room.head.grouping.isVisible()
+            and room.head.capture.isVisible()
+            and room.head.export.isVisible()
+        )
 
 
 @pytest.mark.parametrize("text", [1.0, 2.0])
-def test_no_control_of_a_head_line_is_squeezed_or_cut(room, qtbot, qapp, text: float) -> None:
+def test_no_control_of_a_head_line_is_squeezed_or_cut(
+    room, qtbot, qapp, text: float
+) -> None:
     room.set_tape(small_tape())
     theme.apply(qapp, "dark", text)
     try:
@@ -168,10 +198,20 @@ def test_no_control_of_a_head_line_is_squeezed_or_cut(room, qtbot, qapp, text: f
             room.resize(wanted, 700)
             qtbot.waitUntil(lambda: room.head.width() == room.width())
             width = room.width()  # it may not be as narrow
-            shown = [one for one in room.head.findChildren(QWidget) if one.isVisible() and one.parent() is room.head]
+            shown = [
+                one
+                for one in room.head.findChildren(QWidget)
+                if one.isVisible() and one.parent() is room.head
+            ]
             controls = [one for one in shown if one is not room.head.summary]
-            assert controls and all(one.geometry().right() < width for one in controls), width
-            assert not [one for one in controls if one.width() < min(one.sizeHint().width(), one.maximumWidth())], width
+            assert controls and all(
+                one.geometry().right() < width for one in controls
+            ), width
+            assert not [
+                one
+                for one in controls
+                if one.width() < min(one.sizeHint().width(), one.maximumWidth())
+            ], width
     finally:
         theme.apply(qapp, "dark", 1.0)
 
@@ -181,14 +221,18 @@ def test_the_overview_does_not_cover_a_small_view(room, qtbot) -> None:
     room.resize(1200, 500)
     room.view.zoom_by(8.0)
     for height, seen in ((500, True), (190, False)):
-        qtbot.waitUntil(lambda height=height: room.resize(1200, height) or room.height() == height)  # once it may
+        qtbot.waitUntil(
+            lambda height=height: room.resize(1200, height) or room.height() == height
+        )  # once it may
         qtbot.waitUntil(lambda seen=seen: room.minimap.isVisible() is seen)
 
 
 # -- folding -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_summary_and_the_weights_are_read_whole_beside_the_options_of_a_narrow_window(room, qtbot) -> None:
+def test_the_summary_and_the_weights_are_read_whole_beside_the_options_of_a_narrow_window(
+    room, qtbot
+) -> None:
     head = room.head
     for text in ("Batch 64", "Options"):
         head.add(Button(text))
@@ -199,7 +243,10 @@ def test_the_summary_and_the_weights_are_read_whole_beside_the_options_of_a_narr
         qtbot.waitUntil(lambda: head.width() == width)  # noqa: B023
         assert line.isVisible() and line.text() == head.accessibleName()
         assert line.text().endswith("held for backward · weights of Run 1 at step 69")
-        assert line.fontMetrics().horizontalAdvance(line.text()) <= line.contentsRect().width() + 1
+        assert (
+            line.fontMetrics().horizontalAdvance(line.text())
+            <= line.contentsRect().width() + 1
+        )
     assert not head.below.isVisible()
 
 
@@ -211,7 +258,9 @@ def test_the_chevron_folds_and_unfolds_under_the_pointer(room, qtbot) -> None:
     assert "node:n1" not in room.scene.groups and "fold:node:n1" in room.scene.boxes
     assert "node:n1" not in room.unfolded
     part = room.view._part_at(spot)
-    assert part is not None and part.key == "fold:node:n1", "the header stays under the pointer"
+    assert part is not None and part.key == "fold:node:n1", (
+        "the header stays under the pointer"
+    )
     QTest.mouseClick(room.view.viewport(), LEFT, pos=spot)
     assert "node:n1" in room.scene.groups and "fold:node:n1" not in room.scene.boxes
 
@@ -232,7 +281,12 @@ def test_a_group_opened_at_the_side_of_a_low_view_leaves_no_empty_side(room) -> 
     room.resize(room.width(), 250)
     room.view.zoom_to(0.6)
     part = room.scene.part("fold:loss")
-    room.view.pan(room.view.viewport().width() - 20 - room.view.mapFromScene(part.extent.topLeft()).x(), 0)
+    room.view.pan(
+        room.view.viewport().width()
+        - 20
+        - room.view.mapFromScene(part.extent.topLeft()).x(),
+        0,
+    )
     room.toggle("loss")
     seen, whole = room.view.visible_area(), room.scene.itemsBoundingRect()
     assert seen.height() < whole.height() and whole.width() < seen.width()
@@ -286,7 +340,9 @@ def test_a_click_selects_the_node_and_its_layer_on_the_canvas(room, qtbot) -> No
     assert selected.args == [None] and details[-1] is None
 
 
-def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot, monkeypatch) -> None:
+def test_the_selection_of_others_is_outlined_and_not_sent_back(
+    room, qtbot, monkeypatch
+) -> None:
     room.set_tape(small_tape())
     room.toggle("node:n5")
     room.scene.choose("")
@@ -296,12 +352,17 @@ def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot, monk
     monkeypatch.setattr(room.scene, "_tell_marks", lambda: told.append(1))
     room.select_nodes(frozenset({"n1", "n5"}))
     assert told == [1], "the overview is told once, not for each node"
-    assert {part.key for part in room.scene.linked_parts()} == {"node:n1", "fold:node:n5"}
+    assert {part.key for part in room.scene.linked_parts()} == {
+        "node:n1",
+        "fold:node:n5",
+    }
     room.select_nodes(frozenset())
     assert room.scene.linked_parts() == [] and heard == []
 
 
-def test_a_page_that_is_emptied_amid_a_capture_no_longer_offers_to_cancel_it(room) -> None:
+def test_a_page_that_is_emptied_amid_a_capture_no_longer_offers_to_cancel_it(
+    room,
+) -> None:
     room.set_tape(small_tape())
     room.show_busy()
     assert room.busy and room.head.capture.text() == "Cancel"
@@ -314,7 +375,9 @@ def test_one_part_alone_is_outlined_where_one_is_selected(room, qtbot) -> None:
     room.select_nodes(frozenset({"n5"}))
     assert room.scene.linked_parts()
     click(room, "node:n1", 60, 11)
-    assert room.scene.current_key() == "node:n1" and not room.scene.linked_parts(), "of the canvas before"
+    assert room.scene.current_key() == "node:n1" and not room.scene.linked_parts(), (
+        "of the canvas before"
+    )
     room.select_nodes(frozenset({"n1"}))
     assert room.scene.current_key() == "node:n1" and not room.scene.linked_parts()
     room.select_nodes(frozenset({"n1", "n5"}))
@@ -325,7 +388,9 @@ def test_hovering_tells_the_canvas(room, qtbot) -> None:
     room.set_tape(small_tape())
     heard: list[object] = []
     room.nodeHovered.connect(heard.append)
-    QTest.mouseMove(room.view.viewport(), at(room, box_named(room, "ReluBackward0"), 20, 12))
+    QTest.mouseMove(
+        room.view.viewport(), at(room, box_named(room, "ReluBackward0"), 20, 12)
+    )
     assert heard[-1:] == ["n2"]
     QTest.mouseMove(room.view.viewport(), QPoint(3, 3))
     assert heard[-1] is None
@@ -338,9 +403,15 @@ def test_arrow_keys_walk_along_the_gradients(room) -> None:
     for key in (Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Right):
         QTest.keyClick(room.view, key)
         titles.append(room.scene.boxes[room.scene.current_key()].face.box.title)
-    assert titles[:2] == ["LogSoftmaxBackward0", "AddmmBackward0"] and titles[3] == "AddmmBackward0"
+    assert (
+        titles[:2] == ["LogSoftmaxBackward0", "AddmmBackward0"]
+        and titles[3] == "AddmmBackward0"
+    )
     QTest.keyClick(room.view, Qt.Key.Key_Down)
-    assert room.scene.boxes[room.scene.current_key()].face.box.title in ("TBackward0", "fc1.bias")
+    assert room.scene.boxes[room.scene.current_key()].face.box.title in (
+        "TBackward0",
+        "fc1.bias",
+    )
     QTest.keyClick(room.view, Qt.Key.Key_Escape)
     assert room.scene.current_key() == ""
 
@@ -350,9 +421,15 @@ def test_arrow_keys_walk_along_the_gradients(room) -> None:
 
 def wheel(room: AutogradPage, at_: QPoint, turned: int) -> None:
     event = QWheelEvent(
-        QPointF(at_), QPointF(room.view.viewport().mapToGlobal(at_)), QPoint(), QPoint(0, turned),
-        Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        QPointF(at_),
+        QPointF(room.view.viewport().mapToGlobal(at_)),
+        QPoint(),
+        QPoint(0, turned),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
     QApplication.sendEvent(room.view.viewport(), event)
 
 
@@ -361,10 +438,20 @@ def test_what_nearly_fits_is_shown_from_its_end_on_with_its_names(room) -> None:
     room.set_tape(small_tape())
     view, (_, top, _, bottom) = room.view, room.view.PADS
     for share, simple in ((0.8, False), (0.3, True)):
-        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (share * view.readable_zoom()))
+        area = QRectF(
+            0,
+            0,
+            300,
+            (view.viewport().height() - top - bottom) / (share * view.readable_zoom()),
+        )
         view.frame(area)
-        assert (view.zoom < view.readable_zoom()) == simple, "names would not help in what is that small"
-        assert view.visible_area().contains(area) == simple and view.visible_area().bottom() >= area.bottom()
+        assert (view.zoom < view.readable_zoom()) == simple, (
+            "names would not help in what is that small"
+        )
+        assert (
+            view.visible_area().contains(area) == simple
+            and view.visible_area().bottom() >= area.bottom()
+        )
     view.frame_all()
     assert view.visible_area().contains(view.whole_area())
 
@@ -374,23 +461,42 @@ def test_in_large_text_a_graph_whose_names_fit_is_shown_whole(room, qapp) -> Non
     view, (_, top, _, bottom) = room.view, room.view.PADS
     theme.apply(qapp, "dark", 1.5)
     try:
-        area = QRectF(0, 0, 300, (view.viewport().height() - top - bottom) / (1.2 * view.readable_zoom()))
+        area = QRectF(
+            0,
+            0,
+            300,
+            (view.viewport().height() - top - bottom) / (1.2 * view.readable_zoom()),
+        )
         view.frame(area)
-        assert view.zoom >= view.readable_zoom() and view.visible_area().contains(area), "names are as large here"
+        assert view.zoom >= view.readable_zoom() and view.visible_area().contains(
+            area
+        ), "names are as large here"
     finally:
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_every_name_is_readable_where_a_whole_graph_is_fitted_into_a_small_view(room) -> None:
+def test_every_name_is_readable_where_a_whole_graph_is_fitted_into_a_small_view(
+    room,
+) -> None:
     room.set_tape(small_tape())
     zoom = 0.45  # at which a net of a dozen layers fits into the page at 1280x800
     room.view.zoom_to(zoom)
     assert room.scene.near.isVisible()
     for part in room.scene.boxes.values():
-        assert small_names.fits(faces.short_name(part.face.box), part.place.width - 2 * faces.SIDE / zoom, zoom)
+        assert small_names.fits(
+            faces.short_name(part.face.box),
+            part.place.width - 2 * faces.SIDE / zoom,
+            zoom,
+        )
     for group in room.scene.groups.values():
-        assert small_names.fits(group.face.group.title, group.place.width - 2 * faces.SIDE / zoom, zoom)
-    assert {faces.short_name(part.face.box) for part in room.scene.boxes.values()} >= {"Addmm", "weight", "bias"}
+        assert small_names.fits(
+            group.face.group.title, group.place.width - 2 * faces.SIDE / zoom, zoom
+        )
+    assert {faces.short_name(part.face.box) for part in room.scene.boxes.values()} >= {
+        "Addmm",
+        "weight",
+        "bias",
+    }
 
 
 def test_the_wheel_zooms_at_the_pointer(room) -> None:
@@ -438,7 +544,11 @@ def test_it_paints_near_and_far_in_both_themes(room, qapp, mode) -> None:
     for scale in (1.0, 0.2):
         room.view.zoom_by(scale / room.view.zoom)
         picture = room.view.grab().toImage()
-        colors = {picture.pixelColor(x, y).name() for x in range(0, picture.width(), 7) for y in range(0, 400, 7)}
+        colors = {
+            picture.pixelColor(x, y).name()
+            for x in range(0, picture.width(), 7)
+            for y in range(0, 400, 7)
+        }
         assert len(colors) > 4
     theme.apply(qapp, "dark")
 
@@ -454,13 +564,32 @@ def test_the_inspector_shows_what_a_node_keeps(room, qtbot) -> None:
     conv = next(node for node in tape.nodes if node.name == "ConvolutionBackward0")
     page.show_item(tape, conv)
     text = label_text(page)
-    for part in ("input", "3×1×8×8", "f32", "768 B", "0 / 0", "stride", "(1, 1)", "x = self.conv1(x)", "line 12"):
+    for part in (
+        "input",
+        "3×1×8×8",
+        "f32",
+        "768 B",
+        "0 / 0",
+        "stride",
+        "(1, 1)",
+        "x = self.conv1(x)",
+        "line 12",
+    ):
         assert part in text, part
     leaf = next(node for node in tape.nodes if node.parameters == ("fc1.weight",))
     page.show_item(tape, leaf)
-    assert "fc1.weight" in label_text(page) and ".grad" in label_text(page) and "broadcast" not in label_text(page)
-    page.show_item(tape, next(node for node in tape.nodes if node.parameters == ("fc1.bias",)))
-    assert "AddmmBackward0 broadcasts this tensor, so an incoming gradient of 3×10 is summed to 10." in label_text(page)
+    assert (
+        "fc1.weight" in label_text(page)
+        and ".grad" in label_text(page)
+        and "broadcast" not in label_text(page)
+    )
+    page.show_item(
+        tape, next(node for node in tape.nodes if node.parameters == ("fc1.bias",))
+    )
+    assert (
+        "AddmmBackward0 broadcasts this tensor, so an incoming gradient of 3×10 is summed to 10."
+        in label_text(page)
+    )
 
 
 def test_the_inspector_shows_a_layer(room, qtbot) -> None:
@@ -469,46 +598,88 @@ def test_the_inspector_shows_a_layer(room, qtbot) -> None:
     room.set_tape(small_tape())
     page.show_item(room.tape, room.item_of("node:n5"))
     text = label_text(page)
-    for part in ("fc1", "Linear", "4 backward nodes", "fc1.weight", "AddmmBackward0", "held by this layer"):
+    for part in (
+        "fc1",
+        "Linear",
+        "4 backward nodes",
+        "fc1.weight",
+        "AddmmBackward0",
+        "held by this layer",
+    ):
         assert part in text, part
 
 
-def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensors_are(room, qtbot) -> None:
+def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensors_are(
+    room, qtbot
+) -> None:
     page, tape = TapeInspector(), block_tape()
     qtbot.addWidget(page)
     page.resize(260, 700)
     page.show()
     groups = group_by_block(tape)
-    for item in (next(one for one in groups if one.parent is None and len(one.nodes) > 80), None,
-                 next(node for node in tape.nodes if node.is_leaf and "blocks" in node.parameters[0])):  # fmt: skip
+    for item in (
+        next(one for one in groups if one.parent is None and len(one.nodes) > 80),
+        None,
+        next(
+            node
+            for node in tape.nodes
+            if node.is_leaf and "blocks" in node.parameters[0]
+        ),
+    ):
         page.show_item(tape, item)
         qtbot.waitUntil(lambda: page.complete)
         QApplication.processEvents()
         inside = page.widget()
         assert inside.width() <= page.viewport().width(), item
         shown = [one for one in inside.findChildren(QWidget) if one.isVisible()]
-        assert all(one.mapTo(inside, QPoint(one.width(), 0)).x() <= inside.width() for one in shown), item
-    page.show_item(tape, next(one for one in groups if one.parent is None and len(one.nodes) > 80))
+        assert all(
+            one.mapTo(inside, QPoint(one.width(), 0)).x() <= inside.width()
+            for one in shown
+        ), item
+    page.show_item(
+        tape, next(one for one in groups if one.parent is None and len(one.nodes) > 80)
+    )
     assert not page.complete, "a large layer's page is made in several turns"
     qtbot.waitUntil(lambda: page.complete)
     names = [one.accessibleName() for one in page.widget().findChildren(FittingLabel)]
-    assert any(name.endswith(".norm · NativeBatchNormBackward0") and "encoder_with" in name for name in names)
-    more = next(one for one in page.widget().findChildren(Button) if one.text().startswith("Show "))
+    assert any(
+        name.endswith(".norm · NativeBatchNormBackward0") and "encoder_with" in name
+        for name in names
+    )
+    more = next(
+        one
+        for one in page.widget().findChildren(Button)
+        if one.text().startswith("Show ")
+    )
     before = len(names)
     QTest.mouseClick(more, LEFT)
     tensors = sum(len(node.saved) for node in tape.nodes if "blocks" in node.layer)
-    qtbot.waitUntil(lambda: len(page.widget().findChildren(FittingLabel)) >= before + 2 * (tensors - 20))
+    qtbot.waitUntil(
+        lambda: (
+            len(page.widget().findChildren(FittingLabel)) >= before + 2 * (tensors - 20)
+        )
+    )
     held = held_by_module(tape, range(len(tape.nodes)))
-    assert sum(held.values()) == tape.held_bytes and list(held.values()) == sorted(held.values(), reverse=True)
+    assert sum(held.values()) == tape.held_bytes and list(held.values()) == sorted(
+        held.values(), reverse=True
+    )
 
 
 def test_a_saved_view_says_how_much_its_whole_storage_holds(qtbot) -> None:
-    tape = ran("w = torch.ones(2, requires_grad=True)\nx = (w.expand(1024, 2) * 2)[:1]\ny = x.exp() * x").graph.tape
+    tape = ran(
+        "w = torch.ones(2, requires_grad=True)\nx = (w.expand(1024, 2) * 2)[:1]\ny = x.exp() * x"
+    ).graph.tape
     page = TapeInspector()
     qtbot.addWidget(page)
-    node = next(one for one in tape.nodes if any(s.bytes < tape.storages[s.storage].bytes for s in one.saved))
+    node = next(
+        one
+        for one in tape.nodes
+        if any(s.bytes < tape.storages[s.storage].bytes for s in one.saved)
+    )
     page.show_item(tape, node)
-    view = next(one for one in page.findChildren(QLabel) if one.toolTip().startswith("A view"))
+    view = next(
+        one for one in page.findChildren(QLabel) if one.toolTip().startswith("A view")
+    )
     assert view.text() == "8 B\nof 8.00 KiB"
 
 
@@ -528,7 +699,9 @@ def test_the_export_button_hands_over_the_picture_as_it_stands(room, qtbot) -> N
 # -- arrows ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(room) -> None:
+def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(
+    room,
+) -> None:
     room.set_tape(small_tape())
     room.view.zoom_to(1.0)
     room.view.viewport().repaint()
@@ -541,11 +714,22 @@ def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(r
     assert room.view.grab().toImage() == plain
 
 
-def test_a_wire_whose_beginning_is_out_of_sight_keeps_all_its_pieces_in_a_replay(qapp) -> None:
+def test_a_wire_whose_beginning_is_out_of_sight_keeps_all_its_pieces_in_a_replay(
+    qapp,
+) -> None:
     route = (
-        (641.92, 925.0), (451.0, 1025.0), (96.0, 1025.0), (96.0, 678.0), (783.92, 678.0), (783.92, 483.0),
-        (48.0, 483.0), (48.0, 412.0), (811.92, 412.0), (811.92, 362.5), (264.0, 362.5),
-    )  # fmt: skip
+        (641.92, 925.0),
+        (451.0, 1025.0),
+        (96.0, 1025.0),
+        (96.0, 678.0),
+        (783.92, 678.0),
+        (783.92, 483.0),
+        (48.0, 483.0),
+        (48.0, 412.0),
+        (811.92, 412.0),
+        (811.92, 362.5),
+        (264.0, 362.5),
+    )
     ink = []
     for flow in (EdgeFlow(), EdgeFlow(0.5, True), None):
         picture = QImage(748, 330, QImage.Format.Format_RGB32)
@@ -555,7 +739,13 @@ def test_a_wire_whose_beginning_is_out_of_sight_keeps_all_its_pieces_in_a_replay
         painter.translate(2, -457)
         _paint_arrow(painter, ArrowPath.from_route(route, flow), False, flow)
         painter.end()
-        ink.append(sum(picture.pixelColor(x, y).value() > 8 for x in range(0, 748, 2) for y in range(0, 330)))
+        ink.append(
+            sum(
+                picture.pixelColor(x, y).value() > 8
+                for x in range(0, 748, 2)
+                for y in range(0, 330)
+            )
+        )
     assert min(ink[0], ink[1]) >= 0.9 * ink[2], ink
 
 

@@ -23,7 +23,9 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 def nested() -> Tape:
-    return TrainingBatch(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()).capture()
+    return TrainingBatch(
+        Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()
+    ).capture()
 
 
 @pytest.fixture
@@ -47,10 +49,16 @@ def key_of(room: AutogradPage, title: str) -> str:
     drawing = room.drawing()
     assert drawing is not None
     frames = {group.title: group.id for group in drawing.groups}
-    return frames.get(title) or next(box.id for box in drawing.boxes if box.title == title)
+    return frames.get(title) or next(
+        box.id for box in drawing.boxes if box.title == title
+    )
 
 
-def click(room: AutogradPage, title: str, keys: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+def click(
+    room: AutogradPage,
+    title: str,
+    keys: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier,
+) -> None:
     part = room.scene.part(key_of(room, title))
     assert part is not None
     spot = room.view.mapFromScene(QPointF(part.place.x + 40, part.place.y + 11))
@@ -71,7 +79,9 @@ def test_a_net_of_blocks_starts_by_block_and_any_other_by_layer(room) -> None:
 def test_blocks_open_level_by_level(room) -> None:
     room.set_tape(nested())
     room.toggle(key_of(room, "stage").removeprefix("fold:"))
-    assert {"stage.0", "stage.1"} <= titles(room) and "ReluBackward0" not in titles(room)
+    assert {"stage.0", "stage.1"} <= titles(room) and "ReluBackward0" not in titles(
+        room
+    )
     frame = next(group for group in room.drawing().groups if group.title == "stage")
     room.toggle(key_of(room, "stage.1").removeprefix("fold:"))
     assert "ReluBackward0" in titles(room)
@@ -119,7 +129,9 @@ def test_each_way_of_grouping_keeps_what_is_open_in_it(room) -> None:
         ("  ", set()),
     ],
 )
-def test_nodes_are_found_by_name_layer_parameter_and_saved_tensor(words: str, names: set[str]) -> None:
+def test_nodes_are_found_by_name_layer_parameter_and_saved_tensor(
+    words: str, names: set[str]
+) -> None:
     tape = nested()
     assert {tape.nodes[node].name for node in find(tape, words)} == names
 
@@ -150,7 +162,9 @@ def test_ctrl_f_finds_a_node_and_opens_what_hides_it(room, qtbot) -> None:
     assert "stage.1" not in titles(room) and "stage.0" in titles(room)
     room.finder.field.selectAll()
     QTest.keyClicks(room.finder.field, "stage.0 conv conv")
-    assert "stage.0" not in titles(room) and "stage.1" in titles(room), "what was opened for another match closes"
+    assert "stage.0" not in titles(room) and "stage.1" in titles(room), (
+        "what was opened for another match closes"
+    )
     QTest.keyClicks(room.finder.field, " never")
     assert room.finder.count.text() == "none found"
     QTest.keyClick(room.finder.field, Qt.Key.Key_Escape)
@@ -167,7 +181,9 @@ def test_arrows_walk_into_an_open_block_and_enter_folds_it(room) -> None:
     QTest.keyClick(room.view, Qt.Key.Key_Left)
     assert room.scene.current_key() == "fold:layer:stage"
     QTest.keyClick(room.view, Qt.Key.Key_Return)
-    assert room.scene.current_key() == "layer:stage" and "layer:stage" in room.scene.groups
+    assert (
+        room.scene.current_key() == "layer:stage" and "layer:stage" in room.scene.groups
+    )
     QTest.keyClick(room.view, Qt.Key.Key_Right)
     inside = room.scene.current_key()
     assert inside in room.scene.boxes_in("layer:stage")
@@ -205,13 +221,24 @@ def test_a_way_is_found_against_the_gradient_too_and_none_is_said(room) -> None:
     room.head.grouping.set_value("none")
     click(room, "conv1.weight")
     click(room, "fc1.bias", SHIFT)
-    assert not room.scene.highlighted and "No gradient flows between conv1.weight and fc1.bias" in room.way.title()
+    assert (
+        not room.scene.highlighted
+        and "No gradient flows between conv1.weight and fc1.bias" in room.way.title()
+    )
     room.set_tape(None)
     assert not room.way.isVisible()
 
 
 def test_everything_between_two_places_is_on_the_way() -> None:
-    arrows = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e"), ("c", "x"), ("y", "d")]
+    arrows = [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "d"),
+        ("c", "d"),
+        ("d", "e"),
+        ("c", "x"),
+        ("y", "d"),
+    ]
     assert between(arrows, frozenset("a"), frozenset("d")) == (frozenset("abcd"), False)
     assert between(arrows, frozenset("e"), frozenset("b")) == (frozenset("bde"), True)
     assert between(arrows, frozenset("x"), frozenset("y")) == (frozenset(), True)
@@ -229,7 +256,10 @@ def test_what_is_far_is_painted_without_items(room, qtbot) -> None:
     room.view.viewport().repaint()
     assert room.scene.boxes.made and room.scene.near.isVisible()
     part = next(iter(room.scene.boxes.values()))
-    assert room.view._part_at(room.view.mapFromScene(part.extent.topLeft() + QPoint(9, 9))) is part
+    assert (
+        room.view._part_at(room.view.mapFromScene(part.extent.topLeft() + QPoint(9, 9)))
+        is part
+    )
 
 
 def test_a_group_stays_selected_while_levels_open_and_close(room) -> None:
@@ -256,7 +286,10 @@ def test_open_groups_within_an_open_group_are_seen(room) -> None:
         spot = room.view.mapFromScene(QPointF(rect.x + rect.width - 2.5, rect.y + 12))
         seen = room.view.viewport().grab().toImage().pixelColor(spot)
         wanted = theme.mix(now.raised, now.categories[group.category], now.header)
-        assert abs(seen.lightness() - wanted.lightness()) <= 2 and abs(seen.hue() - wanted.hue()) <= 12
+        assert (
+            abs(seen.lightness() - wanted.lightness()) <= 2
+            and abs(seen.hue() - wanted.hue()) <= 12
+        )
 
 
 def test_the_pointer_is_told_what_a_box_says_and_nothing_from_afar(room) -> None:
@@ -265,7 +298,14 @@ def test_the_pointer_is_told_what_a_box_says_and_nothing_from_afar(room) -> None
     box = next(box for box in room.scene.drawing.boxes if box.chips)
     middle = QPointF(*room.scene.layout_.boxes[box.id].center)
     assert room.scene.tip_at(middle).split("\n") == [
-        line for line in (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips)) if line
+        line
+        for line in (
+            box.title,
+            box.subtitle,
+            *box.lines,
+            *(chip.text for chip in box.chips),
+        )
+        if line
     ]
     room.view.zoom_to(0.1)
     assert room.scene.tip_at(middle) == ""
@@ -274,7 +314,9 @@ def test_the_pointer_is_told_what_a_box_says_and_nothing_from_afar(room) -> None
 # -- a screen reader ---------------------------------------------------------------------------------------------------
 
 
-def test_a_screen_reader_finds_operations_selects_and_folds_them(room: AutogradPage) -> None:
+def test_a_screen_reader_finds_operations_selects_and_folds_them(
+    room: AutogradPage,
+) -> None:
     text = QAccessible.Text
     room.set_tape(nested())
     whole = QAccessible.queryAccessibleInterface(room.view)
@@ -282,8 +324,15 @@ def test_a_screen_reader_finds_operations_selects_and_folds_them(room: AutogradP
     assert whole.text(text.Name) == "Autograd graph" and drawing is not None
     parts = [whole.child(number) for number in range(whole.childCount())]
     assert len(parts) >= len(drawing.groups) + len(drawing.boxes) + len(drawing.arrows)
-    assert all(part.text(text.Name) and part.actionInterface().actionNames()[0] == "Press" for part in parts)
-    gradients = [part.text(text.Name) for part in parts if part.text(text.Name).startswith("Gradient from ")]
+    assert all(
+        part.text(text.Name) and part.actionInterface().actionNames()[0] == "Press"
+        for part in parts
+    )
+    gradients = [
+        part.text(text.Name)
+        for part in parts
+        if part.text(text.Name).startswith("Gradient from ")
+    ]
     assert len(gradients) == len(drawing.arrows)
 
     group = next(part for part in parts if part.state().expanded)
@@ -292,4 +341,7 @@ def test_a_screen_reader_finds_operations_selects_and_folds_them(room: AutogradP
     title = group.text(text.Name)
     group.actionInterface().doAction("Fold or unfold")
     parts = [whole.child(number) for number in range(whole.childCount())]
-    assert any(part.text(text.Name).startswith(title) and part.state().collapsed for part in parts)
+    assert any(
+        part.text(text.Name).startswith(title) and part.state().collapsed
+        for part in parts
+    )

@@ -43,7 +43,9 @@ def with_size() -> Project:
 def listed(table: Table) -> list[tuple[str, str]]:
     """The rows as (other node, port), with an arrow for the way."""
     box = table.canvas.connect_box
-    rows = [box.rows.item(i).data(Qt.ItemDataRole.UserRole) for i in range(box.rows.count())]
+    rows = [
+        box.rows.item(i).data(Qt.ItemDataRole.UserRole) for i in range(box.rows.count())
+    ]
     return [(row.text, row.faint) for row in rows]
 
 
@@ -71,14 +73,21 @@ def test_the_list_offers_what_fits_and_nothing_else(table: Table) -> None:
     table.canvas.commands.select([table.id("relu1")])
     table.key(Key.Key_W)
     # Not to conv1, which would be a loop, nor to output or from conv1, which is there already.
-    assert listed(table) == [("→ fc1", "input"), ("← input", "input"), ("← fc1", "input")]
+    assert listed(table) == [
+        ("→ fc1", "input"),
+        ("← input", "input"),
+        ("← fc1", "input"),
+    ]
     QTest.keyClick(table.canvas.connect_box.field, Key.Key_Escape)
     assert not table.canvas.connect_box.isVisible()
 
 
 def test_the_list_goes_with_the_graph_that_it_is_of(table: Table) -> None:
     box = table.canvas.connect_box
-    for change in (lambda: table.document.apply("Remove all", Project()), table.document.new):
+    for change in (
+        lambda: table.document.apply("Remove all", Project()),
+        table.document.new,
+    ):
         table.document.new(small())
         table.canvas.commands.select([table.id("relu1")])
         table.key(Key.Key_W)
@@ -88,11 +97,15 @@ def test_the_list_goes_with_the_graph_that_it_is_of(table: Table) -> None:
 
 
 def test_a_taken_port_says_whose_place_the_wire_takes(table: Table) -> None:
-    offers = connect_candidates.to_connect(table.scene.graph, OPS, None, table.id("fc1"))
+    offers = connect_candidates.to_connect(
+        table.scene.graph, OPS, None, table.id("fc1")
+    )
     found = [offer for offer in offers if offer.outgoing]
     assert [(offer.node, offer.hint) for offer in found] == [
-        ("conv1", "instead of input"), ("relu1", "instead of conv1"), ("output", "instead of relu1"),
-    ]  # fmt: skip
+        ("conv1", "instead of input"),
+        ("relu1", "instead of conv1"),
+        ("output", "instead of relu1"),
+    ]
 
 
 def test_of_two_selected_nodes_the_wires_between_them_are_offered(table: Table) -> None:
@@ -140,8 +153,14 @@ def test_a_number_let_go_on_a_body_asks_which_parameter(qtbot, qapp) -> None:
     node = table.id("flatten1")
 
     def gesture() -> None:
-        table.drag(table.output("size1"), table.at(table.scene.nodes[node].body.center() + QPointF(10, 12)))
-        assert [value.port for value in table.canvas.connect_box.values()] == ["start_dim", "end_dim"]
+        table.drag(
+            table.output("size1"),
+            table.at(table.scene.nodes[node].body.center() + QPointF(10, 12)),
+        )
+        assert [value.port for value in table.canvas.connect_box.values()] == [
+            "start_dim",
+            "end_dim",
+        ]
         choose(table, "end")
 
     one_step(table, gesture, "Connect size1 to flatten1")
@@ -159,5 +178,8 @@ def test_a_whole_network_without_a_mouse(qtbot, qapp) -> None:
     table.key(Key.Key_W)
     choose(table, "add other")
     assert table.wires() == {
-        ("input", "fc1", "input"), ("fc1", "relu1", "input"), ("relu1", "add1", "input"), ("input", "add1", "other"),
-    }  # fmt: skip
+        ("input", "fc1", "input"),
+        ("fc1", "relu1", "input"),
+        ("relu1", "add1", "input"),
+        ("input", "add1", "other"),
+    }

@@ -25,8 +25,18 @@ from tests.support.unfold_blocks import net
 
 BLOCKS = net(unfolded=True)[0].blocks
 OPS = with_blocks(catalog(), BLOCKS)
-KEYS = ("nn.Conv2d", "nn.ReLU", "nn.Linear", "nn.Flatten", "operator.add", "torch.cat", "nn.LSTM", "torch.split",
-        "block.Cell", "block.Stage")  # fmt: skip
+KEYS = (
+    "nn.Conv2d",
+    "nn.ReLU",
+    "nn.Linear",
+    "nn.Flatten",
+    "operator.add",
+    "torch.cat",
+    "nn.LSTM",
+    "torch.split",
+    "block.Cell",
+    "block.Stage",
+)
 
 
 class Hand:
@@ -35,11 +45,17 @@ class Hand:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         project, last = edits.add(Project(blocks=BLOCKS), OPS, "input", (0.0, 0.0))
-        project = edits.changed(project, project.graph.with_param(last, "shape", (4, 8, 8)))
+        project = edits.changed(
+            project, project.graph.with_param(last, "shape", (4, 8, 8))
+        )
         for i in range(14):
             op = self.dice.choice(("nn.Conv2d", "nn.ReLU", "block.Cell", "block.Stage"))
-            project, last = edits.add_behind(project, OPS, op, last, (230.0 * (i % 5), 140.0 * (i // 5)))
-        self.project, _ = edits.add_behind(project, OPS, "output", last, (1200.0, 300.0))
+            project, last = edits.add_behind(
+                project, OPS, op, last, (230.0 * (i % 5), 140.0 * (i // 5))
+            )
+        self.project, _ = edits.add_behind(
+            project, OPS, "output", last, (1200.0, 300.0)
+        )
         self.past = [self.project]
 
     def node(self) -> str:
@@ -51,9 +67,31 @@ class Hand:
     def edit(self) -> None:
         """One edit; what the rules refuse is left out."""
         kind = self.dice.choice(
-            ("param", "param", "name", "move", "move", "add", "behind", "insert", "connect", "connect", "cut", "delete",
-             "delete", "bridge", "mute", "lay out", "bend", "bend", "undo", "unplaced", "fold", "fold")
-        )  # fmt: skip
+            (
+                "param",
+                "param",
+                "name",
+                "move",
+                "move",
+                "add",
+                "behind",
+                "insert",
+                "connect",
+                "connect",
+                "cut",
+                "delete",
+                "delete",
+                "bridge",
+                "mute",
+                "lay out",
+                "bend",
+                "bend",
+                "undo",
+                "unplaced",
+                "fold",
+                "fold",
+            )
+        )
         try:
             self.project = self._edited(kind)
         except (rules.ConnectError, IndexError):
@@ -68,25 +106,42 @@ class Hand:
         if kind == "add":
             return edits.add(project, OPS, dice.choice(KEYS), self.spot())[0]
         if kind == "insert":
-            return edits.insert(project, OPS, "nn.Dropout", dice.choice(wires), self.spot())[0]
+            return edits.insert(
+                project, OPS, "nn.Dropout", dice.choice(wires), self.spot()
+            )[0]
         if kind == "cut":
             return edits.cut(project, [dice.choice(wires)])
         if kind == "bend":
-            return bends.with_points(project, dice.choice(wires), [self.spot()] * dice.randrange(2))
+            return bends.with_points(
+                project, dice.choice(wires), [self.spot()] * dice.randrange(2)
+            )
         if not graph.nodes:
             return project
         node = self.node()
         if kind == "param":
             params = {"nn.Conv2d": "out_channels", "nn.Linear": "out_features"}
             name = params.get(graph.nodes[node].op)
-            return edits.changed(project, graph.with_param(node, name, dice.randrange(1, 2000))) if name else project
+            return (
+                edits.changed(
+                    project, graph.with_param(node, name, dice.randrange(1, 2000))
+                )
+                if name
+                else project
+            )
         if kind == "name":
             name = dice.choice(("a", "a_longer_name", f"x{dice.random()}"))
             return edits.changed(project, graph.with_name(node, name))
         if kind == "move":
-            return edits.move(project, [node], dice.randrange(-30, 30) * 8.0, dice.randrange(-20, 20) * 8.0)
+            return edits.move(
+                project,
+                [node],
+                dice.randrange(-30, 30) * 8.0,
+                dice.randrange(-20, 20) * 8.0,
+            )
         if kind == "behind":
-            return edits.add_behind(project, OPS, dice.choice(KEYS), node, self.spot())[0]
+            return edits.add_behind(project, OPS, dice.choice(KEYS), node, self.spot())[
+                0
+            ]
         if kind == "connect":
             target = self.node()
             ports = OPS.spec_of(graph, graph.nodes[target]).inputs
@@ -98,22 +153,45 @@ class Hand:
         if kind == "mute":
             return edits.flagged(project, [node], "muted", not graph.nodes[node].muted)
         if kind == "fold":
-            blocks = [node.id for node in graph.nodes.values() if node.op in ("block.Cell", "block.Stage")]
-            return edits.changed(project, unfolded=project.unfolded ^ {dice.choice(blocks)})
+            blocks = [
+                node.id
+                for node in graph.nodes.values()
+                if node.op in ("block.Cell", "block.Stage")
+            ]
+            return edits.changed(
+                project, unfolded=project.unfolded ^ {dice.choice(blocks)}
+            )
         if kind == "unplaced":
             return edits.changed(project, positions=project.positions.without(node))
-        return edits.changed(project, positions=arrange(graph, dict.fromkeys(graph.nodes, DEFAULT)))
+        return edits.changed(
+            project, positions=arrange(graph, dict.fromkeys(graph.nodes, DEFAULT))
+        )
 
 
 def shown(scene: CanvasScene) -> dict[str, object]:
     """All that there is to see, as values."""
     scene.wiring.finish()
     nodes = {
-        key: (item.face, item.geometry, item.x(), item.y(), item.rank, item.far_ring(theme.current()))
+        key: (
+            item.face,
+            item.geometry,
+            item.x(),
+            item.y(),
+            item.rank,
+            item.far_ring(theme.current()),
+        )
         for key, item in scene.nodes.items()
     }
     wires = {
-        edge: (item.route, item.label, item.state, item.rank, item.chip.place, item.chip.visible, item._selected)
+        edge: (
+            item.route,
+            item.label,
+            item.state,
+            item.rank,
+            item.chip.place,
+            item.chip.visible,
+            item._selected,
+        )
         for edge, item in scene.wires.items()
     }
     return {
@@ -137,7 +215,11 @@ def picture(scene: CanvasScene, zoom: float) -> QImage:
     """All of a scene, as it is painted at a zoom."""
     scene.set_zoom(zoom)
     area = scene.content_rect().adjusted(-50, -50, 50, 50)
-    image = QImage(round(area.width() * zoom), round(area.height() * zoom), QImage.Format.Format_RGB32)
+    image = QImage(
+        round(area.width() * zoom),
+        round(area.height() * zoom),
+        QImage.Format.Format_RGB32,
+    )
     image.fill(theme.current().canvas)
     painter = QPainter(image)
     scene.render(painter, QRectF(0, 0, area.width() * zoom, area.height() * zoom), area)
@@ -187,7 +269,10 @@ def test_what_lies_at_a_point_is_what_was_painted_last_there(qapp) -> None:
 def test_differences() -> None:
     before = FrozenMap({"a": 1, "b": (2,), "c": 3})
     assert differing(before, FrozenMap({"b": (2,), "c": 4, "d": 5})) == {"a", "c", "d"}
-    assert differing(before, before.without("a")) == {"a"} and differing(before, before) == set()
+    assert (
+        differing(before, before.without("a")) == {"a"}
+        and differing(before, before) == set()
+    )
     assert moved((1, 2, 3), (1, 2, 3)) == (set(), set())
     assert moved((1, 2, 3), ()) == ({1, 2, 3}, set())
     assert moved((1, 2), (2, 1)) == (set(), set())

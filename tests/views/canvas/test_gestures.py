@@ -14,7 +14,19 @@ from app.builder.edits import edits
 from app.project.project import Project
 from app.views.canvas.view import MIME
 from app.views.ui import theme
-from tests.support.canvas_table import ALT, CTRL, LEFT, MIDDLE, NONE, SHIFT, Table, no_step, one_step, send_move, small
+from tests.support.canvas_table import (
+    ALT,
+    CTRL,
+    LEFT,
+    MIDDLE,
+    NONE,
+    SHIFT,
+    Table,
+    no_step,
+    one_step,
+    send_move,
+    small,
+)
 
 
 @pytest.fixture
@@ -30,14 +42,20 @@ def table(qtbot, qapp) -> Iterator[Table]:
 
 def test_dragging_a_node_moves_it_over_the_grid(table: Table) -> None:
     start = table.body("relu1")
-    project = one_step(table, lambda: table.drag(start, start + QPoint(45, 61)), "Move relu1")
+    project = one_step(
+        table, lambda: table.drag(start, start + QPoint(45, 61)), "Move relu1"
+    )
     x, y = project.positions[table.id("relu1")]
     assert x % 8 == 0 and (y + 25) % 8 == 0
     assert abs(x - 480 - 45) <= 4 and abs(y - 15 - 61) <= 4
 
 
 def test_wires_go_past_a_node_that_is_put_in_their_way(table: Table) -> None:
-    way = next(item for edge, item in table.scene.wires.items() if edge.source == table.id("conv1"))
+    way = next(
+        item
+        for edge, item in table.scene.wires.items()
+        if edge.source == table.id("conv1")
+    )
     assert not way.route.past
     table.drag(table.body("output"), table.body("output") + QPoint(240, 0))
     table.drag(table.body("relu1"), table.body("relu1") + QPoint(240, 0))
@@ -51,8 +69,13 @@ def test_selected_nodes_move_together(table: Table) -> None:
     table.selection.set([table.id("conv1"), table.id("relu1")])
     start = table.body("conv1")
     before = table.document.project.positions
-    after = one_step(table, lambda: table.drag(start, start + QPoint(0, 80)), "Move 2 nodes").positions
-    moved = {name: after[table.id(name)][1] - before[table.id(name)][1] for name in ("conv1", "relu1", "input")}
+    after = one_step(
+        table, lambda: table.drag(start, start + QPoint(0, 80)), "Move 2 nodes"
+    ).positions
+    moved = {
+        name: after[table.id(name)][1] - before[table.id(name)][1]
+        for name in ("conv1", "relu1", "input")
+    }
     assert moved == {"conv1": 80, "relu1": 80, "input": 0}
 
 
@@ -115,17 +138,29 @@ def test_selection_comes_from_and_goes_to_other_views(table: Table) -> None:
 
 
 def test_a_wire_is_drawn_from_an_output(table: Table) -> None:
-    one_step(table, lambda: table.drag(table.output("conv1"), table.input("fc1")), "Connect conv1 to fc1")
+    one_step(
+        table,
+        lambda: table.drag(table.output("conv1"), table.input("fc1")),
+        "Connect conv1 to fc1",
+    )
     assert ("conv1", "fc1", "input") in table.wires()
 
 
 def test_a_wire_is_drawn_from_a_free_input(table: Table) -> None:
-    one_step(table, lambda: table.drag(table.input("fc1"), table.output("relu1")), "Connect relu1 to fc1")
+    one_step(
+        table,
+        lambda: table.drag(table.input("fc1"), table.output("relu1")),
+        "Connect relu1 to fc1",
+    )
     assert ("relu1", "fc1", "input") in table.wires()
 
 
 def test_a_wire_dropped_on_a_node_takes_its_first_free_input(table: Table) -> None:
-    one_step(table, lambda: table.drag(table.output("conv1"), table.body("fc1")), "Connect conv1 to fc1")
+    one_step(
+        table,
+        lambda: table.drag(table.output("conv1"), table.body("fc1")),
+        "Connect conv1 to fc1",
+    )
     assert ("conv1", "fc1", "input") in table.wires()
 
 
@@ -135,7 +170,9 @@ def test_ports_that_fit_are_ringed_while_a_wire_is_drawn(table: Table) -> None:
     send_move(port, start + QPoint(30, 60), LEFT, NONE)
     marked = {node for node, item in table.scene.nodes.items() if item._marks}
     table.key(Qt.Key.Key_Escape)
-    assert marked == {table.id("fc1")}  # the others are before relu1, or have this very wire
+    assert marked == {
+        table.id("fc1")
+    }  # the others are before relu1, or have this very wire
     assert not any(item._marks for item in table.scene.nodes.values())
     QTest.mouseRelease(port, LEFT, NONE, start)
 
@@ -147,7 +184,10 @@ def test_a_refused_wire_says_why_beside_the_pointer(table: Table) -> None:
         send_move(port, table.empty(), LEFT, NONE)
         send_move(port, table.body("conv1"), LEFT, NONE)
         assert table.canvas.word.isVisible()
-        assert table.canvas.word.text() == "conv1 leads to relu1; a wire back would make a cycle"
+        assert (
+            table.canvas.word.text()
+            == "conv1 leads to relu1; a wire back would make a cycle"
+        )
         QTest.mouseRelease(port, LEFT, NONE, table.body("conv1"))
 
     no_step(table, gesture)
@@ -155,8 +195,16 @@ def test_a_refused_wire_says_why_beside_the_pointer(table: Table) -> None:
 
 
 def test_the_end_of_a_wire_is_taken_elsewhere(table: Table) -> None:
-    one_step(table, lambda: table.drag(table.input("relu1"), table.input("fc1")), "Connect conv1 to fc1")
-    assert table.wires() == {("input", "conv1", "input"), ("conv1", "fc1", "input"), ("relu1", "output", "input")}
+    one_step(
+        table,
+        lambda: table.drag(table.input("relu1"), table.input("fc1")),
+        "Connect conv1 to fc1",
+    )
+    assert table.wires() == {
+        ("input", "conv1", "input"),
+        ("conv1", "fc1", "input"),
+        ("relu1", "output", "input"),
+    }
 
 
 def test_the_end_of_a_wire_let_go_on_nothing_removes_it(table: Table) -> None:
@@ -166,7 +214,10 @@ def test_the_end_of_a_wire_let_go_on_nothing_removes_it(table: Table) -> None:
 
 
 def test_the_end_of_a_wire_put_back_changes_nothing(table: Table) -> None:
-    no_step(table, lambda: table.drag(table.input("relu1"), table.input("relu1") + QPoint(2, 7)))
+    no_step(
+        table,
+        lambda: table.drag(table.input("relu1"), table.input("relu1") + QPoint(2, 7)),
+    )
     assert all(item.isVisible() for item in table.scene.wires.values())
 
 
@@ -195,23 +246,38 @@ def test_a_layer_dropped_from_the_palette_is_added_there(table: Table) -> None:
 def test_a_layer_dropped_on_another_comes_to_lie_beside_it(table: Table) -> None:
     under = table.scene.nodes[table.id("fc1")].body
     for name in ("tanh1", "tanh2", "tanh3"):
-        one_step(table, lambda: table.drop("nn.Tanh", table.at(under.center())), "Add Tanh")
+        one_step(
+            table, lambda: table.drop("nn.Tanh", table.at(under.center())), "Add Tanh"
+        )
         new = table.scene.nodes[table.id(name)].body
-        others = [item.body for key, item in table.scene.nodes.items() if key != table.id(name)]
+        others = [
+            item.body
+            for key, item in table.scene.nodes.items()
+            if key != table.id(name)
+        ]
         assert not any(new.intersects(body) for body in others)
-        assert (new.center() - under.center()).manhattanLength() < 400, "it is near where it was let go"
+        assert (new.center() - under.center()).manhattanLength() < 400, (
+            "it is near where it was let go"
+        )
 
 
 def test_a_layer_dropped_on_a_wire_is_inserted(table: Table) -> None:
     spot = table.wire("conv1", "relu1")
-    one_step(table, lambda: table.drop("nn.BatchNorm2d", spot), "Insert BatchNorm2d before relu1")
+    one_step(
+        table,
+        lambda: table.drop("nn.BatchNorm2d", spot),
+        "Insert BatchNorm2d before relu1",
+    )
     assert {("conv1", "bn1", "input"), ("bn1", "relu1", "input")} <= table.wires()
     assert ("conv1", "relu1", "input") not in table.wires()
 
 
 def test_the_row_makes_way_for_a_layer_dropped_on_a_wire(table: Table) -> None:
     table.drop("nn.BatchNorm2d", table.wire("conv1", "relu1"))
-    row = [table.scene.nodes[table.id(name)] for name in ("input", "conv1", "bn1", "relu1", "output")]
+    row = [
+        table.scene.nodes[table.id(name)]
+        for name in ("input", "conv1", "bn1", "relu1", "output")
+    ]
     assert all(b.x() - a.body.right() > 90 for a, b in zip(row, row[1:], strict=False))
     assert len({item.y() + item.geometry.anchor for item in row}) == 1
 
@@ -235,7 +301,11 @@ def test_double_click_on_nothing_searches_and_adds_there(table: Table) -> None:
     QTest.mouseDClick(table.view.viewport(), LEFT, NONE, table.empty())
     assert table.canvas.search.isVisible()
     table.type("sigmoid")
-    one_step(table, lambda: QTest.keyClick(table.canvas.search.field, Qt.Key.Key_Return), "Add Sigmoid")
+    one_step(
+        table,
+        lambda: QTest.keyClick(table.canvas.search.field, Qt.Key.Key_Return),
+        "Add Sigmoid",
+    )
     assert not table.canvas.search.isVisible()
     assert table.view.hasFocus()
     assert abs(table.scene.nodes[table.id("sigmoid1")].body.center().x() - 500) <= 8
@@ -274,13 +344,19 @@ def test_a_wire_from_an_input_let_go_searches_what_gives(table: Table) -> None:
     assert "output" not in table.canvas.search.keys()
     table.type("flatten")
     field = table.canvas.search.field
-    one_step(table, lambda: QTest.keyClick(field, Qt.Key.Key_Return), "Add Flatten before fc1")
+    one_step(
+        table,
+        lambda: QTest.keyClick(field, Qt.Key.Key_Return),
+        "Add Flatten before fc1",
+    )
     assert ("flatten1", "fc1", "input") in table.wires()
 
 
 def test_with_one_node_selected_a_new_one_is_connected_behind_it(table: Table) -> None:
     table.click(table.body("fc1"))
-    project = one_step(table, lambda: table.canvas.add_op("nn.GELU"), "Add GELU after fc1")
+    project = one_step(
+        table, lambda: table.canvas.add_op("nn.GELU"), "Add GELU after fc1"
+    )
     assert ("fc1", "gelu1", "input") in table.wires()
     fc, gelu = project.positions[table.id("fc1")], project.positions[table.id("gelu1")]
     assert gelu[0] > fc[0] + 100
@@ -288,7 +364,9 @@ def test_with_one_node_selected_a_new_one_is_connected_behind_it(table: Table) -
     assert table.left_selected == {"gelu1"}
 
 
-def test_behind_a_node_that_feeds_another_nothing_is_rerouted_or_covered(table: Table) -> None:
+def test_behind_a_node_that_feeds_another_nothing_is_rerouted_or_covered(
+    table: Table,
+) -> None:
     table.click(table.body("conv1"))
     table.canvas.add_op("nn.Tanh")
     assert {("conv1", "relu1", "input"), ("conv1", "tanh1", "input")} <= table.wires()
@@ -305,7 +383,9 @@ def test_delete_and_delete_reconnect(table: Table) -> None:
     assert table.wires() == {("input", "conv1", "input")}
     table.document.undo_stack.undo()
     table.click(table.body("relu1"))
-    one_step(table, lambda: table.key(Qt.Key.Key_Delete, CTRL), "Delete relu1 and reconnect")
+    one_step(
+        table, lambda: table.key(Qt.Key.Key_Delete, CTRL), "Delete relu1 and reconnect"
+    )
     assert table.wires() == {("input", "conv1", "input"), ("conv1", "output", "input")}
     assert table.names() == set()
 
@@ -324,15 +404,22 @@ def test_copy_and_paste_between_two_windows(table: Table, qtbot) -> None:
     assert len(set(places)) == 4
 
 
-@pytest.mark.parametrize("text", ["", "hello", '{"tapedeck": 1}', '{"tapedeck": 99, "graph": {}}', "[" * 3000])
-def test_a_clipboard_without_nodes_is_passed_over_with_a_word(table: Table, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", '{"tapedeck": 1}', '{"tapedeck": 99, "graph": {}}', "[" * 3000],
+)
+def test_a_clipboard_without_nodes_is_passed_over_with_a_word(
+    table: Table, text: str
+) -> None:
     QGuiApplication.clipboard().setText(text)
     no_step(table, lambda: table.key(Qt.Key.Key_V, CTRL))
     assert len(table.said) == 1 and "clipboard" in table.said[0]
     assert table.canvas.word.isVisible()
 
 
-def test_pasted_nodes_of_one_op_are_measured_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pasted_nodes_of_one_op_are_measured_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table.key(Qt.Key.Key_A, CTRL)
     table.key(Qt.Key.Key_C, CTRL)
     scene, measured = table.canvas.scene, []
@@ -361,7 +448,13 @@ def test_duplicate_leaves_the_clipboard_alone(table: Table) -> None:
 def test_arrows_walk_along_the_wires(table: Table) -> None:
     table.click(table.body("input"))
     walked = []
-    for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Left, Qt.Key.Key_Down, Qt.Key.Key_Up):
+    for key in (
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Left,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Up,
+    ):
         no_step(table, lambda key=key: table.key(key))
         walked += sorted(table.names())
     assert walked == ["conv1", "relu1", "conv1", "fc1", "conv1"]
@@ -377,7 +470,10 @@ def test_nudges_in_a_row_are_one_step(table: Table) -> None:
 
     after = one_step(table, press, "Move fc1")
     node = table.id("fc1")
-    assert after.positions[node] == (before.positions[node][0] + 24, before.positions[node][1])
+    assert after.positions[node] == (
+        before.positions[node][0] + 24,
+        before.positions[node][1],
+    )
 
 
 def test_rename_where_it_stands(table: Table) -> None:
@@ -386,7 +482,9 @@ def test_rename_where_it_stands(table: Table) -> None:
     field = table.canvas.rename_field
     assert field.isVisible() and field.text() == "conv1"
     QTest.keyClicks(field, "stem")
-    one_step(table, lambda: QTest.keyClick(field, Qt.Key.Key_Return), "Rename conv1 to stem")
+    one_step(
+        table, lambda: QTest.keyClick(field, Qt.Key.Key_Return), "Rename conv1 to stem"
+    )
     assert table.names() == {"stem"}
     table.key(Qt.Key.Key_F2)
     QTest.keyClicks(field, "other")
@@ -424,9 +522,15 @@ def test_the_wheel_zooms_at_the_pointer(table: Table) -> None:
     port, spot = table.view.viewport(), table.body("relu1")
     under, before = table.view.mapToScene(spot), table.view.zoom
     wheel = QWheelEvent(
-        QPointF(spot), QPointF(port.mapToGlobal(spot)), QPoint(), QPoint(0, 240), Qt.MouseButton.NoButton, NONE,
-        Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        QPointF(spot),
+        QPointF(port.mapToGlobal(spot)),
+        QPoint(),
+        QPoint(0, 240),
+        Qt.MouseButton.NoButton,
+        NONE,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
     QApplication.sendEvent(port, wheel)
     assert table.view.zoom > before
     assert (table.view.mapToScene(spot) - under).manhattanLength() < 3
@@ -460,7 +564,9 @@ def test_an_edit_elsewhere_ends_the_gesture(table: Table) -> None:
     port, start = table.view.viewport(), table.body("relu1")
     QTest.mousePress(port, LEFT, NONE, start)
     send_move(port, start + QPoint(60, 60), LEFT, NONE)
-    table.document.apply("Delete relu1", edits.delete(table.document.project, [table.id("relu1")]))
+    table.document.apply(
+        "Delete relu1", edits.delete(table.document.project, [table.id("relu1")])
+    )
     send_move(port, start + QPoint(90, 90), LEFT, NONE)
     QTest.mouseRelease(port, LEFT, NONE, start)
     assert len(table.scene.nodes) == 4
@@ -471,7 +577,10 @@ def test_align_and_distribute_are_one_step_each(table: Table) -> None:
     table.canvas.commands.select_all()
     before = table.document.project
     table.canvas.actions_by_key["align_middle"].trigger()
-    ports = {table.scene.nodes[node].y() + table.scene.nodes[node].geometry.anchor for node in table.scene.nodes}
+    ports = {
+        table.scene.nodes[node].y() + table.scene.nodes[node].geometry.anchor
+        for node in table.scene.nodes
+    }
     assert len(ports) == 1
     table.document.undo_stack.undo()
     assert table.document.project == before
@@ -487,8 +596,15 @@ def test_a_layer_is_replaced_by_searching_another(table: Table, qtbot) -> None:
     assert table.canvas.search.isVisible()
     QTest.keyClicks(table.canvas.search.field, "gelu")
     QTest.keyClick(table.canvas.search.field, Qt.Key.Key_Return)
-    node = next(node for node in table.document.project.graph.nodes.values() if node.op.endswith("GELU"))
-    assert {(a.replace(node.name, "relu1"), b.replace(node.name, "relu1"), p) for a, b, p in table.wires()} == wires
+    node = next(
+        node
+        for node in table.document.project.graph.nodes.values()
+        if node.op.endswith("GELU")
+    )
+    assert {
+        (a.replace(node.name, "relu1"), b.replace(node.name, "relu1"), p)
+        for a, b, p in table.wires()
+    } == wires
     table.document.undo_stack.undo()
     assert table.document.project == before
 
@@ -497,10 +613,15 @@ def test_mute_and_freeze_by_key(table: Table) -> None:
     table.canvas.commands.select([table.id("conv1"), table.id("relu1")])
     before = table.document.project
     QTest.keyClick(table.view, Qt.Key.Key_M)
-    assert all(table.document.project.graph.nodes[table.id(name)].muted for name in ("conv1", "relu1"))
+    assert all(
+        table.document.project.graph.nodes[table.id(name)].muted
+        for name in ("conv1", "relu1")
+    )
     assert table.scene.nodes[table.id("conv1")].face.muted
     QTest.keyClick(table.view, Qt.Key.Key_F, SHIFT)
-    frozen = {node.name for node in table.document.project.graph.nodes.values() if node.frozen}
+    frozen = {
+        node.name for node in table.document.project.graph.nodes.values() if node.frozen
+    }
     assert frozen == {"conv1", "relu1"}
     for _ in range(2):
         table.document.undo_stack.undo()

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
-from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDragMoveEvent, QGuiApplication
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDragEnterEvent,
+    QDragMoveEvent,
+    QGuiApplication,
+)
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 
@@ -21,7 +26,18 @@ from app.views.canvas.menus import menu_for
 from app.views.canvas.view import MIME
 from app.views.selection import Selection
 from app.views.ui import theme
-from tests.support.canvas_table import CTRL, LEFT, NONE, OPS, SHIFT, Table, no_step, one_step, send_move, small
+from tests.support.canvas_table import (
+    CTRL,
+    LEFT,
+    NONE,
+    OPS,
+    SHIFT,
+    Table,
+    no_step,
+    one_step,
+    send_move,
+    small,
+)
 
 Key = Qt.Key
 
@@ -82,7 +98,9 @@ def test_c_puts_a_frame_round_the_selection_and_asks_its_name(table: Table) -> N
     after = one_step(table, gesture, "Put 2 nodes in a frame")
     (note,) = after.comments.values()
     assert (note.kind, note.text) == (FRAME, "features")
-    held = comments.inside(after.comments, after.positions, table.scene.sizes(), next(iter(after.comments)))[0]
+    held = comments.inside(
+        after.comments, after.positions, table.scene.sizes(), next(iter(after.comments))
+    )[0]
     assert set(held) == {table.id("conv1"), table.id("relu1")}
 
 
@@ -117,8 +135,12 @@ def test_c_with_nothing_selected_writes_a_comment(table: Table) -> None:
     assert (note.kind, note.text) == (COMMENT, "one\ntwo")
 
 
-@pytest.mark.parametrize(("text", "end"), [("", Key.Key_Return), ("words", Key.Key_Escape)])
-def test_a_comment_that_nothing_was_written_in_is_none(table: Table, text: str, end: Key) -> None:
+@pytest.mark.parametrize(
+    ("text", "end"), [("", Key.Key_Return), ("words", Key.Key_Escape)]
+)
+def test_a_comment_that_nothing_was_written_in_is_none(
+    table: Table, text: str, end: Key
+) -> None:
     def gesture() -> None:
         table.key(Key.Key_C)
         write(table, text, end)
@@ -127,16 +149,26 @@ def test_a_comment_that_nothing_was_written_in_is_none(table: Table, text: str, 
 
 
 def test_a_comment_grows_with_its_text(table: Table) -> None:
-    short, long = commented(table, "short"), commented(table, ("many words " * 30).strip())
+    short, long = (
+        commented(table, "short"),
+        commented(table, ("many words " * 30).strip()),
+    )
     assert notes(table)[long].height > notes(table)[short].height
 
 
 def test_dragging_a_frame_takes_the_nodes_in_it_along(table: Table) -> None:
-    frame, wire = framed(table, "conv1", "relu1"), table.scene.graph.into(table.id("relu1"))[0]
+    frame, wire = (
+        framed(table, "conv1", "relu1"),
+        table.scene.graph.into(table.id("relu1"))[0],
+    )
     table.canvas.commands.notes.bend(wire, QPointF(400, 100))
     before, conv = table.document.project, table.id("conv1")
     spot = title(table, frame)
-    after = one_step(table, lambda: table.drag(spot, spot + QPoint(64, 80)), "Move 2 nodes and 1 frame")
+    after = one_step(
+        table,
+        lambda: table.drag(spot, spot + QPoint(64, 80)),
+        "Move 2 nodes and 1 frame",
+    )
     shift = after.comments[frame].x - before.comments[frame].x
     assert shift == after.positions[conv][0] - before.positions[conv][0] > 0
     assert after.bends[wire][0][0] - before.bends[wire][0][0] == shift
@@ -153,7 +185,12 @@ def test_escape_puts_a_dragged_frame_back(table: Table) -> None:
         send_move(table.view.viewport(), spot + QPoint(50, 50), LEFT, NONE)
         assert table.scene.notes.items[frame].pos() != place
         table.key(Key.Key_Escape)
-        QTest.mouseRelease(table.view.viewport(), Qt.MouseButton.LeftButton, NONE, spot + QPoint(50, 50))
+        QTest.mouseRelease(
+            table.view.viewport(),
+            Qt.MouseButton.LeftButton,
+            NONE,
+            spot + QPoint(50, 50),
+        )
 
     no_step(table, gesture)
     assert table.scene.notes.items[frame].pos() == place
@@ -163,7 +200,9 @@ def test_edges_resize(table: Table) -> None:
     note = commented(table)
     before = notes(table)[note]
     spot = corner(table, note)
-    after = one_step(table, lambda: table.drag(spot, spot + QPoint(80, 40)), "Resize comment").comments[note]
+    after = one_step(
+        table, lambda: table.drag(spot, spot + QPoint(80, 40)), "Resize comment"
+    ).comments[note]
     assert (after.x, after.y) == (before.x, before.y)
     assert after.width > before.width and after.height > before.height
 
@@ -172,7 +211,9 @@ def test_an_edge_does_not_go_past_the_other(table: Table) -> None:
     frame = framed(table, "conv1")
     body = table.scene.notes.items[frame].body
     spot = table.at(QPointF(body.left(), body.bottom() - 20))
-    after = one_step(table, lambda: table.drag(spot, spot + QPoint(900, 0)), "Resize frame").comments[frame]
+    after = one_step(
+        table, lambda: table.drag(spot, spot + QPoint(900, 0)), "Resize frame"
+    ).comments[frame]
     assert after.width == comments.LEAST_WIDTH
     assert after.x + after.width == pytest.approx(body.right())
 
@@ -204,7 +245,9 @@ def test_delete_takes_the_frame_and_leaves_the_nodes(table: Table) -> None:
     assert not after.comments and len(after.graph.nodes) == 5
 
 
-def test_a_frame_is_copied_with_what_lies_in_it_between_windows(table: Table, qtbot) -> None:
+def test_a_frame_is_copied_with_what_lies_in_it_between_windows(
+    table: Table, qtbot
+) -> None:
     frame = framed(table, "conv1", "relu1")
     wire = table.scene.graph.into(table.id("relu1"))[0]
     table.canvas.commands.notes.bend(wire, QPointF(400, 100))
@@ -222,7 +265,9 @@ def test_a_frame_is_copied_with_what_lies_in_it_between_windows(table: Table, qt
 def test_comments_alone_are_cut_and_pasted(table: Table) -> None:
     note = commented(table)
     table.canvas.commands.select((), [note])
-    assert not one_step(table, lambda: table.key(Key.Key_X, CTRL), "Cut 1 comment").comments
+    assert not one_step(
+        table, lambda: table.key(Key.Key_X, CTRL), "Cut 1 comment"
+    ).comments
     pasted = one_step(table, table.canvas.commands.paste, "Paste 1 comment")
     assert [note.text for note in pasted.comments.values()] == ["look"]
 
@@ -239,7 +284,9 @@ def test_the_marquee_takes_notes_and_shift_adds(table: Table) -> None:
     assert table.scene.notes.selected == {frame} and table.names() == {"input"}
 
 
-def test_a_press_in_a_frame_begins_a_marquee_and_nodes_in_it_are_clicked(table: Table) -> None:
+def test_a_press_in_a_frame_begins_a_marquee_and_nodes_in_it_are_clicked(
+    table: Table,
+) -> None:
     frame = framed(table, "conv1", "relu1")
     table.click(table.body("conv1"))
     assert table.names() == {"conv1"} and not table.scene.notes.selected
@@ -250,16 +297,25 @@ def test_a_press_in_a_frame_begins_a_marquee_and_nodes_in_it_are_clicked(table: 
 def test_the_colour_comes_from_the_menu(table: Table) -> None:
     frame = framed(table, "conv1")
     menu = menu_for(table.canvas, Hit(note=frame), QPoint(10, 10))
-    colours = next(action.menu() for action in menu.actions() if action.text() == "Colour")
+    colours = next(
+        action.menu() for action in menu.actions() if action.text() == "Colour"
+    )
     assert isinstance(colours, QMenu)
-    choice = next(action for action in colours.actions() if action.text() == "Convolution")
-    assert one_step(table, choice.trigger, "Colour 1 frame").comments[frame].color == "conv"
+    choice = next(
+        action for action in colours.actions() if action.text() == "Convolution"
+    )
+    assert (
+        one_step(table, choice.trigger, "Colour 1 frame").comments[frame].color
+        == "conv"
+    )
 
 
 def test_the_menu_of_a_frame_selects_what_is_in_it(table: Table) -> None:
     frame = framed(table, "conv1", "relu1")
     menu = menu_for(table.canvas, Hit(note=frame), QPoint(10, 10))
-    next(action for action in menu.actions() if action.text() == "Select contents").trigger()
+    next(
+        action for action in menu.actions() if action.text() == "Select contents"
+    ).trigger()
     assert table.names() == {"conv1", "relu1"} and table.scene.notes.selected == {frame}
 
 
@@ -273,9 +329,13 @@ def test_the_menu_key_opens_the_menu_of_what_is_selected(table: Table) -> None:
     ):
         select()
         spot = QPoint(1, 1)
-        event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, spot, table.view.mapToGlobal(spot))
+        event = QContextMenuEvent(
+            QContextMenuEvent.Reason.Keyboard, spot, table.view.mapToGlobal(spot)
+        )
         QApplication.sendEvent(table.view.viewport(), event)
-        menu = table.canvas.findChildren(QMenu, options=Qt.FindChildOption.FindDirectChildrenOnly)[-1]
+        menu = table.canvas.findChildren(
+            QMenu, options=Qt.FindChildOption.FindDirectChildrenOnly
+        )[-1]
         assert entry in [action.text() for action in menu.actions()]
         menu.close()
 
@@ -289,13 +349,21 @@ def test_notes_by_keyboard_alone(table: Table) -> None:
     assert table.scene.notes.selected == {note}
     table.key(Key.Key_N, SHIFT)
     before = notes(table)[frame]
-    moved = one_step(table, lambda: [table.key(Key.Key_Right, SHIFT) for _ in "12"], "Move 1 node and 1 frame")
+    moved = one_step(
+        table,
+        lambda: [table.key(Key.Key_Right, SHIFT) for _ in "12"],
+        "Move 1 node and 1 frame",
+    )
     assert moved.comments[frame].x == before.x + 16
-    wider = one_step(table, lambda: [table.key(Key.Key_Right, CTRL) for _ in "12"], "Resize 1 frame")
+    wider = one_step(
+        table, lambda: [table.key(Key.Key_Right, CTRL) for _ in "12"], "Resize 1 frame"
+    )
     assert wider.comments[frame].width == before.width + 16
 
 
-def test_a_frame_tells_its_parameters_and_its_title_grows_from_afar(table: Table) -> None:
+def test_a_frame_tells_its_parameters_and_its_title_grows_from_afar(
+    table: Table,
+) -> None:
     frame = framed(table, "conv1", "relu1")
     table.canvas.set_analysis(analyse(table.document.project.graph))
     item = table.scene.notes.items[frame]
@@ -313,7 +381,9 @@ def test_fit_brings_a_frame_close(table: Table) -> None:
     table.canvas.commands.notes.resize(frame, comments.Area(100, -200, 900, 100))
     table.canvas.commands.select((), [frame])
     table.canvas.actions_by_key["fit_frame"].trigger()
-    assert table.document.project.comments[frame].height == before.comments[frame].height
+    assert (
+        table.document.project.comments[frame].height == before.comments[frame].height
+    )
 
 
 # --- Bends ------------------------------------------------------------------------------------------------------
@@ -322,34 +392,52 @@ def test_fit_brings_a_frame_close(table: Table) -> None:
 def test_pulling_a_wire_bends_it(table: Table) -> None:
     wire = table.scene.graph.into(table.id("relu1"))[0]
     spot = table.wire("conv1", "relu1")
-    after = one_step(table, lambda: table.drag(spot, spot + QPoint(0, 80)), "Bend the wire from conv1 to relu1")
+    after = one_step(
+        table,
+        lambda: table.drag(spot, spot + QPoint(0, 80)),
+        "Bend the wire from conv1 to relu1",
+    )
     ((_, y),) = after.bends[wire]
     assert y == round(y / 8) * 8
     path = table.scene.wires[wire].route.path
     assert path.boundingRect().bottom() >= y - 1
     bend = table.at(table.scene.bends.items[wire][0].pos())
-    again = one_step(table, lambda: table.drag(bend, bend + QPoint(8, -40)), "Bend the wire from conv1 to relu1")
+    again = one_step(
+        table,
+        lambda: table.drag(bend, bend + QPoint(8, -40)),
+        "Bend the wire from conv1 to relu1",
+    )
     assert len(again.bends[wire]) == 1 and again.bends[wire] != after.bends[wire]
 
 
 def test_double_click_puts_a_bend_and_takes_it_away(table: Table) -> None:
     port, spot = table.view.viewport(), table.wire("conv1", "relu1")
     left = Qt.MouseButton.LeftButton
-    made = one_step(table, lambda: QTest.mouseDClick(port, left, NONE, spot), "Bend the wire from conv1 to relu1")
+    made = one_step(
+        table,
+        lambda: QTest.mouseDClick(port, left, NONE, spot),
+        "Bend the wire from conv1 to relu1",
+    )
     (wire,) = made.bends
     bend = table.at(table.scene.bends.items[wire][0].pos())
     text = "Remove a bend of the wire from conv1 to relu1"
-    assert not one_step(table, lambda: QTest.mouseDClick(port, left, NONE, bend), text).bends
+    assert not one_step(
+        table, lambda: QTest.mouseDClick(port, left, NONE, bend), text
+    ).bends
 
 
 def test_a_selected_bend_is_nudged_and_deleted_by_key(table: Table) -> None:
     table.canvas.commands.select([table.id("relu1")])
-    made = one_step(table, lambda: table.key(Key.Key_B), "Bend the wire from conv1 to relu1")
+    made = one_step(
+        table, lambda: table.key(Key.Key_B), "Bend the wire from conv1 to relu1"
+    )
     (wire,) = made.bends
     ((x, y),) = made.bends[wire]
     table.canvas.commands.select_wire(wire, 0)
     text = "Bend the wire from conv1 to relu1"
-    nudged = one_step(table, lambda: [table.key(Key.Key_Down, SHIFT) for _ in "12"], text)
+    nudged = one_step(
+        table, lambda: [table.key(Key.Key_Down, SHIFT) for _ in "12"], text
+    )
     assert nudged.bends[wire] == ((x, y + 16),)
     table.canvas.commands.select_wire(wire, 0)
     text = "Remove a bend of the wire from conv1 to relu1"
@@ -362,7 +450,11 @@ def test_a_bent_wire_goes_round_the_nodes_at_its_ends(table: Table) -> None:
     table.canvas.commands.notes.bend(wire, QPointF(200, 300))
     path = table.scene.wires[wire].route.path
     points = [path.pointAtPercent(i / 200) for i in range(3, 198)]
-    assert not any(table.scene.nodes[table.id(name)].body.contains(p) for name in ("conv1", "relu1") for p in points)
+    assert not any(
+        table.scene.nodes[table.id(name)].body.contains(p)
+        for name in ("conv1", "relu1")
+        for p in points
+    )
 
 
 def test_escape_straightens_a_wire_being_pulled(table: Table) -> None:
@@ -393,7 +485,9 @@ def test_a_selection_is_laid_out_in_its_place(table: Table) -> None:
     assert after[table.id("input")] == before[table.id("input")]
 
 
-def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table, qtbot) -> None:
+def test_nodes_glide_to_their_places_and_the_document_changes_once(
+    table: Table, qtbot
+) -> None:
     theme.manager().set_reduced_motion(False)
     table.canvas.commands.shift([table.id("relu1")], [], 64, 2000)
     relu, count = table.id("relu1"), table.document.undo_stack.index()
@@ -403,12 +497,19 @@ def test_nodes_glide_to_their_places_and_the_document_changes_once(table: Table,
     assert table.document.undo_stack.index() == count + 1
     seen = table.view.visible_area()
     qtbot.waitUntil(lambda: not table.canvas.glide.running)
-    assert table.view.visible_area() == seen and seen.contains(table.scene.content_rect())
+    assert table.view.visible_area() == seen and seen.contains(
+        table.scene.content_rect()
+    )
     fresh = Canvas(Document(table.document.project), Selection(), OPS)
     qtbot.addWidget(fresh)
     for wire, item in table.scene.wires.items():
-        assert item.route.path == fresh.scene.wires[wire].route.path, "wires have found their ways"
-    assert (table.scene.nodes[relu].x(), table.scene.nodes[relu].y()) == table.document.project.positions[relu]
+        assert item.route.path == fresh.scene.wires[wire].route.path, (
+            "wires have found their ways"
+        )
+    assert (
+        table.scene.nodes[relu].x(),
+        table.scene.nodes[relu].y(),
+    ) == table.document.project.positions[relu]
 
 
 def test_a_press_ends_the_glide(table: Table) -> None:
@@ -418,13 +519,18 @@ def test_a_press_ends_the_glide(table: Table) -> None:
     table.click(QPoint(5, 5))
     relu = table.id("relu1")
     assert not table.canvas.glide.running
-    assert (table.scene.nodes[relu].x(), table.scene.nodes[relu].y()) == table.document.project.positions[relu]
+    assert (
+        table.scene.nodes[relu].x(),
+        table.scene.nodes[relu].y(),
+    ) == table.document.project.positions[relu]
 
 
 # --- At the edge of the view ------------------------------------------------------------------------------------
 
 
-def test_the_view_moves_along_while_something_is_dragged_at_its_edge(table: Table, qtbot) -> None:
+def test_the_view_moves_along_while_something_is_dragged_at_its_edge(
+    table: Table, qtbot
+) -> None:
     port = table.view.viewport()
     edge = QPoint(port.width() - 4, port.height() // 2)
     start, before = table.body("relu1"), table.view.visible_area().left()
@@ -432,7 +538,9 @@ def test_the_view_moves_along_while_something_is_dragged_at_its_edge(table: Tabl
     send_move(port, edge, LEFT, NONE)
     place = table.scene.nodes[table.id("relu1")].x()
     table.canvas.autoscroll.tick()
-    assert table.view.visible_area().left() == before  # who passes over the edge wants to stay
+    assert (
+        table.view.visible_area().left() == before
+    )  # who passes over the edge wants to stay
     qtbot.waitUntil(lambda: table.view.visible_area().left() > before + 20)
     assert table.scene.nodes[table.id("relu1")].x() > place
     QTest.mouseRelease(port, LEFT, NONE, edge)
@@ -442,7 +550,9 @@ def test_the_view_moves_along_while_something_is_dragged_at_its_edge(table: Tabl
     assert table.document.undo_stack.undoText() == "Move relu1"
 
 
-def test_a_layer_dragged_in_over_the_edge_moves_nothing_until_it_comes_back_to_it(table: Table, qtbot) -> None:
+def test_a_layer_dragged_in_over_the_edge_moves_nothing_until_it_comes_back_to_it(
+    table: Table, qtbot
+) -> None:
     edge, inside = QPoint(4, 300), QPoint(400, 300)
     before = table.view.visible_area()
     data = QMimeData()

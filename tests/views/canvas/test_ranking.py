@@ -15,8 +15,16 @@ def test_a_search_lists_first_what_fits_the_shape() -> None:
     ops = catalog()
     keys = ("nn.Conv2d", "nn.Conv1d", "nn.Linear", "nn.ReLU", "nn.BatchNorm1d")
     flat, picture = TensorType((Dim(1), 64)), TensorType((Dim(1), 3, 8, 8))
-    assert by_shape(ops, keys, flat) == ["nn.Linear", "nn.ReLU", "nn.BatchNorm1d", "nn.Conv2d", "nn.Conv1d"]
-    assert by_shape(ops, keys, picture)[0] == "nn.Conv2d" and by_shape(ops, keys, None) == list(keys)
+    assert by_shape(ops, keys, flat) == [
+        "nn.Linear",
+        "nn.ReLU",
+        "nn.BatchNorm1d",
+        "nn.Conv2d",
+        "nn.Conv1d",
+    ]
+    assert by_shape(ops, keys, picture)[0] == "nn.Conv2d" and by_shape(
+        ops, keys, None
+    ) == list(keys)
 
 
 def test_replace_lists_the_same_kind_first() -> None:

@@ -17,14 +17,20 @@ def things(count: int, step: int, made: list[int]) -> list[SpriteRequest]:
     def square(number: int) -> SpriteRequest:
         def paint(painter: QPainter) -> None:
             made.append(number)
-            painter.fillRect(QRectF(0, 0, 40, 40), QColor(number % 256, number // 256, 99))
+            painter.fillRect(
+                QRectF(0, 0, 40, 40), QColor(number % 256, number // 256, 99)
+            )
 
-        return SpriteRequest(QPointF(step * number, 0), number, 0, QRectF(0, 0, 40, 40), paint)
+        return SpriteRequest(
+            QPointF(step * number, 0), number, 0, QRectF(0, 0, 40, 40), paint
+        )
 
     return [square(number) for number in range(count)]
 
 
-def drawn(pictures: Sprites, wanted: list[SpriteRequest], most: int | None) -> tuple[QImage, bool]:
+def drawn(
+    pictures: Sprites, wanted: list[SpriteRequest], most: int | None
+) -> tuple[QImage, bool]:
     image = QImage(1000, 40, QImage.Format.Format_RGB32)
     image.fill(0)
     painter = QPainter(image)
@@ -33,7 +39,9 @@ def drawn(pictures: Sprites, wanted: list[SpriteRequest], most: int | None) -> t
     return image, complete
 
 
-def test_of_a_thousand_things_in_one_place_those_that_are_seen_are_painted(qapp) -> None:
+def test_of_a_thousand_things_in_one_place_those_that_are_seen_are_painted(
+    qapp,
+) -> None:
     made: list[int] = []
     wanted = things(1_000, 0, made)
     whole, _ = drawn(Sprites(), wanted, None)
@@ -43,7 +51,9 @@ def test_of_a_thousand_things_in_one_place_those_that_are_seen_are_painted(qapp)
     assert made == [999 - i for i in range(sprites.DEEP)]
 
 
-def test_more_pictures_than_one_painting_makes_come_from_the_top_down_in_further_ones(qapp) -> None:
+def test_more_pictures_than_one_painting_makes_come_from_the_top_down_in_further_ones(
+    qapp,
+) -> None:
     made: list[int] = []
     wanted = things(500, 1, made)
     whole, _ = drawn(Sprites(), wanted, None)
@@ -56,7 +66,9 @@ def test_more_pictures_than_one_painting_makes_come_from_the_top_down_in_further
     assert some == whole
 
 
-def test_where_the_room_for_pictures_is_full_no_painting_waits_for_another(qapp, monkeypatch) -> None:
+def test_where_the_room_for_pictures_is_full_no_painting_waits_for_another(
+    qapp, monkeypatch
+) -> None:
     monkeypatch.setattr(sprites, "KEPT", 300 * 40 * 40 * 4)
     made: list[int] = []
     wanted, pictures = things(500, 1, made), Sprites()

@@ -56,7 +56,11 @@ class Desk:
             self.canvas.activateWindow()
         self.canvas.frame_all()
         QApplication.processEvents()
-        self.view, self.scene, self.stack = self.canvas.view, self.canvas.scene, self.document.undo_stack
+        self.view, self.scene, self.stack = (
+            self.canvas.view,
+            self.canvas.scene,
+            self.document.undo_stack,
+        )
         self.view.setFocus()
         self.said: list[str] = []
         self.canvas.commands.said.connect(self.said.append)
@@ -66,7 +70,11 @@ class Desk:
         return self.document.project
 
     def id(self, name: str) -> str:
-        return next(node.id for node in self.sheet.project.graph.nodes.values() if node.name == name)
+        return next(
+            node.id
+            for node in self.sheet.project.graph.nodes.values()
+            if node.name == name
+        )
 
     def item(self, name: str) -> NodeItem:
         return self.scene.nodes[self.id(name)]
@@ -135,10 +143,16 @@ def test_u_unfolds_and_folds_as_one_step_each(desk: Desk) -> None:
     unfolded = desk.project
     assert unfolded.unfolded == {stage} and desk.stack.undoText() == "Unfold stage1"
     frame = desk.item("stage1").body
-    assert frame.contains(desk.inner("stage1", "n2")) and frame.contains(desk.inner("stage1", "n3"))
+    assert frame.contains(desk.inner("stage1", "n2")) and frame.contains(
+        desk.inner("stage1", "n3")
+    )
     assert desk.item("cell1").body.left() > frame.right()  # it made way
     desk.key(Qt.Key.Key_U)
-    assert desk.project == first and desk.stack.undoText() == "Fold stage1" and desk.stack.count() == 2
+    assert (
+        desk.project == first
+        and desk.stack.undoText() == "Fold stage1"
+        and desk.stack.count() == 2
+    )
     desk.stack.undo()
     assert desk.project == unfolded
     desk.stack.undo()
@@ -153,13 +167,18 @@ def test_the_chevron_unfolds_at_every_depth(desk: Desk) -> None:
     desk.canvas.reveal([desk.id("stage1")])
     desk.click(desk.chevron(desk.item("stage1").body))
     desk.canvas.glide.finish()
-    assert desk.project.unfolded == {desk.id("stage1")} and desk.selection.single == desk.id("stage1")
+    assert desk.project.unfolded == {
+        desk.id("stage1")
+    } and desk.selection.single == desk.id("stage1")
     once = desk.project
     narrow = desk.item("stage1").body.width()
     desk.canvas.frame_all()
     desk.click(desk.chevron(desk.inner("stage1", "n3")))
     desk.canvas.glide.finish()
-    assert desk.project.blocks["Stage"].unfolded == {"n3"} and desk.stack.undoText() == "Unfold cell2"
+    assert (
+        desk.project.blocks["Stage"].unfolded == {"n3"}
+        and desk.stack.undoText() == "Unfold cell2"
+    )
     assert desk.item("stage1").body.width() > narrow
     assert desk.item("cell1").body.left() > desk.item("stage1").body.right()
     assert desk.inner("stage1", "n3").contains(desk.inner("stage1", "n3", "n2"))
@@ -177,13 +196,21 @@ def test_level_by_level_and_all_back(desk: Desk) -> None:
     desk.key(Qt.Key.Key_U, SHIFT)
     assert desk.project.unfolded == {desk.id("stage1"), desk.id("cell1")}
     desk.key(Qt.Key.Key_U, SHIFT)
-    assert desk.project.blocks["Stage"].unfolded == {"n2", "n3"} and desk.stack.count() == 2
+    assert (
+        desk.project.blocks["Stage"].unfolded == {"n2", "n3"}
+        and desk.stack.count() == 2
+    )
     desk.key(Qt.Key.Key_U, SHIFT)
-    assert desk.stack.count() == 2 and desk.canvas.word.text() == "Everything is unfolded"
+    assert (
+        desk.stack.count() == 2 and desk.canvas.word.text() == "Everything is unfolded"
+    )
     desk.key(Qt.Key.Key_U, ALT)
     assert desk.project == before and desk.stack.undoText() == "Fold all"
     desk.key(Qt.Key.Key_U, ALT)
-    assert desk.stack.count() == 3 and desk.canvas.word.text() == "Nothing is unfolded here"
+    assert (
+        desk.stack.count() == 3
+        and desk.canvas.word.text() == "Nothing is unfolded here"
+    )
 
 
 def test_the_menu_says_what_can_be_done(desk: Desk) -> None:
@@ -193,7 +220,9 @@ def test_the_menu_says_what_can_be_done(desk: Desk) -> None:
 
     stage = desk.id("stage1")
     assert "Unfold\tU" in words(Hit(stage))
-    assert not any(text.startswith(("Fold", "Unfold\t")) for text in words(Hit(desk.id("relu1"))))
+    assert not any(
+        text.startswith(("Fold", "Unfold\t")) for text in words(Hit(desk.id("relu1")))
+    )
     desk.unfold("stage1")
     assert "Fold\tU" in words(Hit(stage))
     inside = words(Hit(stage, inside=("n3",)))
@@ -231,7 +260,11 @@ def test_ports_are_where_the_inner_wires_end(desk: Desk) -> None:
                 assert start == item.geometry.input(0)
             if edge.target == block.outputs[0].id:
                 assert end.y() == item.geometry.output(0).y()
-    wire = next(wire for edge, wire in desk.scene.wires.items() if edge.target == desk.id("cell1"))
+    wire = next(
+        wire
+        for edge, wire in desk.scene.wires.items()
+        if edge.target == desk.id("cell1")
+    )
     assert wire.route.path.pointAtPercent(1) == desk.item("cell1").input_point(0)
 
 
@@ -242,7 +275,9 @@ def test_the_skip_past_an_unfolded_block_goes_round_it(desk: Desk) -> None:
     project = edits.connect(project, ops, desk.id("input"), 0, add, "other")
     desk.document.apply("skip", project)
     desk.unfold("stage1", "cell1")
-    wire = next(w for e, w in desk.scene.wires.items() if e.target == add and e.port == "other")
+    wire = next(
+        w for e, w in desk.scene.wires.items() if e.target == add and e.port == "other"
+    )
     bodies = [desk.item(name).body for name in ("stage1", "cell1", "relu1")]
     points = [wire.route.path.pointAtPercent(i / 200) for i in range(201)]
     assert not any(body.contains(point) for body in bodies for point in points)
@@ -252,7 +287,9 @@ def test_shapes_of_the_instance_stand_inside(desk: Desk) -> None:
     desk.unfold("stage1")
     desk.canvas.set_analysis(analyse(desk.project.graph, desk.catalog.now))
     item = desk.item("stage1")
-    assert item.inner is not None and {wire.label for wire in item.inner.wires.values()} == {"N×4×8×8"}
+    assert item.inner is not None and {
+        wire.label for wire in item.inner.wires.values()
+    } == {"N×4×8×8"}
     desk.canvas.frame_all()
     tip = desk.tip(desk.inner("stage1", "n2").center() + QPointF(0, 10))
     assert tip.splitlines()[0] == "cell1" and "N×4×8×8" in tip and "148 params" in tip
@@ -260,7 +297,9 @@ def test_shapes_of_the_instance_stand_inside(desk: Desk) -> None:
     desk.sheet.apply("wider", edits.changed(desk.project, graph))
     desk.canvas.set_analysis(analyse(desk.project.graph, desk.catalog.now))
     item = desk.item("stage1")
-    assert item.inner is not None and {wire.label for wire in item.inner.wires.values()} == {"N×4×16×16"}
+    assert item.inner is not None and {
+        wire.label for wire in item.inner.wires.values()
+    } == {"N×4×16×16"}
 
 
 def test_an_edit_of_the_block_is_seen_from_outside(desk: Desk) -> None:
@@ -291,7 +330,10 @@ def test_unfolding_inside_a_block_one_stands_in(desk: Desk) -> None:
     desk.place.enter(desk.id("stage1"))
     before = desk.project
     desk.unfold("cell1")
-    assert desk.project.blocks["Stage"].unfolded == {"n2"} and desk.project.unfolded == frozenset()
+    assert (
+        desk.project.blocks["Stage"].unfolded == {"n2"}
+        and desk.project.unfolded == frozenset()
+    )
     assert desk.item("cell1").inner is not None
     desk.stack.undo()
     assert desk.project == before
@@ -305,25 +347,40 @@ def odd_blocks() -> dict[str, Block]:
     ends, last = edits.add(ends, ops, "output", (0.0, 0.0))
     loose, relu = edits.add(ends, ops, "nn.ReLU", (0.0, 0.0))
     loose, _ = edits.add(loose, ops, "torch.cat", (0.0, 0.0))
-    twice, more = edits.add(edits.connect(loose, ops, first, 0, relu, "input"), ops, "output", (0.0, 0.0))
-    twice = edits.connect(edits.connect(twice, ops, relu, 0, last, "input"), ops, relu, 0, more, "input")
+    twice, more = edits.add(
+        edits.connect(loose, ops, first, 0, relu, "input"), ops, "output", (0.0, 0.0)
+    )
+    twice = edits.connect(
+        edits.connect(twice, ops, relu, 0, last, "input"), ops, relu, 0, more, "input"
+    )
     unplaced = edits.changed(twice, positions=FrozenMap())
     loop = replace(twice, graph=twice.graph.with_edge(Edge(relu, 0, relu, "input", 1)))
     through = edits.connect(ends, ops, first, 0, last, "input")
-    return {"bare": bare, "ends": ends, "through": through, "loose": loose, "twice": twice, "unplaced": unplaced,
-            "loop": loop}  # fmt: skip
+    return {
+        "bare": bare,
+        "ends": ends,
+        "through": through,
+        "loose": loose,
+        "twice": twice,
+        "unplaced": unplaced,
+        "loop": loop,
+    }
 
 
 @pytest.mark.parametrize("kind", odd_blocks())
 def test_odd_blocks_unfold(desk: Desk, kind: str) -> None:
-    project = replace(desk.project, blocks=desk.project.blocks.set("Odd", odd_blocks()[kind]))
+    project = replace(
+        desk.project, blocks=desk.project.blocks.set("Odd", odd_blocks()[kind])
+    )
     desk.document.apply("odd", project)
     project, odd = edits.add(project, desk.catalog.now, "block.Odd", (0.0, 800.0))
     desk.document.apply("add", project)
     desk.selection.set([odd])
     desk.key(Qt.Key.Key_U)
     item = desk.scene.nodes[odd]
-    assert item.inner is not None and item.body.width() >= 100 and item.body.height() >= 60
+    assert (
+        item.inner is not None and item.body.width() >= 100 and item.body.height() >= 60
+    )
     for heights in (item.geometry.inputs, item.geometry.outputs):
         assert all(0 < y < item.body.height() for y in heights)
         assert all(b - a >= 14 for a, b in pairwise(sorted(heights)))
@@ -338,17 +395,26 @@ def test_odd_blocks_unfold(desk: Desk, kind: str) -> None:
 
 
 @pytest.mark.parametrize("look", ["dark", "light"])
-def test_from_near_and_from_afar_the_inside_is_seen(desk: Desk, qapp, look: str) -> None:
+def test_from_near_and_from_afar_the_inside_is_seen(
+    desk: Desk, qapp, look: str
+) -> None:
     theme.apply(qapp, look)
     desk.unfold("stage1")
     for zoom in (0.2, 1.0):
         image = picture(desk, zoom)
-        head = desk.inner("stage1", "n2").topLeft() + QPointF(50, 4 if zoom < 1 else 1.5)
+        head = desk.inner("stage1", "n2").topLeft() + QPointF(
+            50, 4 if zoom < 1 else 1.5
+        )
         near = theme.current().categories["block"].lightness()
         seen = color_at(desk, image, zoom, head)
-        ground = color_at(desk, image, zoom, desk.item("stage1").body.bottomLeft() + QPointF(20, -8))
+        ground = color_at(
+            desk, image, zoom, desk.item("stage1").body.bottomLeft() + QPointF(20, -8)
+        )
         assert abs(lightness(seen) - near) < 30
-        assert ground != theme.current().canvas.rgb() and abs(lightness(ground) - lightness(seen)) > 10
+        assert (
+            ground != theme.current().canvas.rgb()
+            and abs(lightness(ground) - lightness(seen)) > 10
+        )
 
 
 def lightness(rgb: int) -> int:
@@ -361,9 +427,16 @@ def test_a_million_nodes_inside_are_painted(desk: Desk) -> None:
         block, ops = Block(f"Deep{depth}"), with_blocks(catalog(), blocks)
         for i in range(10):
             block, _ = edits.add(block, ops, op, (240.0 * i, 0.0))
-        block = edits.changed(block, unfolded=frozenset(block.graph.nodes), positions=FrozenMap())
+        block = edits.changed(
+            block, unfolded=frozenset(block.graph.nodes), positions=FrozenMap()
+        )
         blocks, op = blocks.set(block.name, block), f"block.{block.name}"
-    project, deep = edits.add(replace(desk.project, blocks=blocks), with_blocks(catalog(), blocks), op, (0.0, 900.0))
+    project, deep = edits.add(
+        replace(desk.project, blocks=blocks),
+        with_blocks(catalog(), blocks),
+        op,
+        (0.0, 900.0),
+    )
     desk.document.apply("deep", edits.changed(project, unfolded=frozenset([deep])))
     desk.canvas.frame_all()
     assert len(desk.scene.map_shapes().rects) < 10_000
@@ -422,8 +495,15 @@ def test_a_double_click_inside_goes_there(qtbot, qapp) -> None:
     conv = cell.inner.nodes["n2"].body.translated(frame.pos() + cell.pos())
     spot = canvas.view.mapFromScene(conv.center())
     QTest.mouseDClick(canvas.view.viewport(), LEFT, NONE, spot)
-    assert [node for node, _ in window.place.path] == [stage, "n2"] and window.selection.ids == {"n2"}
-    assert {"canvas.unfold", "canvas.unfold_level", "canvas.fold_all"} <= window.actions_by_key.by_key.keys()
+    assert [node for node, _ in window.place.path] == [
+        stage,
+        "n2",
+    ] and window.selection.ids == {"n2"}
+    assert {
+        "canvas.unfold",
+        "canvas.unfold_level",
+        "canvas.fold_all",
+    } <= window.actions_by_key.by_key.keys()
     window.document.undo_stack.setClean()
     window.close()
 
@@ -434,7 +514,10 @@ def test_a_double_click_inside_goes_there(qtbot, qapp) -> None:
 def test_a_deep_way_never_covers_the_legend(desk: Desk) -> None:
     canvas = desk.canvas
     for count in range(1, 12):
-        canvas.breadcrumb.set_crumbs([Crumb(f"layer{i}", "") for i in range(count)], "class Bottleneck · 3 follow")
+        canvas.breadcrumb.set_crumbs(
+            [Crumb(f"layer{i}", "") for i in range(count)],
+            "class Bottleneck · 3 follow",
+        )
         for width in (1280, 760, 420):
             canvas.resize(width, 500)
             arrange_overlays(canvas)
@@ -449,5 +532,7 @@ def test_the_map_is_small_on_a_small_canvas_and_gone_on_a_tiny_one(desk: Desk) -
         canvas.resize(size)
         QApplication.processEvents()
         sizes.append(canvas.minimap.width() if canvas.minimap.isVisible() else 0)
-        assert canvas.zoom_control.geometry().right() < (canvas.minimap.x() if sizes[-1] else canvas.width())
+        assert canvas.zoom_control.geometry().right() < (
+            canvas.minimap.x() if sizes[-1] else canvas.width()
+        )
     assert sizes[0] == sizes[3] > sizes[1] > sizes[2] == 0

@@ -29,7 +29,9 @@ from app.views.ui.background import Background
 
 def chain(*nodes: Node) -> Graph:
     """Nodes one behind the other."""
-    edges = tuple(Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False))
+    edges = tuple(
+        Edge(a.id, 0, b.id, "input") for a, b in zip(nodes, nodes[1:], strict=False)
+    )
     return Graph(FrozenMap({node.id: node for node in nodes}), edges)
 
 
@@ -37,7 +39,12 @@ STAGE = Block(
     "Stage",
     chain(
         Node("i", "input", "x", FrozenMap(shape=(1, 8, 8))),
-        Node("c", "nn.Conv2d", "conv1", FrozenMap(out_channels=Expr("channels * 2"), kernel_size=3)),
+        Node(
+            "c",
+            "nn.Conv2d",
+            "conv1",
+            FrozenMap(out_channels=Expr("channels * 2"), kernel_size=3),
+        ),
         Node("r", "nn.ReLU", "relu1"),
         Node("o", "output", "y"),
     ),
@@ -69,7 +76,9 @@ class Desk:
         self.place = Navigation(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.ops)
         self.selection = Selection()
-        self.inspector = Inspector(self.sheet, self.selection, self.ops, EngineService(background))  # type: ignore[arg-type]
+        self.inspector = Inspector(
+            self.sheet, self.selection, self.ops, EngineService(background)
+        )  # type: ignore[arg-type]
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):
@@ -93,7 +102,9 @@ class Desk:
 
     def type(self, line: QLineEdit, text: str, key: Qt.Key = Qt.Key.Key_Return) -> None:
         """Click into a field, take what is there away, type, and press a key."""
-        self.qtbot.mouseClick(line, Qt.MouseButton.LeftButton, pos=QPoint(5, line.height() // 2))
+        self.qtbot.mouseClick(
+            line, Qt.MouseButton.LeftButton, pos=QPoint(5, line.height() // 2)
+        )
         self.qtbot.keyClick(line, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
         self.qtbot.keyClicks(line, text)
         self.qtbot.keyClick(line, key)
@@ -128,8 +139,13 @@ def test_a_block_has_a_page_of_its_own(desk: Desk) -> None:
     assert page.name.text() == "Wide"
 
 
-@pytest.mark.parametrize(("name", "words"), [("2x", "cannot name a class"), ("nn", "is reserved in the code")])
-def test_a_name_that_no_class_can_have_is_refused(desk: Desk, name: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("2x", "cannot name a class"), ("nn", "is reserved in the code")],
+)
+def test_a_name_that_no_class_can_have_is_refused(
+    desk: Desk, name: str, words: str
+) -> None:
     desk.enter()
     page = desk.inspector.block_page
     desk.type(page.name, name)
@@ -189,7 +205,9 @@ def action(desk: Desk, name: str, words: str) -> QAction:
 
 
 def analyse_sheet(desk: Desk) -> None:
-    desk.inspector.set_analysis(analyse(desk.document.project.graph, desk.ops.now, desk.place.path).sheet)
+    desk.inspector.set_analysis(
+        analyse(desk.document.project.graph, desk.ops.now, desk.place.path).sheet
+    )
 
 
 def inner(desk: Desk, name: str) -> object:
@@ -221,7 +239,9 @@ def test_expressions_are_typed_where_numbers_are(desk: Desk) -> None:
     desk.type(line(desk, "out_channels"), "64")
     assert inner(desk, "kernel_size") == (3, Expr("channels - 31"))
     desk.settle()
-    assert line(desk, "kernel_size").text() == "3, channels - 31", "one wide field once it is left"
+    assert line(desk, "kernel_size").text() == "3, channels - 31", (
+        "one wide field once it is left"
+    )
     assert inner(desk, "out_channels") == 64
 
 
@@ -233,7 +253,9 @@ def test_expressions_are_typed_where_numbers_are(desk: Desk) -> None:
         ("channels ** 2", "use names, numbers and + - * / // %"),
     ],
 )
-def test_a_bad_expression_is_refused_with_words(desk: Desk, text: str, words: str) -> None:
+def test_a_bad_expression_is_refused_with_words(
+    desk: Desk, text: str, words: str
+) -> None:
     desk.enter()
     desk.pick("c")
     desk.type(line(desk, "out_channels"), text)
@@ -256,7 +278,9 @@ def test_a_field_is_exposed_by_its_menu_and_a_name(desk: Desk) -> None:
     assert [param.name for param in desk.block.params] == ["channels", "step"]
     assert desk.document.undo_stack.count() == 1
     desk.type(line(desk, "groups"), "step")
-    assert inner(desk, "groups") == Expr("step"), "what was just exposed can be computed with"
+    assert inner(desk, "groups") == Expr("step"), (
+        "what was just exposed can be computed with"
+    )
     for _ in range(2):
         desk.document.undo_stack.undo()
     assert desk.document.project == NET
@@ -277,7 +301,9 @@ def test_the_menu_of_a_field_opens_by_key(desk: Desk) -> None:
     desk.qtbot.keyClick(field, Qt.Key.Key_F10, Qt.KeyboardModifier.ShiftModifier)
     menu = QApplication.activePopupWidget()
     assert isinstance(menu, QMenu)
-    assert {"Expose on Stage…", "Reset stride"} <= {one.text() for one in menu.actions()}
+    assert {"Expose on Stage…", "Reset stride"} <= {
+        one.text() for one in menu.actions()
+    }
     menu.close()
 
 
@@ -296,7 +322,10 @@ def test_an_instance_sets_what_the_block_exposes(desk: Desk) -> None:
     desk.pick("t")
     page = desk.inspector.node_page
     assert page.instance.isVisible() and not page.documentation.isVisible()
-    assert line(desk, "channels").text() == "32" and row(desk, "channels").note.text() == "default"
+    assert (
+        line(desk, "channels").text() == "32"
+        and row(desk, "channels").note.text() == "default"
+    )
     desk.type(line(desk, "channels"), "48")
     assert desk.document.project.graph.nodes["t"].params == FrozenMap(channels=48)
     assert row(desk, "channels").note.text() == ""
@@ -310,7 +339,9 @@ def test_an_instance_leads_into_its_block_and_is_made_unique(desk: Desk) -> None
     desk.qtbot.mouseClick(page.instance.unique, Qt.MouseButton.LeftButton)
     assert desk.document.project.graph.nodes["s"].op == "block.Stage2"
     desk.settle()
-    assert not page.instance.unique.isEnabled() and page.instance.caption() == "1 instance"
+    assert (
+        not page.instance.unique.isEnabled() and page.instance.caption() == "1 instance"
+    )
     desk.qtbot.mouseClick(page.instance.enter, Qt.MouseButton.LeftButton)
     assert desk.place.block == "Stage2"
 
@@ -328,11 +359,19 @@ def test_an_instance_is_repeated(desk: Desk) -> None:
 
 def test_an_expression_outside_of_blocks_is_told_and_can_be_mended(desk: Desk) -> None:
     graph = desk.document.project.graph.with_node(
-        Node("c", "nn.Conv2d", "conv1", FrozenMap(out_channels=Expr("channels"), kernel_size=3))
+        Node(
+            "c",
+            "nn.Conv2d",
+            "conv1",
+            FrozenMap(out_channels=Expr("channels"), kernel_size=3),
+        )
     )
     desk.document.apply("Paste", Project("net", graph, blocks=NET.blocks))
     desk.pick("c")
-    assert "which only nodes inside a block can have" in row(desk, "out_channels").problem.text()
+    assert (
+        "which only nodes inside a block can have"
+        in row(desk, "out_channels").problem.text()
+    )
     desk.type(line(desk, "out_channels"), "8", Qt.Key.Key_Tab)
     assert desk.document.project.graph.nodes["c"].params["out_channels"] == 8
     assert not row(desk, "out_channels").problem.isVisible()

@@ -21,9 +21,12 @@ from app.views.ui.widgets import Button
 from tests.support.builder_nets import net
 
 ROWS = [
-    ("input", "x", {"shape": (1, 28, 28)}), ("nn.Conv2d", "conv", {"out_channels": 4, "in_channels": 1}),
-    ("nn.Flatten", "flat", {}), ("nn.Linear", "fc", {"out_features": 10}), ("output", "logits", {}),
-]  # fmt: skip
+    ("input", "x", {"shape": (1, 28, 28)}),
+    ("nn.Conv2d", "conv", {"out_channels": 4, "in_channels": 1}),
+    ("nn.Flatten", "flat", {}),
+    ("nn.Linear", "fc", {"out_features": 10}),
+    ("output", "logits", {}),
+]
 
 
 class Window:
@@ -45,7 +48,9 @@ class Window:
         self.inspector.set_analysis(analyse(self.document.project.graph))
 
     def told(self) -> dict[str, str]:
-        return {"×".join(map(str, row.shape)): row.result_text() for row in self.sizes.rows}
+        return {
+            "×".join(map(str, row.shape)): row.result_text() for row in self.sizes.rows
+        }
 
 
 @pytest.fixture
@@ -63,7 +68,10 @@ def window(qtbot: QtBot) -> Iterator[Window]:
 
 def wait_for_results(qtbot: QtBot, window: Window) -> None:
     rows = window.sizes.rows
-    qtbot.waitUntil(lambda: bool(rows) and all(row.answer is not None for row in window.sizes.rows), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(rows) and all(row.answer is not None for row in window.sizes.rows),
+        timeout=60_000,
+    )
     QApplication.processEvents()
 
 
@@ -74,7 +82,9 @@ def enter(qtbot: QtBot, window: Window, text: str) -> None:
 
 def click(qtbot: QtBot, window: Window, row: int, text: str) -> None:
     buttons = window.sizes.rows[row].findChildren(Button)
-    button = next(each for each in buttons if text in (each.text(), each.accessibleName()))
+    button = next(
+        each for each in buttons if text in (each.text(), each.accessibleName())
+    )
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -86,7 +96,9 @@ def test_usual_sizes_are_tried_and_what_fails_says_where(window: Window) -> None
     assert window.sizes.caption() == "1 of 3 run"
 
 
-def test_a_person_adds_a_size_and_takes_others_away(qtbot: QtBot, window: Window) -> None:
+def test_a_person_adds_a_size_and_takes_others_away(
+    qtbot: QtBot, window: Window
+) -> None:
     enter(qtbot, window, "1x8x8")
     wait_for_results(qtbot, window)
     assert "4×" not in window.told() and "parameters" in window.told()["1×8×8"]
@@ -100,7 +112,9 @@ def test_a_person_adds_a_size_and_takes_others_away(qtbot: QtBot, window: Window
     assert list(window.told()) == ["1×32×32", "3×224×224", "1×8×8"]
 
 
-def test_a_size_is_taken_as_one_undo_step_and_the_others_are_tried_anew(qtbot: QtBot, window: Window) -> None:
+def test_a_size_is_taken_as_one_undo_step_and_the_others_are_tried_anew(
+    qtbot: QtBot, window: Window
+) -> None:
     click(qtbot, window, 0, "Use")
     assert window.document.project.graph.nodes["x"].params["shape"] == (1, 32, 32)
     assert window.document.undo_stack.count() == 1
@@ -113,7 +127,9 @@ def test_the_layer_that_fails_can_be_selected(qtbot: QtBot, window: Window) -> N
     assert window.selection.ids == {"conv"}
 
 
-def test_another_project_begins_with_the_usual_sizes(qtbot: QtBot, window: Window) -> None:
+def test_another_project_begins_with_the_usual_sizes(
+    qtbot: QtBot, window: Window
+) -> None:
     enter(qtbot, window, "5x5x5")
     window.document.new(Project("other", net(ROWS)))
     window.selection.set({"x"})

@@ -48,12 +48,17 @@ NODES = (
     Node("c2", "nn.Conv2d", "conv2", FrozenMap(out_channels=64, kernel_size=3)),
     Node("out", "output", "logits"),
 )
-EDGES = tuple(Edge(a, 0, b, "input") for a, b in (("in", "c"), ("c", "r"), ("r", "p"), ("p", "c2"), ("c2", "out")))
+EDGES = tuple(
+    Edge(a, 0, b, "input")
+    for a, b in (("in", "c"), ("c", "r"), ("r", "p"), ("p", "c2"), ("c2", "out"))
+)
 
 
 @pytest.fixture
 def document() -> Document:
-    return Document(Project("net", Graph(FrozenMap({node.id: node for node in NODES}), EDGES)))
+    return Document(
+        Project("net", Graph(FrozenMap({node.id: node for node in NODES}), EDGES))
+    )
 
 
 @pytest.fixture
@@ -69,7 +74,9 @@ def background() -> Iterator[Background]:
 
 
 @pytest.fixture
-def inspector(qtbot: QtBot, document: Document, selection: Selection, background: Background) -> Inspector:
+def inspector(
+    qtbot: QtBot, document: Document, selection: Selection, background: Background
+) -> Inspector:
     view = Inspector(document, selection, catalog(), EngineService(background))
     qtbot.addWidget(view)
     view.resize(304, 900)
@@ -83,7 +90,12 @@ def pick(qtbot: QtBot, inspector: Inspector, selection: Selection, node: str) ->
     selection.set({node})
     form = inspector.node_page.form
     assert form is not None
-    qtbot.waitUntil(lambda: all(row.editor is not None and row.editor.isVisible() for row in form.rows.values()))
+    qtbot.waitUntil(
+        lambda: all(
+            row.editor is not None and row.editor.isVisible()
+            for row in form.rows.values()
+        )
+    )
     QApplication.processEvents()  # the layouts that were asked for
 
 
@@ -121,7 +133,9 @@ def test_a_typed_value_counts_when_it_is_committed(
 ) -> None:
     pick(qtbot, inspector, selection, "c")
     seen = []
-    document.changed.connect(lambda before, after: seen.append(after.graph.nodes["c"].params["out_channels"]))
+    document.changed.connect(
+        lambda before, after: seen.append(after.graph.nodes["c"].params["out_channels"])
+    )
     into(qtbot, field(inspector, "out_channels"), "128")
     assert seen == [128]
     assert field(inspector, "out_channels").hasFocus()
@@ -167,7 +181,13 @@ def test_ctrl_z_in_a_field_is_the_projects_undo(
     ],
 )
 def test_a_bad_value_is_refused_with_words(
-    qtbot: QtBot, inspector: Inspector, document: Document, selection: Selection, name: str, text: str, words: str
+    qtbot: QtBot,
+    inspector: Inspector,
+    document: Document,
+    selection: Selection,
+    name: str,
+    text: str,
+    words: str,
 ) -> None:
     pick(qtbot, inspector, selection, "c")
     line = field(inspector, name)
@@ -276,8 +296,14 @@ def test_a_linked_value_is_shown_cut_and_linked_again(
     assert row.note.text() == "from pool1"
     line = row.editor.field
     qtbot.mouseClick(line, Qt.MouseButton.LeftButton, pos=QPoint(10, 10))
-    assert param(document, "c2", "in_channels") is None, "a click beside the link reads, it does not cut"
-    qtbot.mouseClick(line, Qt.MouseButton.LeftButton, pos=QPoint(line.width() - 12, line.height() // 2))
+    assert param(document, "c2", "in_channels") is None, (
+        "a click beside the link reads, it does not cut"
+    )
+    qtbot.mouseClick(
+        line,
+        Qt.MouseButton.LeftButton,
+        pos=QPoint(line.width() - 12, line.height() // 2),
+    )
     assert param(document, "c2", "in_channels") == 32
     assert isinstance(row.editor, NumberEditor)
     into(qtbot, field(inspector, "in_channels"), "16")
@@ -303,7 +329,10 @@ def test_reset_to_defaults_gives_what_a_new_node_has(
     pick(qtbot, inspector, selection, "c")
     into(qtbot, field(inspector, "groups"), "4")
     inspector.node_page.edits.reset_all()
-    assert document.project.graph.nodes["c"].params == catalog()["nn.Conv2d"].starting_params()
+    assert (
+        document.project.graph.nodes["c"].params
+        == catalog()["nn.Conv2d"].starting_params()
+    )
     assert field(inspector, "groups").text() == "1"
 
 
@@ -345,7 +374,9 @@ def test_the_name_is_edited_in_place(
     assert document.undo_stack.count() == 1
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "Enter a name"), ("relu1", "already"), ("x" * 81, "80")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "Enter a name"), ("relu1", "already"), ("x" * 81, "80")]
+)
 def test_names_that_cannot_be(name: str, words: str, document: Document) -> None:
     with pytest.raises(BadName, match=words):
         check_name(document.project.graph, "c", name)
@@ -372,9 +403,15 @@ def test_the_name_in_the_code_is_told_where_it_differs(
     assert inspector.node_page.header.note.text() == "In the code: conv_1"
 
 
-def test_delete_from_the_menu(inspector: Inspector, selection: Selection, document: Document) -> None:
+def test_delete_from_the_menu(
+    inspector: Inspector, selection: Selection, document: Document
+) -> None:
     selection.set({"c"})
-    next(a for a in inspector.node_page.header.menu().actions() if a.text().startswith("Delete")).trigger()
+    next(
+        a
+        for a in inspector.node_page.header.menu().actions()
+        if a.text().startswith("Delete")
+    ).trigger()
     assert "c" not in document.project.graph.nodes
 
 
@@ -386,13 +423,27 @@ def test_shapes_cost_and_problems_of_a_node(
 ) -> None:
     cure = Cure("Set kernel_size=1", (SetParam("c", "kernel_size", 1),))
     known = analyse(document.project.graph)
-    told = Problem("error", "c", "conv1 does not fit", "Too large.", "Kernel size can't be greater", cures=(cure,))
+    told = Problem(
+        "error",
+        "c",
+        "conv1 does not fit",
+        "Too large.",
+        "Kernel size can't be greater",
+        cures=(cure,),
+    )
     inspector.set_analysis(known, (*known.problems, told))
     pick(qtbot, inspector, selection, "c")
     page = inspector.node_page
-    chips = [chip.text() for chip in page.shape.findChildren(ShapeChip) if chip.isVisibleTo(page)]
+    chips = [
+        chip.text()
+        for chip in page.shape.findChildren(ShapeChip)
+        if chip.isVisibleTo(page)
+    ]
     assert chips == ["N×1×8×8", "N×32×6×6"]
-    assert any("Parameters: 320" in bar.accessibleName() for bar in page.cost.findChildren(CostBar))
+    assert any(
+        "Parameters: 320" in bar.accessibleName()
+        for bar in page.cost.findChildren(CostBar)
+    )
     assert page.problems.isVisibleTo(inspector)
     with qtbot.waitSignal(inspector.cure_requested) as cured:
         qtbot.mouseClick(page.problems.boxes[0].buttons[0], Qt.MouseButton.LeftButton)
@@ -401,10 +452,14 @@ def test_shapes_cost_and_problems_of_a_node(
     assert not page.problems.isVisibleTo(inspector)
 
 
-def test_a_node_that_is_not_analysed_yet_says_so(inspector: Inspector, selection: Selection) -> None:
+def test_a_node_that_is_not_analysed_yet_says_so(
+    inspector: Inspector, selection: Selection
+) -> None:
     inspector.set_analysis(Analysis(Graph(), Source("")))
     selection.set({"c"})
-    assert "Computing shapes…" in {each.text() for each in inspector.node_page.shape.findChildren(QLabel)}
+    assert "Computing shapes…" in {
+        each.text() for each in inspector.node_page.shape.findChildren(QLabel)
+    }
     assert inspector.node_page.form.editor("in_channels").field.text() == "auto"
 
 
@@ -450,13 +505,20 @@ def test_opening_another_project_leaves_no_ghost(
 # --- Documentation
 
 
-def test_documentation_is_asked_behind_the_window(qtbot: QtBot, inspector: Inspector, selection: Selection) -> None:
+def test_documentation_is_asked_behind_the_window(
+    qtbot: QtBot, inspector: Inspector, selection: Selection
+) -> None:
     pick(qtbot, inspector, selection, "c")
     section = inspector.node_page.documentation
     assert section.summary.text() == "PyTorch is loading."
     inspector.set_torch_loaded()
-    qtbot.waitUntil(lambda: section.summary.text().startswith("Applies a 2D convolution"))
-    assert "Number of channels" in inspector.node_page.form.rows["out_channels"].name.toolTip()
+    qtbot.waitUntil(
+        lambda: section.summary.text().startswith("Applies a 2D convolution")
+    )
+    assert (
+        "Number of channels"
+        in inspector.node_page.form.rows["out_channels"].name.toolTip()
+    )
     qtbot.waitUntil(section.more.isVisible)
     qtbot.mouseClick(section.more, Qt.MouseButton.LeftButton)
     assert "<h4>Args</h4>" in section.full.text()
@@ -483,16 +545,26 @@ Example::
 """
     html = to_html(text)
     assert "cat(tensors" not in html
-    assert "<p>Concatenates <code>tensors</code>, see <code>torch.split</code>.</p>" in html
+    assert (
+        "<p>Concatenates <code>tensors</code>, see <code>torch.split</code>.</p>"
+        in html
+    )
     assert "y = (x)/(√(2)) × in_channels" in html
     assert "<b>Note.</b> All must have <b>one</b> shape." in html
-    assert "<code><b>dim</b></code> <i>int, optional</i>: the dimension to go along. Default: <code>0</code>" in html
+    assert (
+        "<code><b>dim</b></code> <i>int, optional</i>: the dimension to go along. Default: <code>0</code>"
+        in html
+    )
     assert "<pre>&gt;&gt;&gt; torch.cat((x, x), 0)</pre>" in html
     assert inline("a < b") == "a &lt; b"
 
 
 def test_values_are_told_apart_by_type() -> None:
-    assert not equal_values(1, True) and not equal_values(1, 1.0) and equal_values((1, AUTO), (1, AUTO))
+    assert (
+        not equal_values(1, True)
+        and not equal_values(1, 1.0)
+        and equal_values((1, AUTO), (1, AUTO))
+    )
     assert equal_values(DType("int64"), DType("int64"))
     for spec in catalog().values():
         for each in spec.params:

@@ -18,7 +18,10 @@ from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
-from app.views.inspector.fields.editors import DifferingChoiceEditor, DifferingTextEditor
+from app.views.inspector.fields.editors import (
+    DifferingChoiceEditor,
+    DifferingTextEditor,
+)
 from app.views.inspector.fields.picker import Picker
 from app.views.inspector.fields.row import ParamRow
 from app.views.inspector.fields.wired_field import WiredEditor
@@ -53,7 +56,9 @@ class Desk:
 
     def __init__(self, qtbot: QtBot, background: Background) -> None:
         self.qtbot, self.document, self.selection = qtbot, Document(NET), Selection()
-        self.inspector = Inspector(self.document, self.selection, catalog(), EngineService(background))
+        self.inspector = Inspector(
+            self.document, self.selection, catalog(), EngineService(background)
+        )
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):
@@ -72,7 +77,11 @@ class Desk:
             QApplication.processEvents()
 
     def row(self, name: str) -> ParamRow:
-        page = self.inspector.several if len(self.selection.ids) > 1 else self.inspector.node_page
+        page = (
+            self.inspector.several
+            if len(self.selection.ids) > 1
+            else self.inspector.node_page
+        )
         assert page.form is not None
         return page.form.rows[name]
 
@@ -90,7 +99,9 @@ class Desk:
         return next(one for one in menu.actions() if one.text().startswith(words))
 
     def type(self, line: QLineEdit, text: str, key: Qt.Key = Qt.Key.Key_Return) -> None:
-        self.qtbot.mouseClick(line, Qt.MouseButton.LeftButton, pos=QPoint(5, line.height() // 2))
+        self.qtbot.mouseClick(
+            line, Qt.MouseButton.LeftButton, pos=QPoint(5, line.height() // 2)
+        )
         self.qtbot.keyClick(line, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
         self.qtbot.keyClicks(line, text)
         self.qtbot.keyClick(line, key)
@@ -100,7 +111,10 @@ class Desk:
         """What the open picker offers; the first that `text` leaves is taken with Enter."""
         picker = QApplication.activePopupWidget()
         assert isinstance(picker, Picker)
-        offered = [picker.list.item(i).text().partition("   ")[0] for i in range(picker.list.count())]
+        offered = [
+            picker.list.item(i).text().partition("   ")[0]
+            for i in range(picker.list.count())
+        ]
         self.qtbot.keyClicks(picker.search, text)
         self.qtbot.keyClick(picker.search, Qt.Key.Key_Return)
         self.settle()
@@ -141,7 +155,9 @@ def test_a_parameter_is_wired_from_a_list_of_what_fits(desk: Desk) -> None:
     assert desk.choose("siz") == ["size1"]
     assert Edge("size", 0, "sum", "dim") in desk.graph.edges
     row = desk.row("dim")
-    assert isinstance(row.editor, WiredEditor) and row.editor.field.text() == "from size1"
+    assert (
+        isinstance(row.editor, WiredEditor) and row.editor.field.text() == "from size1"
+    )
     assert desk.document.undo_stack.undoText() == "Wire dim of unsqueeze1"
     row.editor.setFocus()
     desk.qtbot.keyClick(desk.inspector.focusWidget(), Qt.Key.Key_Return)
@@ -150,14 +166,18 @@ def test_a_parameter_is_wired_from_a_list_of_what_fits(desk: Desk) -> None:
 
 
 def test_where_nothing_fits_the_list_says_what_would(desk: Desk) -> None:
-    desk.document.apply("Delete size1", Project("net", desk.graph.without_nodes(["size"])))
+    desk.document.apply(
+        "Delete size1", Project("net", desk.graph.without_nodes(["size"]))
+    )
     desk.pick("sum")
     desk.action("dim", "Wire dim…").trigger()
     picker = QApplication.activePopupWidget()
     assert (
         isinstance(picker, Picker)
         and picker.nothing.isVisible()
-        and picker.nothing.text().endswith("Number, Tensor.size and Tensor.shape output numbers.")
+        and picker.nothing.text().endswith(
+            "Number, Tensor.size and Tensor.shape output numbers."
+        )
     )
     desk.qtbot.keyClick(picker, Qt.Key.Key_Escape)
     assert QApplication.activePopupWidget() is None
@@ -175,7 +195,9 @@ def test_weights_are_shared_with_a_node_of_the_same_class(desk: Desk) -> None:
     assert desk.graph.nodes["b"].shares == "c"
     assert section.weights.text() == "shared with fc3"
     page = desk.inspector.node_page
-    assert page.owned.text() == "Shares the module of fc3: changes here apply to fc3 too."
+    assert (
+        page.owned.text() == "Shares the module of fc3: changes here apply to fc3 too."
+    )
     assert page.header.frozen.isChecked(), "the module is frozen"
     desk.type(desk.line("out_features"), "48")
     assert desk.graph.nodes["c"].params["out_features"] == 48
@@ -184,7 +206,10 @@ def test_weights_are_shared_with_a_node_of_the_same_class(desk: Desk) -> None:
     desk.qtbot.mouseClick(page.header.frozen, Qt.MouseButton.LeftButton)
     assert not desk.graph.nodes["c"].frozen and not desk.graph.nodes["b"].frozen
     desk.qtbot.mouseClick(section.unshare, Qt.MouseButton.LeftButton)
-    assert desk.graph.nodes["b"].shares == "" and desk.graph.nodes["b"].params["out_features"] == 48
+    assert (
+        desk.graph.nodes["b"].shares == ""
+        and desk.graph.nodes["b"].params["out_features"] == 48
+    )
     for _ in range(4):
         desk.document.undo_stack.undo()
     assert desk.document.project == NET
@@ -215,7 +240,9 @@ def test_a_parameter_is_initialised_by_a_function_of_torch(desk: Desk) -> None:
     form = section.lines["weight"].form
     assert form is not None
     desk.type(next(iter(form.editor("std").lines())), "0.02")
-    assert desk.graph.nodes["a"].inits == FrozenMap(weight=Init("trunc_normal_", FrozenMap(std=0.02)))
+    assert desk.graph.nodes["a"].inits == FrozenMap(
+        weight=Init("trunc_normal_", FrozenMap(std=0.02))
+    )
     assert desk.document.undo_stack.count() == 2
     assert section.caption() == "1 set"
     for _ in range(2):
@@ -224,7 +251,13 @@ def test_a_parameter_is_initialised_by_a_function_of_torch(desk: Desk) -> None:
 
 
 def test_an_initialisation_that_torch_refuses_shows_its_words(desk: Desk) -> None:
-    node = Node("a", "nn.Linear", "fc1", FrozenMap(out_features=32), inits=FrozenMap(bias=Init("kaiming_normal_")))
+    node = Node(
+        "a",
+        "nn.Linear",
+        "fc1",
+        FrozenMap(out_features=32),
+        inits=FrozenMap(bias=Init("kaiming_normal_")),
+    )
     desk.document.apply("Initialise", Project("net", desk.graph.with_node(node)))
     desk.inspector.set_analysis(analyse(desk.graph))
     desk.inspector.set_torch_loaded()
@@ -232,7 +265,10 @@ def test_an_initialisation_that_torch_refuses_shows_its_words(desk: Desk) -> Non
     section = desk.inspector.node_page.inits
     section.set_open(True)
     desk.qtbot.waitUntil(
-        lambda: "bias" in section.lines and "Fan in and fan out" in section.lines["bias"].problem.text(),
+        lambda: (
+            "bias" in section.lines
+            and "Fan in and fan out" in section.lines["bias"].problem.text()
+        ),
     )
 
 
@@ -318,5 +354,7 @@ def test_tab_goes_down_the_page(desk: Desk) -> None:
     assert seen[:2] == [form.editor("bias").field, form.editor("dtype").field]
     assert page.shape.isAncestorOf(seen[2]), "the head of the next section"
     page.module.repeat.setFocus()
-    desk.qtbot.keyClick(page.module.repeat, Qt.Key.Key_Tab, Qt.KeyboardModifier.ShiftModifier)
+    desk.qtbot.keyClick(
+        page.module.repeat, Qt.Key.Key_Tab, Qt.KeyboardModifier.ShiftModifier
+    )
     assert page.module.isAncestorOf(desk.inspector.focusWidget())

@@ -23,7 +23,12 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.editor_factory import kind_of, suits
-from app.views.inspector.fields.editors import ChoiceEditor, Editor, ToggleEditor, WordEditor
+from app.views.inspector.fields.editors import (
+    ChoiceEditor,
+    Editor,
+    ToggleEditor,
+    WordEditor,
+)
 from app.views.inspector.fields.values import equal_values, parse, show, text_of
 from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.selection import Selection
@@ -47,8 +52,14 @@ class Form:
     spec: OpSpec
 
     def __init__(self, qtbot: QtBot, background: Background) -> None:
-        self.qtbot, self.document, self.selection = qtbot, Document(Project()), Selection()
-        self.inspector = Inspector(self.document, self.selection, catalog(), EngineService(background))
+        self.qtbot, self.document, self.selection = (
+            qtbot,
+            Document(Project()),
+            Selection(),
+        )
+        self.inspector = Inspector(
+            self.document, self.selection, catalog(), EngineService(background)
+        )
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 1400)
         with qtbot.waitExposed(self.inspector):
@@ -62,7 +73,9 @@ class Form:
         self.document.new(Project(graph=Graph(FrozenMap({"n": node}))))
         self.selection.set({"n"})
         QApplication.processEvents()
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # the form before, as an event loop does
+        QApplication.sendPostedEvents(
+            None, QEvent.Type.DeferredDelete
+        )  # the form before, as an event loop does
 
     @property
     def params(self) -> FrozenMap[str, Any]:
@@ -106,11 +119,19 @@ class Form:
                 self.press(Qt.Key.Key_Space)
         elif isinstance(editor, ChoiceEditor | WordEditor):
             choices = editor.field.choices()
-            wanted = next(i for i, choice in enumerate(choices) if equal_values(choice, value))
+            wanted = next(
+                i for i, choice in enumerate(choices) if equal_values(choice, value)
+            )
             while editor.field.currentIndex() != wanted:
-                self.press(Qt.Key.Key_Down if editor.field.currentIndex() < wanted else Qt.Key.Key_Up)
+                self.press(
+                    Qt.Key.Key_Down
+                    if editor.field.currentIndex() < wanted
+                    else Qt.Key.Key_Up
+                )
         elif isinstance(editor.field, NumbersField) and param.count:
-            for place, one in enumerate(value if isinstance(value, tuple) else (value,) * param.count):
+            for place, one in enumerate(
+                value if isinstance(value, tuple) else (value,) * param.count
+            ):
                 line = list(editor.lines())[place]
                 line.setFocus(Qt.FocusReason.TabFocusReason)
                 self.type(str(one))
@@ -121,13 +142,17 @@ class Form:
 def good_value(param: Param, now: Any) -> Any:
     """Another value that a parameter can have."""
     low = 1 if param.minimum is None else int(param.minimum)
-    rows = [tuple(low + 1 + more + i for i in range(param.count or 2)) for more in (0, 1)]
+    rows = [
+        tuple(low + 1 + more + i for i in range(param.count or 2)) for more in (0, 1)
+    ]
     candidates: dict[str, tuple[Any, ...]] = {
         "int": (low + 1, low + 2, low),
         "float": (0.25, 0.75, 0.5, low + 0.5),
         "bool": (False, True),
         "choice": param.choices,
-        "dtype": tuple(map(DType, param.choices or DTYPES[:2])) if param.kind == "dtype" else (),
+        "dtype": tuple(map(DType, param.choices or DTYPES[:2]))
+        if param.kind == "dtype"
+        else (),
         "ints": tuple(rows),
         "number": (2.5, 3),
         "index": ((Ellipsis, Slice(1, None), 0), Slice(None, None, 2)),
@@ -156,11 +181,17 @@ def fits(param: Param, value: Any) -> bool:
 BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": '"two words"'}
 
 
-def test_every_parameter_is_shown_set_by_keyboard_and_refused(qtbot: QtBot, background: Background) -> None:
+def test_every_parameter_is_shown_set_by_keyboard_and_refused(
+    qtbot: QtBot, background: Background
+) -> None:
     """One that is equal in several ops is set in the first of them, unless it follows what arrives there."""
     form, seen, new = Form(qtbot, background), set[str](), dict[str, list[Param]]()
     for key in OPS:
-        new[key] = [param for param in catalog()[key].params if param.auto or repr(param) not in seen]
+        new[key] = [
+            param
+            for param in catalog()[key].params
+            if param.auto or repr(param) not in seen
+        ]
         seen.update(map(repr, new[key]))
 
     @every({key: (key, params) for key, params in new.items() if params})
@@ -188,7 +219,9 @@ def takes_good_values(form: Form, params: list[Param]) -> None:
         before, steps = form.document.project, form.document.undo_stack.count()
         automatic = isinstance(editor, AutoEditor)
         form.give(param, value)
-        assert equal_values(form.value(param), value) or _collapsed(form.value(param), value), param.name
+        assert equal_values(form.value(param), value) or _collapsed(
+            form.value(param), value
+        ), param.name
         # Cutting the link to the arriving shape is a step of its own; what is typed after it, in one visit, is one. A
         # switch that may stand at none as well takes a click for each of its places.
         clicks = automatic * 2 + (param.kind == "bool" and param.optional)
@@ -202,7 +235,9 @@ def refuses_bad_values(form: Form, params: list[Param]) -> None:
     """Each parameter that could be given a bad value says why it does not take it, and the project stays."""
     for param in params:
         editor = form.go_to(param)
-        if isinstance(editor, ToggleEditor | ChoiceEditor | AutoEditor) or param.kind in ("str", "value"):
+        if isinstance(
+            editor, ToggleEditor | ChoiceEditor | AutoEditor
+        ) or param.kind in ("str", "value"):
             continue  # it offers nothing that it would refuse
         project = form.document.project
         line = form.inspector.focusWidget()
@@ -250,7 +285,9 @@ def _collapsed(value: Any, wanted: Any) -> bool:
         ("nn.Dropout", "p", "0.5", ""),
     ],
 )
-def test_torch_is_asked_for_its_own_words(key: str, name: str, text: str, words: str) -> None:
+def test_torch_is_asked_for_its_own_words(
+    key: str, name: str, text: str, words: str
+) -> None:
     said = torch_message(catalog()[key], catalog()[key].starting_params(), name, text)
     assert words in said if words else said == ""
 
@@ -273,20 +310,47 @@ def values(spec: OpSpec) -> Iterator[tuple[Param, Any]]:
     for param in spec.params:
         default = None if param.required else param.default
         if param.kind != "choice":
-            yield from ((param, value) for value in (default, param.start, good_value(param, default)))
+            yield from (
+                (param, value)
+                for value in (default, param.start, good_value(param, default))
+            )
 
 
 @every({key: catalog()[key] for key in OPS})
 def test_what_a_field_shows_is_read_as_the_same_value(spec: OpSpec) -> None:
     for param, value in values(spec):
-        if value is None and not param.optional or (isinstance(value, float) and math.isnan(value)):
+        if (
+            value is None
+            and not param.optional
+            or (isinstance(value, float) and math.isnan(value))
+        ):
             continue
-        assert equal_values(parse(param, text_of(param, value)), value), (param.name, value, text_of(param, value))
+        assert equal_values(parse(param, text_of(param, value)), value), (
+            param.name,
+            value,
+            text_of(param, value),
+        )
 
 
 @pytest.mark.parametrize(
-    "value", ["relu", "1", "True", "1, 2", ("a", 1), ("a",), (1, (2, "b")), 1.5, 2, False, (), None]
+    "value",
+    [
+        "relu",
+        "1",
+        "True",
+        "1, 2",
+        ("a", 1),
+        ("a",),
+        (1, (2, "b")),
+        1.5,
+        2,
+        False,
+        (),
+        None,
+    ],
 )
 def test_a_value_of_any_kind_is_read_as_it_was(value: Any) -> None:
     param = Param("x", "value", optional=True)
-    assert equal_values(parse(param, text_of(param, value)), value), text_of(param, value)
+    assert equal_values(parse(param, text_of(param, value)), value), text_of(
+        param, value
+    )

@@ -73,17 +73,24 @@ def run_curves(qtbot, curves, run):
     return curves
 
 
-def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(qtbot, curves, run):
+def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(
+    qtbot, curves, run
+):
     """In one turn of the event loop the six take longer than two frames."""
     shown = []
-    curves._next_painting.timeout.connect(lambda: shown.append(sum(not chart.plot.blank for chart in curves.charts)))
+    curves._next_painting.timeout.connect(
+        lambda: shown.append(sum(not chart.plot.blank for chart in curves.charts))
+    )
     curves.set_history(run.history, run.job.source)
     assert one_colour(curves.memory.plot), "no rest of another picture"
     qtbot.waitUntil(lambda: len(shown) == 7)
     assert shown == [0, 1, 2, 3, 4, 5, 6], "first the page around them"
     assert not one_colour(curves.memory.plot)
     for chart in curves.charts:  # each was laid out for its size then
-        assert abs(chart.plot.view.sceneBoundingRect().right() - (chart.plot.width() - 14)) < 1
+        assert (
+            abs(chart.plot.view.sceneBoundingRect().right() - (chart.plot.width() - 14))
+            < 1
+        )
     curves.hide()
     curves.show()
     qtbot.waitUntil(lambda: len(shown) == 13)
@@ -115,7 +122,9 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
         bar.refresh()
         curves.redraw()
         QApplication.processEvents()
-        shown.add((bar.field.text(), bar._of.text(), curves.throughput.heading.texts[2]))
+        shown.add(
+            (bar.field.text(), bar._of.text(), curves.throughput.heading.texts[2])
+        )
     qapp.removeEventFilter(requests)
     assert len(shown) > 5, "the figures changed"
     assert requests.count == 0
@@ -123,22 +132,39 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
 
 def one_colour(plot):
     picture = plot.viewport().grab().toImage()
-    return len({picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())}) == 1
+    return (
+        len(
+            {
+                picture.pixel(x, y)
+                for x in range(picture.width())
+                for y in range(picture.height())
+            }
+        )
+        == 1
+    )
 
 
 def wheel(plot, x=0.5, up=True, modifiers=Qt.KeyboardModifier.NoModifier):
     rect = plot.view.sceneBoundingRect()
     place = QPointF(rect.left() + x * rect.width(), rect.center().y())
     event = QWheelEvent(
-        place, plot.viewport().mapToGlobal(place), QPoint(), QPoint(0, 120 if up else -120),
-        Qt.MouseButton.NoButton, modifiers, Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        place,
+        plot.viewport().mapToGlobal(place),
+        QPoint(),
+        QPoint(0, 120 if up else -120),
+        Qt.MouseButton.NoButton,
+        modifiers,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
     QApplication.sendEvent(plot.viewport(), event)
 
 
 def centre(plot, x=0.5, y=0.5):
     rect = plot.view.sceneBoundingRect()
-    return QPoint(int(rect.left() + x * rect.width()), int(rect.top() + y * rect.height()))
+    return QPoint(
+        int(rect.left() + x * rect.width()), int(rect.top() + y * rect.height())
+    )
 
 
 def test_an_empty_page_offers_the_run(qtbot, curves):
@@ -156,16 +182,30 @@ def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
     curves.set_history(histories[0], None, (("Run 2", histories[1]),))
     for chart in (curves.loss, curves.accuracy):
         own, other = chart.entries(None)
-        assert (own.label, own.short, other.label) == (f"baseline{TAGGED}sgd", "baseline", "Run 2")
+        assert (own.label, own.short, other.label) == (
+            f"baseline{TAGGED}sgd",
+            "baseline",
+            "Run 2",
+        )
         assert own.value == other.value and own.series != other.series
     smoothed = curves.loss._smooth.points()[1]
     assert np.array_equal(smoothed, curves.loss.others._lines[0].curve.points()[1])
-    assert not len(curves.loss._raw.points()[0]) and not len(curves.loss._validation.points()[0])
+    assert not len(curves.loss._raw.points()[0]) and not len(
+        curves.loss._validation.points()[0]
+    )
     assert [len(line.dots._x) for line in curves.loss._validations._lines] == [3, 3]
-    assert "smoothed" in curves.loss.heading.texts[1] and "dots: validation" in curves.loss.heading.texts[1]
+    assert (
+        "smoothed" in curves.loss.heading.texts[1]
+        and "dots: validation" in curves.loss.heading.texts[1]
+    )
     curves.set_history(histories[0])
-    assert [entry.label for entry in curves.loss.entries(None)] == ["training", "validation"]
-    assert curves.loss.heading.texts[1].startswith("baseline, ") and len(curves.loss._raw.points()[0])
+    assert [entry.label for entry in curves.loss.entries(None)] == [
+        "training",
+        "validation",
+    ]
+    assert curves.loss.heading.texts[1].startswith("baseline, ") and len(
+        curves.loss._raw.points()[0]
+    )
 
 
 def test_every_number_in_the_legends_was_measured(run_curves, run):
@@ -173,18 +213,24 @@ def test_every_number_in_the_legends_was_measured(run_curves, run):
     last = history.epochs.matrix()[:, -1]
     names = dict(zip(history.epochs.names, last, strict=True))
     assert run_curves.loss.legend.texts == [
-        f"training {formatting.figure(history.steps['loss'][-1])}", f"validation {formatting.figure(names['val_loss'])}"
-    ]  # fmt: skip
+        f"training {formatting.figure(history.steps['loss'][-1])}",
+        f"validation {formatting.figure(names['val_loss'])}",
+    ]
     assert run_curves.accuracy.legend.texts == [
-        f"training {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
-    ]  # fmt: skip
+        f"training {100 * names['train_accuracy']:.2f}",
+        f"validation {100 * names['val_accuracy']:.2f}",
+    ]
     assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
-    assert run_curves.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
+    assert (
+        run_curves.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
+    )
 
 
 @pytest.mark.parametrize("choice", ["dark", "light"])
 @pytest.mark.parametrize("mode", ["step", "epoch", "time"])
-def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, run_curves, choice, mode):
+def test_it_is_drawn_in_both_themes_and_by_every_axis(
+    qtbot, qapp, run_curves, choice, mode
+):
     theme.apply(qapp, choice)
     run_curves.set_mode(mode)
     picture = run_curves.grab().toImage()
@@ -197,15 +243,21 @@ def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, run_curves, c
 
 
 def test_a_run_of_one_step_has_a_point(qtbot, curves, run, events):
-    first = next(place for place, event in enumerate(events) if isinstance(event, StepDone))
+    first = next(
+        place for place, event in enumerate(events) if isinstance(event, StepDone)
+    )
     history = History()
     history.extend(events[: first + 1])
     curves.set_history(history, run.job.source)
     plot = curves.loss.plot
-    qtbot.waitUntil(lambda: not plot.blank and len(curves.loss._smooth.points()[0]) == 1)
+    qtbot.waitUntil(
+        lambda: not plot.blank and len(curves.loss._smooth.points()[0]) == 1
+    )
     (x,), (y,) = curves.loss._smooth.points()
     spot = plot.mapFromScene(plot.view.mapViewToScene(QPointF(x, y))) - QPoint(1, 0)
-    qtbot.waitUntil(lambda: plot.grab().toImage().pixelColor(spot) == theme.current().series[0])
+    qtbot.waitUntil(
+        lambda: plot.grab().toImage().pixelColor(spot) == theme.current().series[0]
+    )
 
 
 def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
@@ -216,15 +268,24 @@ def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
 
     def colors():
         picture = plot.grab(QRect(corner, size)).toImage()
-        return Counter(picture.pixelColor(x, y).name() for x in range(picture.width()) for y in range(picture.height()))
+        return Counter(
+            picture.pixelColor(x, y).name()
+            for x in range(picture.width())
+            for y in range(picture.height())
+        )
 
     curve = run_curves.loss._smooth
     (x0, x1), (y0, y1) = plot.view.viewRange()
     beside = colors()
     across = np.linspace(x0, x1, 2000)
-    curve.set_points(across, np.where(np.arange(2000) % 2, y0, y1))  # over all of the plot
+    curve.set_points(
+        across, np.where(np.arange(2000) % 2, y0, y1)
+    )  # over all of the plot
     over = colors()
-    assert now.text3.name() in beside and over[now.text3.name()] >= beside[now.text3.name()]
+    assert (
+        now.text3.name() in beside
+        and over[now.text3.name()] >= beside[now.text3.name()]
+    )
     assert now.plot.name() in over, "outlined"
 
 
@@ -237,10 +298,18 @@ def test_every_line_of_an_epoch_has_its_number_and_no_two_touch(run_curves, widt
     lines, metrics = backdrop.epoch_lines(), QFontMetricsF(theme.font("axis"))
     assert len(lines) > 1 and lines[0].label.startswith("epoch ")
     assert all(line.label.isdecimal() for line in lines[1:] if line.place < width)
-    assert all(line.label == "" for line in lines if line.place == width), "nothing follows the last epoch"
+    assert all(line.label == "" for line in lines if line.place == width), (
+        "nothing follows the last epoch"
+    )
     labelled = [line for line in lines if line.label]
-    spans = sorted((line.label_at, line.label_at + metrics.horizontalAdvance(line.label)) for line in labelled)
-    assert all(one[1] < other[0] for one, other in pairwise(spans)) and spans[-1][1] < width
+    spans = sorted(
+        (line.label_at, line.label_at + metrics.horizontalAdvance(line.label))
+        for line in labelled
+    )
+    assert (
+        all(one[1] < other[0] for one, other in pairwise(spans))
+        and spans[-1][1] < width
+    )
 
 
 def QImage_rgb(color):
@@ -253,7 +322,9 @@ def test_the_wheel_zooms_all_charts_and_a_double_click_follows_again(qtbot, run_
     wheel(run_curves.loss.plot)
     low, high = run_curves.loss.plot.view.viewRange()[0]
     assert high - low < before[1] - before[0] and not run_curves.following
-    assert all(chart.plot.view.viewRange()[0] == [low, high] for chart in run_curves.charts)
+    assert all(
+        chart.plot.view.viewRange()[0] == [low, high] for chart in run_curves.charts
+    )
     plot = run_curves.accuracy.plot
     qtbot.mouseDClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot))
     assert run_curves.following and run_curves.memory.plot.view.viewRange()[0] == before
@@ -273,7 +344,10 @@ def test_a_zoomed_page_stays_where_it_is_while_the_run_goes_on(qtbot, run_curves
 def test_ctrl_wheel_zooms_one_chart_upwards_alone(run_curves):
     x, y = run_curves.loss.plot.view.viewRange()
     wheel(run_curves.loss.plot, modifiers=Qt.KeyboardModifier.ControlModifier)
-    assert run_curves.loss.plot.view.viewRange()[0] == x and run_curves.loss.plot.view.viewRange()[1] != y
+    assert (
+        run_curves.loss.plot.view.viewRange()[0] == x
+        and run_curves.loss.plot.view.viewRange()[1] != y
+    )
     assert run_curves.following
     run_curves.redraw()
     assert run_curves.loss.plot.view.viewRange()[1] != y
@@ -297,14 +371,22 @@ def test_the_cursor_reads_all_charts_at_one_step(qtbot, run_curves, run):
     qtbot.waitUntil(plot.readout.isVisible)
     step = int(plot.readout.texts[0].split()[1].replace(",", ""))
     loss = formatting.figure(run.history.steps["loss"][step - 1])
-    assert plot.readout.texts[0] == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
-    assert f"training {loss}" in plot.readout.texts and run_curves.loss.legend.texts[0] == f"training {loss}"
+    assert (
+        plot.readout.texts[0]
+        == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
+    )
+    assert (
+        f"training {loss}" in plot.readout.texts
+        and run_curves.loss.legend.texts[0] == f"training {loss}"
+    )
     assert any(text.startswith("training, smoothed") for text in plot.readout.texts)
     assert not run_curves.accuracy.plot.readout.isVisible()
     at = {chart.plot.cursor_line._x for chart in run_curves.charts}
     assert at == {float(step)}
     plot.pointed.emit(None)
-    assert not plot.readout.isVisible() and {chart.plot.cursor_line._x for chart in run_curves.charts} == {None}
+    assert not plot.readout.isVisible() and {
+        chart.plot.cursor_line._x for chart in run_curves.charts
+    } == {None}
 
 
 def test_a_click_on_a_row_or_on_its_name_selects_the_layer(qtbot, run_curves):
@@ -312,10 +394,14 @@ def test_a_click_on_a_row_or_on_its_name_selects_the_layer(qtbot, run_curves):
     assert layers == ("conv1", "norm1", "conv2", "linear1")
     plot = run_curves.gradients.plot
     with qtbot.waitSignal(run_curves.layerSelected) as told:
-        qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, 0.5, 2.5 / 4))
+        qtbot.mouseClick(
+            plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, 0.5, 2.5 / 4)
+        )
     assert told.args == ["conv2"]
     with qtbot.waitSignal(run_curves.layerSelected) as told:
-        qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, -0.1, 0.5 / 4))
+        qtbot.mouseClick(
+            plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, -0.1, 0.5 / 4)
+        )
     assert told.args == ["conv1"]
 
 
@@ -366,7 +452,9 @@ def test_news_are_drawn_soon(qtbot, run_curves, run):
 def test_a_new_run_does_not_begin_on_the_axes_of_the_one_before(run_curves):
     run_curves.set_history(History())
     assert run_curves.accuracy.plot.view.viewRange()[1] == [0, 100]
-    assert [chart.plot.view.viewRange()[1] for chart in (run_curves.loss, run_curves.rate)] == [[0, 1], [0, 1]]
+    assert [
+        chart.plot.view.viewRange()[1] for chart in (run_curves.loss, run_curves.rate)
+    ] == [[0, 1], [0, 1]]
 
 
 def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(run_curves, run):
@@ -384,15 +472,24 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     process.extend(events)
     curves.set_history(process)
     assert curves.memory.heading.texts[:2] == ("Resident memory", "MiB, of the process")
-    assert curves.memory.legend.texts[0].endswith(" MiB") and curves.memory.rows(0)[0][2].count("MiB") == 1
+    assert (
+        curves.memory.legend.texts[0].endswith(" MiB")
+        and curves.memory.rows(0)[0][2].count("MiB") == 1
+    )
     started = next(event for event in events if isinstance(event, Started))
     device.add(msgspec.structs.replace(started, device="cuda:0"))
     for step in (1, 2, 3):
         device.add(StepDone(1, step, 1.0, 64, step / 10))
-        device.add(MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None))
+        device.add(
+            MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None)
+        )
     curves.set_history(device)
     assert curves.memory.heading.texts[:2] == ("GPU memory", "MiB, cuda:0")
-    assert curves.memory.legend.texts == ["allocated 20.0", "peak 71.0", "reserved 90.0"]
+    assert curves.memory.legend.texts == [
+        "allocated 20.0",
+        "peak 71.0",
+        "reserved 90.0",
+    ]
     mps = History()
     mps.add(msgspec.structs.replace(started, device="mps"))
     mps.add(StepDone(1, 1, 1.0, 64, 0.1))
@@ -403,7 +500,9 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
 
 def test_without_validation_samples_nothing_is_said_of_them(curves):
     history = History()
-    history.extend(train(job(data=replace(job().data, validation_fraction=0.0), epochs=1)))
+    history.extend(
+        train(job(data=replace(job().data, validation_fraction=0.0), epochs=1))
+    )
     curves.set_history(history)
     assert [text.split()[0] for text in curves.loss.legend.texts] == ["training"]
     curves.grab()
@@ -414,7 +513,9 @@ def test_the_numbers_can_be_taken_away(run_curves, run):
     steps, epochs = run.history.steps, run.history.epochs
     assert [float(row["loss"]) for row in rows] == steps["loss"].tolist()
     ends = [row for row in rows if row["val_loss"]]
-    assert [float(row["val_accuracy"]) for row in ends] == epochs["val_accuracy"].tolist()
+    assert [float(row["val_accuracy"]) for row in ends] == epochs[
+        "val_accuracy"
+    ].tolist()
     norms = [row["grad_norm:conv2"] for row in rows if row["grad_norm:conv2"]]
     assert [float(norm) for norm in norms] == run.history.gradients["conv2"].tolist()
 
@@ -427,18 +528,32 @@ def test_the_picture_can_be_taken_away(run_curves, tmp_path, kind):
         assert QImage(str(path)).size() == run_curves.cards.size() * 2
     elif kind == "svg":
         text = path.read_text("utf-8")
-        assert text.startswith("<?xml") and "Gradient norm per layer" in text and "<polyline" in text or "<path" in text
+        assert (
+            text.startswith("<?xml")
+            and "Gradient norm per layer" in text
+            and "<polyline" in text
+            or "<path" in text
+        )
 
 
 def test_a_folder_that_cannot_be_written_is_told(run_curves, tmp_path):
     with pytest.raises(OSError):
-        export.save(run_curves.history, run_curves.cards, tmp_path / "missing" / "curves.csv", "csv")
+        export.save(
+            run_curves.history,
+            run_curves.cards,
+            tmp_path / "missing" / "curves.csv",
+            "csv",
+        )
 
 
-def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(run_curves) -> None:
+def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(
+    run_curves,
+) -> None:
     heading = run_curves.gradients.heading
     assert heading.fitted_title(400) == "Gradient norm per layer"
-    assert heading.fitted_title(97) == "Per layer", "as wide as it is in a window of 1280"
+    assert heading.fitted_title(97) == "Per layer", (
+        "as wide as it is in a window of 1280"
+    )
     assert heading.toolTip() == "Gradient norm per layer, log scale"
     assert run_curves.memory.heading.toolTip() == "Resident memory, MiB, of the process"
 
@@ -446,22 +561,34 @@ def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(run_curv
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
     legend = ChartLegend()
     qtbot.addWidget(legend)
-    entries = [LegendEntry("Run 2", "1.49", 0, short="2"), LegendEntry("validation", "1.28", 1, "dots"),
-               LegendEntry("digit", "1.46", 2), LegendEntry("again", "0.0524", 3)]  # fmt: skip
+    entries = [
+        LegendEntry("Run 2", "1.49", 0, short="2"),
+        LegendEntry("validation", "1.28", 1, "dots"),
+        LegendEntry("digit", "1.46", 2),
+        LegendEntry("again", "0.0524", 3),
+    ]
     legend.resize(2000, 18)
     legend.set_entries(entries)
-    assert legend.height() == 18 and [label for label, *_ in legend.fitted_entries()][1] == "validation"
+    assert (
+        legend.height() == 18
+        and [label for label, *_ in legend.fitted_entries()][1] == "validation"
+    )
     one_line = sum(width for *_, width in _widths(entries, True, True))
     legend.resize(int(0.7 * one_line), 18)
     legend.grab()
-    assert legend.height() == 36 and all(label and value for label, value, *_ in legend.fitted_entries())
+    assert legend.height() == 36 and all(
+        label and value for label, value, *_ in legend.fitted_entries()
+    )
 
 
 def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, run_curves):
     run_curves.follow()
     redrawn = []
     for chart in run_curves.charts:
-        chart.redraw = lambda chart=chart, redraw=chart.redraw: (redrawn.append(chart), redraw())
+        chart.redraw = lambda chart=chart, redraw=chart.redraw: (
+            redrawn.append(chart),
+            redraw(),
+        )
     last = int(run_curves.history.steps["step"][-1])
     run_curves.history.extend([StepDone(9, last + 1, 0.5, 64, 99.0, 0.001)])
     run_curves.refresh()
@@ -469,48 +596,85 @@ def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, run_cur
     assert redrawn[0] is run_curves.loss and redrawn.count(run_curves.loss) == 1
 
 
-def test_a_line_marks_where_the_net_of_a_run_or_of_one_beside_it_was_edited(curves, run, events) -> None:
+def test_a_line_marks_where_the_net_of_a_run_or_of_one_beside_it_was_edited(
+    curves, run, events
+) -> None:
     step = int(run.history.steps["step"][5])
     edited = History()
-    edited.extend([*events, Cut(1, step, 2, "conv2 inserted", Outcome(), ("conv1",), 10, "")])
+    edited.extend(
+        [*events, Cut(1, step, 2, "conv2 inserted", Outcome(), ("conv1",), 10, "")]
+    )
     curves.set_history(edited, run.job.source)
     assert curves.loss.plot.backdrop.cuts == (CutLine(step, "conv2 inserted"),)
     curves.set_history(run.history, run.job.source, [("Run 2", edited)])
     (cut,) = curves.loss.plot.backdrop.cuts
     assert (cut.x, cut.text) == (step, "Run 2: conv2 inserted") and cut.series >= 0
     curves.set_mode("epoch")
-    assert curves.loss.plot.backdrop.cuts[0].x == step / run.history.started.steps_per_epoch
+    assert (
+        curves.loss.plot.backdrop.cuts[0].x
+        == step / run.history.started.steps_per_epoch
+    )
 
 
 def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
     """What its file was read with is no speed of the run."""
     history = History()
-    untimed = [msgspec.structs.replace(e, timed=False) if isinstance(e, Started) else e for e in events]
+    untimed = [
+        msgspec.structs.replace(e, timed=False) if isinstance(e, Started) else e
+        for e in events
+    ]
     history.extend(untimed)
     curves.set_history(history)
-    assert history.samples_per_second() is None and measure_progress(history).eta is None
+    assert (
+        history.samples_per_second() is None and measure_progress(history).eta is None
+    )
     assert not len(curves.throughput._curve.points()[0])
-    assert curves.throughput.heading.texts[1:] == ("unknown: this run recorded no times", "")
+    assert curves.throughput.heading.texts[1:] == (
+        "unknown: this run recorded no times",
+        "",
+    )
     curves.throughput.point_at(3)
     assert curves.throughput.heading.texts[2] == ""
     reader = Reader(lambda: 5.0, timed=False)
-    begun = {"event": "started", "device": "cpu", "epochs": 2, "batch_size": 8, "seed": 0, "parameters": 3,
-             "train_count": 80, "validation_count": 0}  # fmt: skip
+    begun = {
+        "event": "started",
+        "device": "cpu",
+        "epochs": 2,
+        "batch_size": 8,
+        "seed": 0,
+        "parameters": 3,
+        "train_count": 80,
+        "validation_count": 0,
+    }
     assert not reader.event(json.dumps(begun)).timed
-    assert reader.event(json.dumps(begun | {"train_count": 0})).timed, "a script tells its own times"
+    assert reader.event(json.dumps(begun | {"train_count": 0})).timed, (
+        "a script tells its own times"
+    )
 
 
-def test_in_a_low_window_all_charts_stand_beside_one_another_and_are_scrolled_to(qtbot, run_curves) -> None:
+def test_in_a_low_window_all_charts_stand_beside_one_another_and_are_scrolled_to(
+    qtbot, run_curves
+) -> None:
     run_curves.resize(1400, 500)
     qtbot.waitUntil(lambda: run_curves.rate.y() > 0)
     assert all(chart.isVisible() for chart in run_curves.charts)
     run_curves.resize(720, 190)
-    qtbot.waitUntil(lambda: run_curves.rate.y() == 0 and run_curves.rate.x() >= run_curves.accuracy.width() >= 148)
+    qtbot.waitUntil(
+        lambda: (
+            run_curves.rate.y() == 0
+            and run_curves.rate.x() >= run_curves.accuracy.width() >= 148
+        )
+    )
     bar = run_curves._scrolled.horizontalScrollBar()
     seen = run_curves.throughput.visibleRegion().boundingRect().width()
     assert bar.maximum() > 0 and seen < run_curves.throughput.width()
     bar.setValue(bar.maximum())
-    assert run_curves.throughput.visibleRegion().boundingRect().width() == run_curves.throughput.width()
-    assert all(chart.width() >= chart.minimumSizeHint().width() for chart in run_curves.charts)
+    assert (
+        run_curves.throughput.visibleRegion().boundingRect().width()
+        == run_curves.throughput.width()
+    )
+    assert all(
+        chart.width() >= chart.minimumSizeHint().width() for chart in run_curves.charts
+    )
     for heading in (chart.heading for chart in run_curves.charts):
         assert heading.fitted_title(heading.width()) in (heading.texts[0], "Per layer")

@@ -18,7 +18,15 @@ from app.views.training.runs.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 
-FAILED = Failed("shape", "Step 2 failed", "Look at the wires.", "Traceback:\n  line 1\nError: no", "n1", 1, 1)
+FAILED = Failed(
+    "shape",
+    "Step 2 failed",
+    "Look at the wires.",
+    "Traceback:\n  line 1\nError: no",
+    "n1",
+    1,
+    1,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +50,11 @@ def deck(qtbot):
 
 
 def enabled(deck):
-    return [name for name in ("run", "pause", "step", "stop") if deck.transport.button(name).isEnabled()]
+    return [
+        name
+        for name in ("run", "pause", "step", "stop")
+        if deck.transport.button(name).isEnabled()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +97,20 @@ def test_the_keys_stay_where_they_are_whatever_the_toolbar_says(qtbot, width):
 
     def place():
         qtbot.wait(0)  # layouts follow in the next turn
-        keys = [deck.transport.button(name) for name in ("run", "pause", "step", "stop")]
+        keys = [
+            deck.transport.button(name) for name in ("run", "pause", "step", "stop")
+        ]
         for key in keys:
             left = key.mapTo(bar, key.rect().topLeft())
             places.add((key.key.name, left.x(), left.y()))
-        assert deck.counter.mapTo(bar, deck.counter.rect().topRight()).x() <= bar.device.mapTo(bar, QPoint(0, 0)).x()
+        assert (
+            deck.counter.mapTo(bar, deck.counter.rect().topRight()).x()
+            <= bar.device.mapTo(bar, QPoint(0, 0)).x()
+        )
 
-    long = RunProgress(100, 100, 12_288, 100_000, 228_800, 0.0541, 1_212_480.4, 39_200.2)
+    long = RunProgress(
+        100, 100, 12_288, 100_000, 228_800, 0.0541, 1_212_480.4, 39_200.2
+    )
     for state in LOOKS:
         deck.set_state(state)
         place()
@@ -106,8 +125,13 @@ def test_the_keys_stay_where_they_are_whatever_the_toolbar_says(qtbot, width):
         place()
     deck.step_button.hide()
     bar.edits.show()
-    bar.set_project("A project with a name that is longer than anything has room for", True)
-    bar.set_devices((Device("cuda:0", "NVIDIA H200 NVL with a long name"), Device("cpu", "CPU")), "cuda:3")
+    bar.set_project(
+        "A project with a name that is longer than anything has room for", True
+    )
+    bar.set_devices(
+        (Device("cuda:0", "NVIDIA H200 NVL with a long name"), Device("cpu", "CPU")),
+        "cuda:3",
+    )
     place()
     assert len(places) == 4, sorted(places)
 
@@ -129,8 +153,12 @@ def test_the_counter_shows_what_is_known_and_a_dash_for_the_rest(deck):
     deck.set_state("running")
     deck.show_progress(RunProgress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
     assert dict(deck.counter.fields()) == {
-        "Epoch": "3/10", "Batch": "412/938", "Samples/s": "12,480", "Loss": "0.0541", "ETA": "0:39",
-    }  # fmt: skip
+        "Epoch": "3/10",
+        "Batch": "412/938",
+        "Samples/s": "12,480",
+        "Loss": "0.0541",
+        "ETA": "0:39",
+    }
     deck.show_progress(RunProgress(1, 10, 0, 938, 0))
     assert dict(deck.counter.fields())["Loss"] == "–"
     deck.set_state("stopped")
@@ -146,7 +174,9 @@ def test_the_deck_follows_a_session(qtbot, deck, session):
 
 
 def test_what_a_run_tells_in_sentences():
-    started = Started("cuda:0", "There is no cuda:1.", 20, 64, 23, 0, 34250, ("conv1",), 1437, 360)
+    started = Started(
+        "cuda:0", "There is no cuda:1.", 20, 64, 23, 0, 34250, ("conv1",), 1437, 360
+    )
     assert [line.text for line in lines_of(started)] == [
         "Training on cuda:0, seed 0: 34,250 parameters, 1,437 training and 360 validation samples, "
         "20 epochs of 23 batches of 64.",
@@ -156,10 +186,18 @@ def test_what_a_run_tells_in_sentences():
     assert lines_of(epoch, 20)[0].text == (
         "Epoch 3/20: training loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
     )
-    assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith("no validation samples.")
-    assert lines_of(Finished("stopped", 2, 30, 4.21))[0].text == "Stopped after 30 steps, 4.2 s."
+    assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith(
+        "no validation samples."
+    )
+    assert (
+        lines_of(Finished("stopped", 2, 30, 4.21))[0].text
+        == "Stopped after 30 steps, 4.2 s."
+    )
     (failed,) = lines_of(FAILED)
-    assert failed.text == "Step 2 failed. Look at the wires." and failed.detail.startswith("Traceback")
+    assert (
+        failed.text == "Step 2 failed. Look at the wires."
+        and failed.detail.startswith("Traceback")
+    )
 
 
 @pytest.fixture
@@ -211,11 +249,21 @@ def test_the_console_keeps_the_newest_lines(monkeypatch, qtbot):
     qtbot.waitUntil(lambda: "Error: no" in console._view.toPlainText())
 
 
-def test_a_narrower_console_stays_at_its_newest_line_unless_an_older_one_is_read(qtbot, console):
+def test_a_narrower_console_stays_at_its_newest_line_unless_an_older_one_is_read(
+    qtbot, console
+):
     bar = console._view.verticalScrollBar()
     for number in range(40):
-        console.log(f"line {number} " + "of a run with words that are wrapped in a narrow page " * 2)
-    qtbot.waitUntil(lambda: "line 39" in console._view.toPlainText() and bar.value() == bar.maximum() > 0)
+        console.log(
+            f"line {number} "
+            + "of a run with words that are wrapped in a narrow page " * 2
+        )
+    qtbot.waitUntil(
+        lambda: (
+            "line 39" in console._view.toPlainText()
+            and bar.value() == bar.maximum() > 0
+        )
+    )
     console.resize(320, 200)
     qtbot.waitUntil(lambda: bar.maximum() > 1500)
     assert bar.value() == bar.maximum()
@@ -232,7 +280,9 @@ def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, con
     console.hide()
     for number in range(3000):
         console.log(f"line {number}")
-    assert console.texts[-1] == "line 2999" and len(console.texts) == console_module.MOST
+    assert (
+        console.texts[-1] == "line 2999" and len(console.texts) == console_module.MOST
+    )
     console.show()
     qtbot.waitUntil(lambda: "line 2999" in console._view.toPlainText(), timeout=30_000)
     written = [line[10:] for line in console._view.toPlainText().splitlines() if line]
@@ -244,7 +294,11 @@ def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, con
 def test_standing_batch_by_batch_is_said_once(console):
     console.write_events([Paused(1, 1), Paused(1, 2)])
     console.write_events([Paused(1, 3), Resumed(1, 3), Paused(1, 9)])
-    assert console.texts == ["Paused after step 1.", "Resumed after step 3.", "Paused after step 9."]
+    assert console.texts == [
+        "Paused after step 1.",
+        "Resumed after step 3.",
+        "Paused after step 9.",
+    ]
 
 
 def test_runs_are_compared_although_they_are_listed_anew_meanwhile(qtbot, session):
@@ -253,14 +307,19 @@ def test_runs_are_compared_although_they_are_listed_anew_meanwhile(qtbot, sessio
     panel.set_session(session)
     panel.compared.connect(compared.append)
     panel.show()
-    bad = net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])
+    bad = net(
+        ["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"]
+    )
     for _ in range(2):
         session.start(job(bad))
         qtbot.waitUntil(lambda: session.state == "failed")
     panel.table.selectAll()
     panel.set_stored([])
     panel.set_settings(compared[-1], ())
-    assert panel.compare.isVisible() and panel.compare.model.heads[1:] == ["Run 2", "Run 1"]
+    assert panel.compare.isVisible() and panel.compare.model.heads[1:] == [
+        "Run 2",
+        "Run 1",
+    ]
     panel.table.selectRow(0)
     panel.set_settings(compared[-1], ())
     assert not panel.compare.isVisible(), "an answer to other rows"
@@ -276,7 +335,9 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     assert panel.empty.isVisible()
     session.start(job(epochs=1))
     qtbot.waitUntil(lambda: session.state == "done", timeout=60_000)
-    bad = net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])
+    bad = net(
+        ["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"]
+    )
     session.start(job(bad))
     qtbot.waitUntil(lambda: session.state == "failed", timeout=60_000)
     model = panel.model
@@ -287,11 +348,22 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     first, second = session.runs
     assert [text(row, "State") for row in (0, 1)] == ["Failed", "Done"]
     assert text(0, "Validation accuracy") == "–" and text(0, "Steps") == "0"
-    assert text(1, "Validation accuracy") == f"{100 * first.history.epochs['val_accuracy'][-1]:.2f} %"
+    assert (
+        text(1, "Validation accuracy")
+        == f"{100 * first.history.epochs['val_accuracy'][-1]:.2f} %"
+    )
     assert (text(1, "Device"), text(1, "Epochs")) == ("cpu", "1/1")
-    assert (text(1, "Optimizer"), text(1, "Learning rate"), text(1, "Batch size"), text(1, "Seed")) == (
-        "Adam", "0.001", "64", "0",
-    )  # fmt: skip
+    assert (
+        text(1, "Optimizer"),
+        text(1, "Learning rate"),
+        text(1, "Batch size"),
+        text(1, "Seed"),
+    ) == (
+        "Adam",
+        "0.001",
+        "64",
+        "0",
+    )
     assert chosen[-1] is second
     spot = panel.table.visualRect(model.index(1, 0)).center()
     qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)

@@ -11,7 +11,9 @@ from tests.support.training_jobs import adam, job, losses, net
 
 LONG = 100_000  # epochs that no test waits for
 
-NO_FIT = net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])
+NO_FIT = net(
+    ["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"]
+)
 
 
 @pytest.fixture
@@ -28,7 +30,9 @@ def until(qtbot, session):
 
     def wait(state: str | None = None, steps: int = 0):
         def reached():
-            return (state is None or session.state == state) and len(session.history.steps) >= steps
+            return (state is None or session.state == state) and len(
+                session.history.steps
+            ) >= steps
 
         qtbot.waitUntil(reached, timeout=60_000)
 
@@ -48,11 +52,18 @@ def test_a_run_tells_everything_and_ends(session, until):
     assert session.active and session.current is run
     until("done")
     assert heard == ["starting", "running", "done"]
-    assert [event.reason for event in finished] == ["done"] and run.finished is finished[0]
+    assert [event.reason for event in finished] == [
+        "done"
+    ] and run.finished is finished[0]
     assert run.history.steps["loss"].tolist() == losses(train(job()))
     assert len(run.history.epochs) == 3 and len(run.history.gradients) > 0
     progress = session.progress()
-    assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (3, 3, 23, 23)
+    assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (
+        3,
+        3,
+        23,
+        23,
+    )
     assert progress.eta == 0.0 and progress.loss == run.history.steps["loss"][-1]
 
 
@@ -83,7 +94,11 @@ def test_stopping_in_mid_epoch_keeps_the_weights_and_the_curves(session, until):
     assert session.state == "stopping"
     until("stopped")
     assert heard == ["starting", "running", "stopping", "stopped"]
-    assert run.finished.steps == len(run.history.steps) == session.training_thread.result.step
+    assert (
+        run.finished.steps
+        == len(run.history.steps)
+        == session.training_thread.result.step
+    )
     assert session.training_thread.result.state_dict is not None
     session.start(job(epochs=1))
     until("done")
@@ -97,12 +112,16 @@ def test_stopping_in_mid_epoch_keeps_the_weights_and_the_curves(session, until):
         (job(epochs=0), "job"),
     ],
 )
-def test_a_failure_is_told_and_the_next_run_is_as_good_as_ever(session, until, broken, kind):
+def test_a_failure_is_told_and_the_next_run_is_as_good_as_ever(
+    session, until, broken, kind
+):
     failures = []
     session.failed.connect(failures.append)
     run = session.start(broken)
     until("failed")
-    assert [failure.kind for failure in failures] == [kind] and isinstance(run.failed, Failed)
+    assert [failure.kind for failure in failures] == [kind] and isinstance(
+        run.failed, Failed
+    )
     assert not session.active and session.training_thread.isFinished()
     session.start(job(epochs=1))
     until("done")
@@ -154,4 +173,8 @@ def test_keys_without_a_run_do_nothing(session):
     session.resume()
     session.step()
     session.stop()
-    assert session.state == "idle" and session.progress() is None and session.history is None
+    assert (
+        session.state == "idle"
+        and session.progress() is None
+        and session.history is None
+    )

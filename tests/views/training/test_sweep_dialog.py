@@ -45,7 +45,9 @@ def pressed(key: Qt.Key) -> None:
     QTest.keyClick(focus, key)
 
 
-def test_a_grid_is_typed_counted_and_started_by_keys_alone(qtbot: QtBot, dialog: SweepDialog) -> None:
+def test_a_grid_is_typed_counted_and_started_by_keys_alone(
+    qtbot: QtBot, dialog: SweepDialog
+) -> None:
     started: list[tuple[SweepRun, ...]] = []
     dialog.started.connect(started.append)
     assert dialog.rows[0].name.value() == "lr" and dialog.rows[0].values.hasFocus()
@@ -69,13 +71,19 @@ def test_a_grid_is_typed_counted_and_started_by_keys_alone(qtbot: QtBot, dialog:
     assert started[0][0].training.batch_size == 32 and not dialog.isVisible()
 
 
-def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(qtbot: QtBot, dialog: SweepDialog) -> None:
+def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(
+    qtbot: QtBot, dialog: SweepDialog
+) -> None:
     typed("0.1,0.1")
     qtbot.waitUntil(lambda: "twice" in dialog.rows[0].problem.text())
-    assert dialog.area.height() >= dialog.area.widget().minimumSizeHint().height()  # the error is not scrolled to
+    assert (
+        dialog.area.height() >= dialog.area.widget().minimumSizeHint().height()
+    )  # the error is not scrolled to
     dialog.rows[0].values.selectAll()
     typed("1e-4:1e-1")
-    qtbot.waitUntil(lambda: "which only random draws take" in dialog.rows[0].problem.text())
+    qtbot.waitUntil(
+        lambda: "which only random draws take" in dialog.rows[0].problem.text()
+    )
     dialog.mode.setFocus()
     QTest.keyClick(dialog.mode, Qt.Key.Key_Right)
     qtbot.waitUntil(lambda: dialog.count.text().startswith("10 runs"))
@@ -84,7 +92,9 @@ def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(qtbot: QtB
     dialog.seed.setFocus()
     dialog.seed.selectAll()
     typed("5")
-    qtbot.waitUntil(lambda: bool(dialog.listed.text()) and dialog.listed.text() != first)
+    qtbot.waitUntil(
+        lambda: bool(dialog.listed.text()) and dialog.listed.text() != first
+    )
 
 
 def test_optimizers_are_checked_in_a_menu_and_decide_which_settings_there_are(
@@ -96,12 +106,17 @@ def test_optimizers_are_checked_in_a_menu_and_decide_which_settings_there_are(
     assert row.values.hasFocus() and row.choose.isVisible()
     row.menu.popup(dialog.mapToGlobal(QPoint(0, 0)))
     for name in ("Adam", "SGD"):
-        row.menu.setActiveAction(next(one for one in row.menu.actions() if one.text() == name))
+        row.menu.setActiveAction(
+            next(one for one in row.menu.actions() if one.text() == name)
+        )
         QTest.keyClick(row.menu, SPACE)
     assert row.menu.isVisible() and row.values.text() == "Adam, SGD"
     row.menu.close()
     qtbot.waitUntil(lambda: dialog.count.text().startswith("2 runs"))
     other = dialog.add_row("momentum")
-    assert "momentum" not in other.name.choices()[:-1] and "weight_decay" in other.name.choices()
+    assert (
+        "momentum" not in other.name.choices()[:-1]
+        and "weight_decay" in other.name.choices()
+    )
     other.values.setText("0.9, 0.5")
     qtbot.waitUntil(lambda: "momentum is no setting" in other.problem.text())

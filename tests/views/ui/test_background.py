@@ -40,13 +40,19 @@ def gate() -> Iterator[Gate]:
 
 def test_answer_comes_on_the_asking_thread(background: Background, qtbot) -> None:
     heard: list[tuple[Any, int]] = []
-    background.ask("a", threading.get_ident, on_answer=lambda answer: heard.append((answer, threading.get_ident())))
+    background.ask(
+        "a",
+        threading.get_ident,
+        on_answer=lambda answer: heard.append((answer, threading.get_ident())),
+    )
     qtbot.waitUntil(lambda: bool(heard))
     ((worker, here),) = heard
     assert here == threading.get_ident() and worker != here
 
 
-def test_only_the_newest_of_a_key_is_answered(background: Background, gate: Gate, qtbot) -> None:
+def test_only_the_newest_of_a_key_is_answered(
+    background: Background, gate: Gate, qtbot
+) -> None:
     """The one under way is dropped, those that waited were never asked."""
     asked: list[int] = []
     heard: list[Any] = []
@@ -68,13 +74,21 @@ def test_only_the_newest_of_a_key_is_answered(background: Background, gate: Gate
 def test_keys_do_not_disturb_each_other(background: Background, qtbot) -> None:
     heard: dict[str, int] = {}
     for number in range(300):
-        background.ask(f"key{number}", lambda n=number: n, on_answer=lambda n: heard.__setitem__(f"key{n}", n))
+        background.ask(
+            f"key{number}",
+            lambda n=number: n,
+            on_answer=lambda n: heard.__setitem__(f"key{n}", n),
+        )
     qtbot.waitUntil(lambda: len(heard) == 300)
     assert heard == {f"key{n}": n for n in range(300)}
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), MemoryError()])
-def test_failure_goes_to_who_asked_and_the_worker_goes_on(background: Background, qtbot, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), MemoryError()]
+)
+def test_failure_goes_to_who_asked_and_the_worker_goes_on(
+    background: Background, qtbot, error: BaseException
+) -> None:
     def fail() -> None:
         raise error
 
@@ -90,7 +104,9 @@ def test_a_failure_that_nobody_takes_is_raised_on_the_asking_thread(
     background: Background, qtbot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[BaseException] = []
-    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: heard.append(error))
+    monkeypatch.setattr(
+        sys, "excepthook", lambda kind, error, trace: heard.append(error)
+    )
     background.ask("a", lambda: 1 / 0, on_answer=lambda answer: None)
     with qtbot.captureExceptions() as captured:
         qtbot.waitUntil(lambda: not background.busy)
@@ -98,7 +114,9 @@ def test_a_failure_that_nobody_takes_is_raised_on_the_asking_thread(
     assert [type(error) for error in raised] == [ZeroDivisionError]
 
 
-def test_a_stale_failure_is_dropped_as_a_stale_answer_is(background: Background, gate: Gate, qtbot) -> None:
+def test_a_stale_failure_is_dropped_as_a_stale_answer_is(
+    background: Background, gate: Gate, qtbot
+) -> None:
     def late() -> None:
         gate.hold()
         raise ValueError("stale")
@@ -112,13 +130,17 @@ def test_a_stale_failure_is_dropped_as_a_stale_answer_is(background: Background,
     assert heard == ["new"]
 
 
-def test_a_forgotten_question_is_not_answered(background: Background, gate: Gate, qtbot) -> None:
+def test_a_forgotten_question_is_not_answered(
+    background: Background, gate: Gate, qtbot
+) -> None:
     heard: list[Any] = []
     busy: list[bool] = []
     background.busy_changed.connect(busy.append)
     background.ask("a", gate.hold, 1, on_answer=heard.append)
     assert gate.inside.wait(60)
-    background.ask("b", lambda: pytest.fail("asked all the same"), on_answer=heard.append)
+    background.ask(
+        "b", lambda: pytest.fail("asked all the same"), on_answer=heard.append
+    )
     background.forget("a")
     background.forget("b")
     background.forget("never asked")

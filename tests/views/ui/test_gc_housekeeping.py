@@ -17,7 +17,9 @@ from app.util import gc_pause
 from app.views.ui import gc_housekeeping
 from app.views.ui.gc_housekeeping import Housekeeping
 
-NEW = 2 * gc_pause.MANY  # objects: clearly more than are due, whatever is freed meanwhile
+NEW = (
+    2 * gc_pause.MANY
+)  # objects: clearly more than are due, whatever is freed meanwhile
 
 
 class Edits(QObject):
@@ -55,7 +57,9 @@ def kept(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     gc.disable()
 
 
-def test_widgets_in_cycles_are_destroyed_on_the_thread_of_the_window(qtbot: QtBot, kept: Kept) -> None:
+def test_widgets_in_cycles_are_destroyed_on_the_thread_of_the_window(
+    qtbot: QtBot, kept: Kept
+) -> None:
     destroyed: list[int] = []
 
     class Widget(QWidget):
@@ -82,7 +86,9 @@ def test_widgets_in_cycles_are_destroyed_on_the_thread_of_the_window(qtbot: QtBo
     assert set(destroyed) == {threading.get_ident()}
 
 
-def test_a_long_collection_waits_until_nobody_works(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_collection_waits_until_nobody_works(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     monkeypatch.setattr(gc_housekeeping, "monotonic", lambda: now[0])
     monkeypatch.setattr(QGuiApplication, "focusWindow", lambda: None)

@@ -11,13 +11,34 @@ from PySide6.QtWidgets import QApplication, QWidget
 Text, Role = QAccessible.Text, QAccessible.Role
 # What holds others or only shows something may be without a name.
 HOLDERS = {
-    Role.Client, Role.Grouping, Role.Separator, Role.LayeredPane, Role.StaticText, Role.ScrollBar, Role.Pane,
-    Role.Border, Role.Grip, Role.Splitter, Role.ToolBar, Role.StatusBar, Role.MenuBar, Role.Whitespace,
-}  # fmt: skip
+    Role.Client,
+    Role.Grouping,
+    Role.Separator,
+    Role.LayeredPane,
+    Role.StaticText,
+    Role.ScrollBar,
+    Role.Pane,
+    Role.Border,
+    Role.Grip,
+    Role.Splitter,
+    Role.ToolBar,
+    Role.StatusBar,
+    Role.MenuBar,
+    Role.Whitespace,
+}
 PAGES = (
-    "network", "autograd", "observed", "code", "curves", "layer", "training", "evaluation", "findings", "runs",
+    "network",
+    "autograd",
+    "observed",
+    "code",
+    "curves",
+    "layer",
+    "training",
+    "evaluation",
+    "findings",
+    "runs",
     "panels",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -27,7 +48,9 @@ def reader() -> Iterator[None]:
     QAccessible.setActive(False)
 
 
-def seen(here: QAccessibleInterface, path: tuple[str, ...] = ()) -> Iterator[tuple[str, QAccessibleInterface]]:
+def seen(
+    here: QAccessibleInterface, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, QAccessibleInterface]]:
     """All that is visible, with where it is."""
     if here.state().invisible and path:
         return
@@ -41,7 +64,11 @@ def seen(here: QAccessibleInterface, path: tuple[str, ...] = ()) -> Iterator[tup
 
 def takes_keys(one: QAccessibleInterface) -> bool:
     thing = one.object()
-    return isinstance(thing, QWidget) and bool(thing.focusPolicy().value) and one.state().focusable
+    return (
+        isinstance(thing, QWidget)
+        and bool(thing.focusPolicy().value)
+        and one.state().focusable
+    )
 
 
 def test_every_control_in_sight_of_a_screen_reader_has_a_name(window, reader) -> None:
@@ -53,7 +80,9 @@ def test_every_control_in_sight_of_a_screen_reader_has_a_name(window, reader) ->
         parts = list(seen(QAccessible.queryAccessibleInterface(window)))
         count += len(parts)
         nameless |= {
-            where for where, one in parts
-            if not one.text(Text.Name) and (one.role() not in HOLDERS or takes_keys(one))
-        }  # fmt: skip
+            where
+            for where, one in parts
+            if not one.text(Text.Name)
+            and (one.role() not in HOLDERS or takes_keys(one))
+        }
     assert not nameless and count > 1000

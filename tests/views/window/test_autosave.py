@@ -58,10 +58,14 @@ def journaled(window: WholeWindow) -> list[Project]:
     return found
 
 
-def crashed(window: WholeWindow, project: Project, file: Path | None = None, **more: object) -> Path:
+def crashed(
+    window: WholeWindow, project: Project, file: Path | None = None, **more: object
+) -> Path:
     """Leave the journal of a window that is gone, autosaved at 14:02 today."""
     folder(window).mkdir(parents=True, exist_ok=True)
-    path = folder(window) / f"crash{len(list(folder(window).glob('*.journal')))}.journal"
+    path = (
+        folder(window) / f"crash{len(list(folder(window).glob('*.journal')))}.journal"
+    )
     now = datetime.now().astimezone().replace(hour=14, minute=2)
     on_disk = project_file.digest(file) if file is not None and file.exists() else None
     path.write_bytes(journal.encode(JournalEntry(project, file, on_disk, now, **more)))  # type: ignore[arg-type]
@@ -88,7 +92,9 @@ def texts(card: RecoveryCard) -> str:
 # -- while the window is open -----------------------------------------------------------------------------------------
 
 
-def test_edits_are_kept_until_they_are_saved(qtbot, window: WholeWindow, file: Path) -> None:
+def test_edits_are_kept_until_they_are_saved(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     window.files.open(file)
     before = file.read_bytes()
     window.canvas.add_op("nn.ReLU")
@@ -100,7 +106,9 @@ def test_edits_are_kept_until_they_are_saved(qtbot, window: WholeWindow, file: P
     assert window.status.text("autosave") == ""
 
 
-def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, window: WholeWindow) -> None:
+def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(
+    qtbot, window: WholeWindow
+) -> None:
     window.files.open_example("digits.tape")
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -108,7 +116,9 @@ def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, wind
     qtbot.waitUntil(lambda: not journaled(window))
 
 
-def test_the_first_edit_is_kept_at_once(qtbot, window: WholeWindow, monkeypatch) -> None:
+def test_the_first_edit_is_kept_at_once(
+    qtbot, window: WholeWindow, monkeypatch
+) -> None:
     monkeypatch.setattr(autosave, "SECOND", 10**6)
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -118,13 +128,18 @@ def test_the_first_edit_is_kept_at_once(qtbot, window: WholeWindow, monkeypatch)
 
 def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: WholeWindow) -> None:
     def edit() -> bool:
-        window.document.apply("Type", replace(window.document.project, notes=window.document.project.notes + "x"))
+        window.document.apply(
+            "Type",
+            replace(window.document.project, notes=window.document.project.notes + "x"),
+        )
         return bool(journaled(window))
 
     qtbot.waitUntil(edit)
 
 
-def test_what_was_imported_or_restored_and_is_in_no_file_is_kept(qtbot, window: WholeWindow) -> None:
+def test_what_was_imported_or_restored_and_is_in_no_file_is_kept(
+    qtbot, window: WholeWindow
+) -> None:
     window.document.new(project_file.read(DIGITS))
     window.document.mark_unsaved()
     qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
@@ -136,7 +151,9 @@ def test_opening_another_project_gives_the_journal_up_only_with_the_work(
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: len(journaled(window)) == 1)
     answers = [DialogAnswer.CANCEL, DialogAnswer.DISCARD]
-    monkeypatch.setattr(QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
+    monkeypatch.setattr(
+        QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0))
+    )
     window.files.open_asking(file)
     assert window.document.path is None and len(journaled(window)) == 1
     window.files.open_asking(file)
@@ -155,7 +172,9 @@ def test_a_window_that_is_closed_leaves_nothing(qtbot, qapp, file: Path) -> None
     assert [path.name for path in file.parent.iterdir()] == ["net.tape"]
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, window: WholeWindow, capsys) -> None:
+def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(
+    qtbot, window: WholeWindow, capsys
+) -> None:
     folder(window).parent.mkdir(parents=True)
     folder(window).write_text("a file where the folder would be")
     window.canvas.add_op("nn.ReLU")
@@ -167,11 +186,16 @@ def test_a_folder_that_cannot_be_written_is_said_in_the_status_line(qtbot, windo
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: WholeWindow, monkeypatch, changed: bool) -> None:
+def test_a_run_begins_with_what_is_open_on_the_disk(
+    qtbot, window: WholeWindow, monkeypatch, changed: bool
+) -> None:
     """Also of a project without a file that was not changed: its run belongs to it."""
     monkeypatch.setattr(autosave, "SECOND", 10**6)
     found: list[list[Project]] = []
-    monkeypatch.setattr("app.training_thread.train", lambda *_, **_more: found.append(journaled(window)) or iter(()))
+    monkeypatch.setattr(
+        "app.training_thread.train",
+        lambda *_, **_more: found.append(journaled(window)) or iter(()),
+    )
     window.files.open_example("digits.tape")
     if changed:
         window.canvas.add_op("nn.ReLU")
@@ -180,7 +204,9 @@ def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: WholeWindow, 
     assert found == [[window.document.project]]
 
 
-def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: WholeWindow, file: Path) -> None:
+def test_a_new_project_after_a_save_is_kept_and_found(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     """The save is the last of another project: it does not stand for what was drawn since."""
     window.files.open(file)
     window.canvas.add_op("nn.ReLU")
@@ -197,23 +223,33 @@ def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: WholeWindow
 # -- after a crash ----------------------------------------------------------------------------------------------------
 
 
-def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(qtbot, window: WholeWindow, file: Path) -> None:
+def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     dialog = offered(qtbot, window)
     (card,) = dialog.cards
     qtbot.waitUntil(lambda: card.picture is not None)
     assert card.picture is not None and card.picture.toImage().allGray() is False
-    assert {"net.tape", str(file.parent), "12 nodes, autosaved 14:02"} <= set(texts(card).splitlines())
+    assert {"net.tape", str(file.parent), "12 nodes, autosaved 14:02"} <= set(
+        texts(card).splitlines()
+    )
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert len(journaled(window)) == 1 and window.recovery.dialog is None
     assert len(offered(qtbot, window).cards) == 1
 
 
-def test_restored_work_is_modified_linked_to_its_file_and_kept_on(qtbot, window: WholeWindow, file: Path) -> None:
+def test_restored_work_is_modified_linked_to_its_file_and_kept_on(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     lost = replace(project_file.read(file), notes="lost")
     path = crashed(window, lost, file)
     press(offered(qtbot, window).cards[0].restore_button)
-    assert window.document.project == lost and window.document.dirty and window.document.path == file
+    assert (
+        window.document.project == lost
+        and window.document.dirty
+        and window.document.path == file
+    )
     assert window.recovery.dialog is None and project_file.read(file).notes == ""
     qtbot.waitUntil(lambda: window.recovery.autosave.journal == path)
     assert path.exists() and journal.find(folder(window)).found == ()
@@ -231,30 +267,46 @@ def test_discarding_takes_two_presses(qtbot, window: WholeWindow) -> None:
     assert not list(folder(window).iterdir()) and window.recovery.dialog is None
 
 
-def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(qtbot, qapp, window, monkeypatch) -> None:
+def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(
+    qtbot, qapp, window, monkeypatch
+) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(recovery_control.subprocess, "Popen", lambda command, **_more: started.append(command))
+    monkeypatch.setattr(
+        recovery_control.subprocess,
+        "Popen",
+        lambda command, **_more: started.append(command),
+    )
     crashed(window, Project("first"))
     second = crashed(window, Project("second"))
     dialog = offered(qtbot, window)
     assert len(dialog.cards) == 2
     for card in list(dialog.cards):
         press(card.restore_button)
-    assert [command[-1] for command in started] in ([str(second)], [str(second.with_name("crash0.journal"))])
+    assert [command[-1] for command in started] in (
+        [str(second)],
+        [str(second.with_name("crash0.journal"))],
+    )
     with windows.shown(qapp, "other") as other:
         other.recovery.open(Path(started[0][-1]))
         qtbot.waitUntil(lambda: other.document.dirty)
-        assert {window.document.project.name, other.document.project.name} == {"first", "second"}
+        assert {window.document.project.name, other.document.project.name} == {
+            "first",
+            "second",
+        }
         assert other.document.dirty
 
 
-def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(qtbot, window: WholeWindow, tmp_path: Path) -> None:
+def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
     window.recovery.open(tmp_path / "gone.journal")
     qtbot.waitUntil(lambda: "cannot be restored" in window.banner.title())
     assert not window.document.dirty
 
 
-def test_what_changed_in_the_file_since_is_shown(qtbot, window: WholeWindow, file: Path) -> None:
+def test_what_changed_in_the_file_since_is_shown(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     project_file.write(replace(project_file.read(file), name="other"), file)
     (card,) = offered(qtbot, window).cards
@@ -262,10 +314,15 @@ def test_what_changed_in_the_file_since_is_shown(qtbot, window: WholeWindow, fil
     press(card.restore_button)
     banner = window.recovery.files.banner
     qtbot.waitUntil(banner.isVisible)
-    assert "net.tape was changed on the disk" in banner.title() and window.document.project.notes == "lost"
+    assert (
+        "net.tape was changed on the disk" in banner.title()
+        and window.document.project.notes == "lost"
+    )
 
 
-def test_a_file_that_is_gone_is_written_again(qtbot, window: WholeWindow, file: Path) -> None:
+def test_a_file_that_is_gone_is_written_again(
+    qtbot, window: WholeWindow, file: Path
+) -> None:
     crashed(window, replace(project_file.read(file), notes="lost"), file)
     file.unlink()
     (card,) = offered(qtbot, window).cards
@@ -274,7 +331,9 @@ def test_a_file_that_is_gone_is_written_again(qtbot, window: WholeWindow, file: 
     assert window.files.save() and project_file.read(file).notes == "lost"
 
 
-def test_runs_of_a_restored_project_without_a_file_move_with_it(qtbot, window: WholeWindow, tmp_path: Path) -> None:
+def test_runs_of_a_restored_project_without_a_file_move_with_it(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
     run = store.begin(window.settings.runs_folder / "lost.runs", Project("lost"))
     crashed(window, Project("lost"), runs=(run.folder,))
     (card,) = offered(qtbot, window).cards
@@ -285,7 +344,9 @@ def test_runs_of_a_restored_project_without_a_file_move_with_it(qtbot, window: W
 
 
 @pytest.mark.usefixtures("nothing_trusted")
-def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_restored_project_asks_for_trust_as_an_opened_one_does(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
     marker = tmp_path / "marker"
     crashed(window, own.project(own.write(tmp_path, own.marking(marker))))
     press(offered(qtbot, window).cards[0].restore_button)
@@ -293,12 +354,17 @@ def test_a_restored_project_asks_for_trust_as_an_opened_one_does(qtbot, window: 
     assert not marker.exists()
 
 
-def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(qtbot, window: WholeWindow) -> None:
+def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(
+    qtbot, window: WholeWindow
+) -> None:
     path = crashed(window, Project("lost"))
     path.write_bytes(path.read_bytes()[:-1])
     window.recovery.find_journals()
     qtbot.waitUntil(window.banner.isVisible)
-    assert "cannot be restored" in window.banner.title() and journal.DAMAGED in window.banner.reason()
+    assert (
+        "cannot be restored" in window.banner.title()
+        and journal.DAMAGED in window.banner.reason()
+    )
     assert window.recovery.dialog is None
     told = windows.messages(window)
     window.recovery.find_journals(asked=True)
@@ -306,7 +372,9 @@ def test_a_journal_that_cannot_be_read_is_said_and_not_offered_again(qtbot, wind
     assert "no unsaved work" in told[0]
 
 
-def test_a_net_that_ended_the_program_while_it_was_painted_is_offered_without_a_picture(qtbot, window) -> None:
+def test_a_net_that_ended_the_program_while_it_was_painted_is_offered_without_a_picture(
+    qtbot, window
+) -> None:
     path = crashed(window, project_file.read(DIGITS))
     path.with_suffix(journal.PAINTING).touch()
     (card,) = offered(qtbot, window).cards
@@ -317,9 +385,13 @@ def test_a_net_that_ended_the_program_while_it_was_painted_is_offered_without_a_
     assert window.document.project == project_file.read(DIGITS)
 
 
-def test_work_of_a_newer_version_cannot_be_restored_here(qtbot, window: WholeWindow) -> None:
+def test_work_of_a_newer_version_cannot_be_restored_here(
+    qtbot, window: WholeWindow
+) -> None:
     path = crashed(window, Project("lost"))
-    path.write_bytes(path.read_bytes().replace(b'"tapedeck_journal":1', b'"tapedeck_journal":2'))
+    path.write_bytes(
+        path.read_bytes().replace(b'"tapedeck_journal":1', b'"tapedeck_journal":2')
+    )
     (card,) = offered(qtbot, window).cards
     assert "newer version" in texts(card) and not card.restore_button.isEnabled()
     card.grab()
@@ -327,7 +399,9 @@ def test_work_of_a_newer_version_cannot_be_restored_here(qtbot, window: WholeWin
     assert path.exists()
 
 
-def test_journals_that_cannot_be_removed_are_said(qtbot, window: WholeWindow, monkeypatch) -> None:
+def test_journals_that_cannot_be_removed_are_said(
+    qtbot, window: WholeWindow, monkeypatch
+) -> None:
     crashed(window, Project("lost"))
     (card,) = offered(qtbot, window).cards
 

@@ -49,9 +49,18 @@ def residual() -> Project:
             ("nn.Linear", "fc", {"out_features": 10}),
             ("output", "output", {}),
         ],
-        [("input", "stem"), ("stem", "conv1"), ("conv1", "relu"), ("relu", "conv2"), ("conv2", "sum"),
-         ("stem", "sum", "other"), ("sum", "flatten"), ("flatten", "fc"), ("fc", "output")],
-    )  # fmt: skip
+        [
+            ("input", "stem"),
+            ("stem", "conv1"),
+            ("conv1", "relu"),
+            ("relu", "conv2"),
+            ("conv2", "sum"),
+            ("stem", "sum", "other"),
+            ("sum", "flatten"),
+            ("flatten", "fc"),
+            ("fc", "output"),
+        ],
+    )
     return Project("residual", graph, arrange(graph, {}))
 
 
@@ -66,7 +75,9 @@ class Hand:
         return self.window.document.project
 
     def node(self, name: str) -> Node:
-        return next(n for n in self.window.sheet.project.graph.nodes.values() if n.name == name)
+        return next(
+            n for n in self.window.sheet.project.graph.nodes.values() if n.name == name
+        )
 
     def node_of_network(self, name: str) -> Node:
         return next(n for n in self.project.graph.nodes.values() if n.name == name)
@@ -78,7 +89,9 @@ class Hand:
         """The lower part of a node, past its ports' reach, in pixels of the viewport."""
         self.canvas.reveal([self.node(name).id])
         area = self.canvas.scene.nodes[self.node(name).id].body
-        return self.canvas.view.mapFromScene(QPointF(area.center().x(), area.bottom() - 8))
+        return self.canvas.view.mapFromScene(
+            QPointF(area.center().x(), area.bottom() - 8)
+        )
 
     def click(self, name: str, keys: Qt.KeyboardModifier = NONE) -> None:
         QTest.mouseClick(self.canvas.view.viewport(), LEFT, keys, self.body(name))
@@ -88,7 +101,10 @@ class Hand:
         self.click(names[0])
         for name in names[1:]:
             self.click(name, SHIFT)
-        assert {self.window.sheet.project.graph.nodes[n].name for n in self.window.selection.ids} == set(names)
+        assert {
+            self.window.sheet.project.graph.nodes[n].name
+            for n in self.window.selection.ids
+        } == set(names)
 
     def double_click(self, name: str) -> None:
         QTest.mouseDClick(self.canvas.view.viewport(), LEFT, NONE, self.body(name))
@@ -120,7 +136,11 @@ class Hand:
 
     def strips(self) -> set[str]:
         """The nodes with gradients on them."""
-        return {item.face.name for item in self.canvas.scene.nodes.values() if item.geometry.strip}
+        return {
+            item.face.name
+            for item in self.canvas.scene.nodes.values()
+            if item.geometry.strip
+        }
 
     def undo_all(self) -> None:
         while self.window.document.undo_stack.canUndo():
@@ -144,7 +164,9 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
     window, first = hand.window, hand.project
     hand.make(*UNIT)
     assert list(hand.project.blocks) == ["Residual"]
-    assert [n.name for n in hand.project.graph.nodes.values() if n.op == "block.Residual"] == ["residual1"]
+    assert [
+        n.name for n in hand.project.graph.nodes.values() if n.op == "block.Residual"
+    ] == ["residual1"]
 
     hand.key(Qt.Key.Key_R, CTRL | SHIFT)
     hand.answer("3")
@@ -156,17 +178,29 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
 
     hand.key(Qt.Key.Key_Return)  # go in
     assert hand.crumbs() == ["Network", "residual1 1/3"]
-    assert {n.name for n in window.sheet.project.graph.nodes.values()} == {"input", "output", *UNIT}
+    assert {n.name for n in window.sheet.project.graph.nodes.values()} == {
+        "input",
+        "output",
+        *UNIT,
+    }
     hand.ready()
     assert window.live.in_front.graph is window.sheet.project.graph
-    graph = window.sheet.project.graph.with_param(hand.node("conv1").id, "out_channels", 4)
+    graph = window.sheet.project.graph.with_param(
+        hand.node("conv1").id, "out_channels", 4
+    )
     window.sheet.apply("Set out_channels", _with_graph(window.sheet.project, graph))
     hand.ready()
-    assert window.live.analysis.parameters[hand.node_of_network("residual1").id] < three, "all three follow"
+    assert (
+        window.live.analysis.parameters[hand.node_of_network("residual1").id] < three
+    ), "all three follow"
 
     hand.select("conv1")
     hand.key(Qt.Key.Key_X, CTRL | SHIFT)
-    menu = next(m for m in window.findChildren(QMenu) if m.objectName() == "expose" and m.isVisible())
+    menu = next(
+        m
+        for m in window.findChildren(QMenu)
+        if m.objectName() == "expose" and m.isVisible()
+    )
     action = next(a for a in menu.actions() if a.text().startswith("out_channels"))
     menu.setActiveAction(action)
     QTest.keyClick(menu, Qt.Key.Key_Return)
@@ -183,7 +217,9 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
     assert window.selection.ids == {hand.node("residual1").id}
     _set(window, hand.node("residual1"), "channels", 6)
     hand.ready()
-    assert "channels=6" in window.canvas.scene.nodes[hand.node("residual1").id].face.line
+    assert (
+        "channels=6" in window.canvas.scene.nodes[hand.node("residual1").id].face.line
+    )
     assert window.live.errors == ()
 
     hand.key(Qt.Key.Key_D, CTRL)
@@ -216,10 +252,14 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     QTest.keyClick(window, Qt.Key.Key_F7)
     hand.qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     window.run_control.step()
-    hand.qtbot.waitUntil(lambda: len(window.session.current.history.steps) == 2, timeout=60_000)
+    hand.qtbot.waitUntil(
+        lambda: len(window.session.current.history.steps) == 2, timeout=60_000
+    )
     window.run_control.stop()
     hand.qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
-    assert hand.node("residual1").id in window.run_control.unchanged(window.session.current)
+    assert hand.node("residual1").id in window.run_control.unchanged(
+        window.session.current
+    )
     window.overlay.set_value("Gradients")
     window.findChild(ChartsFeature).paint_gradients()
     assert hand.strips() == {"stem", "residual1", "fc"}
@@ -227,14 +267,18 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     assert hand.strips() == {"conv1", "conv2"}, "those of the first repetition"
     _set(window, hand.node("conv1"), "bias", False)
     window.findChild(ChartsFeature).paint_gradients()
-    assert hand.strips() == {"conv2"}, "what is not as it was when the run began has no figures of it"
+    assert hand.strips() == {"conv2"}, (
+        "what is not as it was when the run began has no figures of it"
+    )
     hand.key(Qt.Key.Key_Z, CTRL)
     window.overlay.set_value("Shapes")
     window.findChild(ChartsFeature).paint_gradients()
     hand.ready()
 
     job = preflight.job(hand.project, window.live.analysis)
-    choice = ExportChoice(tmp_path, code=True, script=False, safetensors=False, pt=False)
+    choice = ExportChoice(
+        tmp_path, code=True, script=False, safetensors=False, pt=False
+    )
     write_export(choice, job, hand.project)
     text = (tmp_path / "model.py").read_text("utf-8")
     assert "class Residual(nn.Module):" in text
@@ -247,7 +291,9 @@ def _with_graph(sheet: Any, graph: Graph) -> Any:
 
 def _set(window: WholeWindow, node: Node, name: str, value: object) -> None:
     sheet = window.sheet.project
-    window.sheet.apply(f"Set {name}", _with_graph(sheet, sheet.graph.with_param(node.id, name, value)))
+    window.sheet.apply(
+        f"Set {name}", _with_graph(sheet, sheet.graph.with_param(node.id, name, value))
+    )
 
 
 # -- making -----------------------------------------------------------------------------------------------------------
@@ -279,7 +325,9 @@ def test_expanding_gives_the_nodes_back(hand: Hand) -> None:
     hand.make(*UNIT)
     hand.key(Qt.Key.Key_G, CTRL | SHIFT)
     assert {n.name for n in hand.project.graph.nodes.values()} >= set(UNIT)
-    assert {hand.project.graph.nodes[n].name for n in hand.window.selection.ids} == set(UNIT)
+    assert {hand.project.graph.nodes[n].name for n in hand.window.selection.ids} == set(
+        UNIT
+    )
     hand.ready()
     assert hand.window.live.errors == ()
 
@@ -292,7 +340,11 @@ def test_inside_the_canvas_shows_the_shapes_of_this_instance(hand: Hand) -> None
     hand.double_click("residual1")
     hand.ready()
     hand.qtbot.waitUntil(lambda: "N×8×8×8" in hand.shapes())
-    hand.qtbot.waitUntil(lambda: hand.canvas.scene.nodes[hand.node("input").id].face.line == "Tensor 8×8×8")
+    hand.qtbot.waitUntil(
+        lambda: (
+            hand.canvas.scene.nodes[hand.node("input").id].face.line == "Tensor 8×8×8"
+        )
+    )
     hand.qtbot.waitUntil(lambda: hand.node("conv1").id in hand.window.code.source.lines)
 
 
@@ -355,7 +407,10 @@ def test_a_renamed_input_keeps_the_wire_outside(hand: Hand) -> None:
     hand.key(Qt.Key.Key_Up, ALT)
     into = hand.project.graph.into(hand.node("residual1").id)
     assert [edge.port for edge in into] == ["skip"]
-    assert [pin.port for pin in hand.canvas.scene.nodes[hand.node("residual1").id].face.inputs] == ["skip"]
+    assert [
+        pin.port
+        for pin in hand.canvas.scene.nodes[hand.node("residual1").id].face.inputs
+    ] == ["skip"]
 
 
 def test_a_view_of_the_network_leads_out_of_a_block(hand: Hand) -> None:
@@ -376,9 +431,12 @@ def test_a_view_of_the_network_leads_out_of_a_block(hand: Hand) -> None:
 
 def test_the_palette_says_what_belongs_among_the_blocks(hand: Hand) -> None:
     model = hand.window.palette_view.model
-    texts = [model.data(model.index(row, 0, model.index(group, 0)))
-             for group in range(model.rowCount()) if model.group(model.index(group, 0)).category == "block"
-             for row in range(model.rowCount(model.index(group, 0)))]  # fmt: skip
+    texts = [
+        model.data(model.index(row, 0, model.index(group, 0)))
+        for group in range(model.rowCount())
+        if model.group(model.index(group, 0)).category == "block"
+        for row in range(model.rowCount(model.index(group, 0)))
+    ]
     assert len(texts) == 1 and "Ctrl+G" in texts[0]
     hand.make(*UNIT)
     assert model.index_of("block.Residual").isValid()
@@ -390,8 +448,9 @@ def test_a_block_is_dropped_from_the_palette(hand: Hand) -> None:
     drop = DropOp(view, view.visible_area().center(), "block.Residual")
     drop.start(NONE)
     drop.finish(view.visible_area().topLeft() + QPointF(120, 60), NONE)
-    assert sorted(n.name for n in hand.project.graph.nodes.values() if n.op == "block.Residual") == [
-        "residual1", "residual2"]  # fmt: skip
+    assert sorted(
+        n.name for n in hand.project.graph.nodes.values() if n.op == "block.Residual"
+    ) == ["residual1", "residual2"]
 
 
 def test_a_block_cannot_be_put_into_itself(hand: Hand) -> None:
@@ -407,7 +466,9 @@ def test_a_block_cannot_be_put_into_itself(hand: Hand) -> None:
 def test_the_menu_of_a_block_renames_copies_and_deletes_it(hand: Hand) -> None:
     window = hand.window
     hand.make(*UNIT)
-    menu = window.findChild(PaletteFeature).menu("block.Residual", window.mapToGlobal(QPoint(100, 300)))
+    menu = window.findChild(PaletteFeature).menu(
+        "block.Residual", window.mapToGlobal(QPoint(100, 300))
+    )
     doings = {action.text(): action for action in menu.actions()}
     doings["Duplicate"].trigger()
     assert set(hand.project.blocks) == {"Residual", "Residual2"}
@@ -415,9 +476,13 @@ def test_the_menu_of_a_block_renames_copies_and_deletes_it(hand: Hand) -> None:
     hand.answer("Unit")
     assert set(hand.project.blocks) == {"Unit", "Residual2"}
     assert hand.node("residual1").op == "block.Unit"
-    window.findChild(PaletteFeature).menu("block.Unit", QPoint()).actions()[-1].trigger()
+    window.findChild(PaletteFeature).menu("block.Unit", QPoint()).actions()[
+        -1
+    ].trigger()
     assert "in use" in hand.canvas.word.text()
-    window.findChild(PaletteFeature).menu("block.Residual2", QPoint()).actions()[-1].trigger()
+    window.findChild(PaletteFeature).menu("block.Residual2", QPoint()).actions()[
+        -1
+    ].trigger()
     assert set(hand.project.blocks) == {"Unit"}
     window.findChild(PaletteFeature).menu("block.Unit", QPoint()).actions()[1].trigger()
     assert window.place.block == "Unit"
@@ -430,11 +495,15 @@ def test_a_block_of_the_library_comes_into_another_project(hand: Hand) -> None:
     hand.answer("Residual")
     assert (window.library_control.folder / "Residual.tape").is_file()
     window.document.new(Project("other"))
-    hand.qtbot.waitUntil(lambda: window.palette_view.model.index_of("library.Residual").isValid())
+    hand.qtbot.waitUntil(
+        lambda: window.palette_view.model.index_of("library.Residual").isValid()
+    )
     new = hand.canvas.add_op("library.Residual")
     assert hand.project.graph.nodes[new].op == "block.Residual"
     assert set(hand.project.blocks) == {"Residual"}
-    hand.qtbot.waitUntil(lambda: not window.palette_view.model.index_of("library.Residual").isValid())
+    hand.qtbot.waitUntil(
+        lambda: not window.palette_view.model.index_of("library.Residual").isValid()
+    )
     hand.key(Qt.Key.Key_Z, CTRL)
     assert not hand.project.blocks
 
@@ -444,7 +513,9 @@ def test_a_file_in_the_library_that_cannot_be_read_is_said(hand: Hand) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "broken.tape").write_text("{}")
     hand.window.library_control.read()
-    assert "broken.tape" in {path.name for path, _ in hand.window.catalog.library.unread}
+    assert "broken.tape" in {
+        path.name for path, _ in hand.window.catalog.library.unread
+    }
     (folder / "broken.tape").unlink()
 
 
@@ -483,7 +554,9 @@ def test_a_cure_inside_a_block_mends_the_block(hand: Hand) -> None:
     before = hand.project
     unused = hand.canvas.add_op("nn.Tanh")
     hand.ready()
-    problem = next(problem for problem in window.live.in_front.problems if problem.node == unused)
+    problem = next(
+        problem for problem in window.live.in_front.problems if problem.node == unused
+    )
     window.cures.apply(problem.cures[0])
     assert hand.project.blocks == before.blocks
     assert window.place.block == "Residual"
@@ -501,10 +574,15 @@ def test_a_block_of_blocks_is_gone_into_step_by_step(hand: Hand) -> None:
     hand.ready()
     assert window.live.in_front.graph is hand.project.blocks["Half"].graph
     _set(window, hand.node("conv1"), "bias", False)
-    assert hand.project.blocks["Half"].graph.nodes[hand.node("conv1").id].params["bias"] is False
+    assert (
+        hand.project.blocks["Half"].graph.nodes[hand.node("conv1").id].params["bias"]
+        is False
+    )
     hand.key(Qt.Key.Key_Z, CTRL)
     hand.key(Qt.Key.Key_Z, CTRL)
-    assert hand.crumbs() == ["Network", "residual1"], "the block that one stood in is undone"
+    assert hand.crumbs() == ["Network", "residual1"], (
+        "the block that one stood in is undone"
+    )
 
 
 def test_notes_and_bends_inside_are_the_blocks_own(hand: Hand) -> None:
@@ -514,7 +592,9 @@ def test_notes_and_bends_inside_are_the_blocks_own(hand: Hand) -> None:
     window.block_control.go_in()
     window.canvas.commands.notes.add_comment("why the way round", QPointF(0, -200))
     assert hand.project.comments is outside
-    assert [note.text for note in hand.project.blocks["Residual"].comments.values()] == ["why the way round"]
+    assert [
+        note.text for note in hand.project.blocks["Residual"].comments.values()
+    ] == ["why the way round"]
 
 
 def test_a_long_way_fits_a_narrow_canvas(hand: Hand) -> None:
@@ -527,7 +607,11 @@ def test_a_long_way_fits_a_narrow_canvas(hand: Hand) -> None:
     crumbs.fit(whole - 40)
     assert crumbs.note.isHidden() and crumbs.width() <= whole - 40
     crumbs.fit(220)
-    assert crumbs.buttons[1].isHidden() and not crumbs.buttons[0].isHidden() and not crumbs.buttons[2].isHidden()
+    assert (
+        crumbs.buttons[1].isHidden()
+        and not crumbs.buttons[0].isHidden()
+        and not crumbs.buttons[2].isHidden()
+    )
     crumbs.fit(whole)
     assert crumbs.width() == whole
 
@@ -546,11 +630,21 @@ def test_enter_goes_in_and_alt_enter_to_the_form(hand: Hand) -> None:
 
 def test_the_menu_of_a_node_has_what_can_be_done_with_it(hand: Hand) -> None:
     def words() -> list[str]:
-        return [action.text().replace("&", "").rstrip("…") for action in hand.canvas.more_actions()]
+        return [
+            action.text().replace("&", "").rstrip("…")
+            for action in hand.canvas.more_actions()
+        ]
 
     hand.make(*UNIT)
-    assert words() == ["Make block", "Go in", "Edit parameters of the instance", "Expand block", "Make unique",
-                       "Repeat", "Save to library"]  # fmt: skip
+    assert words() == [
+        "Make block",
+        "Go in",
+        "Edit parameters of the instance",
+        "Expand block",
+        "Make unique",
+        "Repeat",
+        "Save to library",
+    ]
     hand.window.block_control.go_in()
     hand.select("conv1")
     assert words() == ["Make block", "Repeat", "Expose parameter"]
@@ -558,9 +652,13 @@ def test_the_menu_of_a_node_has_what_can_be_done_with_it(hand: Hand) -> None:
     assert words() == []
 
 
-def test_the_library_stands_where_the_person_puts_it(hand: Hand, tmp_path: Path, own_folders: Path) -> None:
+def test_the_library_stands_where_the_person_puts_it(
+    hand: Hand, tmp_path: Path, own_folders: Path
+) -> None:
     settings = Settings("TapedeckTest", "folders")
-    assert settings.library_folder.is_relative_to(own_folders), "beside the person's other data at first"
+    assert settings.library_folder.is_relative_to(own_folders), (
+        "beside the person's other data at first"
+    )
     control = hand.window.library_control
     before = control.folder
     hand.make(*UNIT)
@@ -568,11 +666,15 @@ def test_the_library_stands_where_the_person_puts_it(hand: Hand, tmp_path: Path,
     assert control.write("Residual", "Mine") == ""
     assert [entry.name for entry in hand.window.catalog.library.entries] == ["Mine"]
     (tmp_path / "blocks" / "Mine.tape").unlink()
-    hand.qtbot.waitUntil(lambda: not hand.window.catalog.library.entries)  # the folder is watched
+    hand.qtbot.waitUntil(
+        lambda: not hand.window.catalog.library.entries
+    )  # the folder is watched
     control.set_folder(before)
 
 
-def test_a_block_of_that_name_is_replaced_only_when_asked_twice(hand: Hand, tmp_path: Path) -> None:
+def test_a_block_of_that_name_is_replaced_only_when_asked_twice(
+    hand: Hand, tmp_path: Path
+) -> None:
     control = hand.window.library_control
     before = control.folder
     control.set_folder(tmp_path)

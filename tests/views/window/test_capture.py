@@ -29,7 +29,9 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.document.new(replace(file.read(resource_path("examples", "U-Net.tape")), data=DataConfig()))  # digits
+    window.document.new(
+        replace(file.read(resource_path("examples", "U-Net.tape")), data=DataConfig())
+    )  # digits
     ready(qtbot, window)
     window.pages.show("autograd")
     return window
@@ -37,40 +39,66 @@ def window(qtbot, window: WholeWindow) -> WholeWindow:
 
 def captured(qtbot, window: WholeWindow, before: object = None) -> int:
     """Wait for another tape; how many samples it has."""
-    qtbot.waitUntil(lambda: window.room.tape is not None and window.room.tape is not before, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.room.tape is not None and window.room.tape is not before,
+        timeout=60_000,
+    )
     return window.room.tape.input_shapes[0][0]
 
 
-def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: WholeWindow, qtbot) -> None:
+def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(
+    window: WholeWindow, qtbot
+) -> None:
     graph, room = window.document.project.graph, window.room
-    window.options_control.menu.options = window.options_control.menu.options.__class__(batch=2)
+    window.options_control.menu.options = window.options_control.menu.options.__class__(
+        batch=2
+    )
     window.autograd_control.options = window.options_control.menu.options
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(room.banner.isVisible)
-    assert room.banner.title() == "Network and data do not match" and room.banner._action.text() == RANDOM
+    assert (
+        room.banner.title() == "Network and data do not match"
+        and room.banner._action.text() == RANDOM
+    )
     QTest.mouseClick(room.banner._action, LEFT)
     assert captured(qtbot, window) == 2 and not room.banner.isVisible()
     assert room.tape.loss is not None and room.tape.input_shapes == ((2, 1, 64, 64),)
-    assert window.document.project.graph is graph and not window.document.dirty, "the net stays as it is"
+    assert window.document.project.graph is graph and not window.document.dirty, (
+        "the net stays as it is"
+    )
     assert window.options_control.button.text() == "Options (1)"
     control = window.findings_control
     control.show()
-    qtbot.waitUntil(lambda: control.findings is not None and not control.working, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: control.findings is not None and not control.working, timeout=60_000
+    )
     assert not [one for one in control.findings.found if one.severity == "error"]
     window.tape_control.player.set_speed(None)
     window.actions_by_key["play-backward"].trigger()
-    qtbot.waitUntil(lambda: window.tape_control.player.next_node is None and window.tape_control.player.position > 0,
-                    timeout=60_000)  # fmt: skip
+    qtbot.waitUntil(
+        lambda: (
+            window.tape_control.player.next_node is None
+            and window.tape_control.player.position > 0
+        ),
+        timeout=60_000,
+    )
     window.document.new(Project(name="another"))
-    assert window.options_control.menu.options.data == "batch", "another net has data of its own"
+    assert window.options_control.menu.options.data == "batch", (
+        "another net has data of its own"
+    )
 
 
-def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeWindow, qtbot) -> None:
+def test_the_batch_is_that_of_the_training_until_another_is_typed(
+    window: WholeWindow, qtbot
+) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     window.pages.show("autograd")
     window.actions_by_key["capture"].trigger()
-    field, wanted = window.options_control.batch.field, window.document.project.training.batch_size
+    field, wanted = (
+        window.options_control.batch.field,
+        window.document.project.training.batch_size,
+    )
     assert captured(qtbot, window) == wanted == field.value()
     qtbot.waitUntil(field.isVisible)
     before = window.room.tape
@@ -79,7 +107,9 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeW
     QTest.keyClicks(field, "5")
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert captured(qtbot, window, before) == 5 and field.value() == 5
-    assert "chosen" in field.toolTip() and window.options_control.menu.options.batch == 5
+    assert (
+        "chosen" in field.toolTip() and window.options_control.menu.options.batch == 5
+    )
     before = window.room.tape
     window.actions_by_key["capture"].trigger()
     assert captured(qtbot, window, before) == 5, "it stays with the options"
@@ -89,21 +119,32 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: WholeW
     field.selectAll()
     QTest.keyClicks(field, str(wanted))
     QTest.keyClick(field, Qt.Key.Key_Return)
-    assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0
+    assert (
+        captured(qtbot, window, before) == wanted
+        and window.options_control.menu.options.batch == 0
+    )
 
 
-def test_the_first_capture_by_keyboard_leaves_the_focus_on_the_graph(window: WholeWindow, qtbot) -> None:
+def test_the_first_capture_by_keyboard_leaves_the_focus_on_the_graph(
+    window: WholeWindow, qtbot
+) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     window.pages.show("autograd")
-    button = next(each for each in window.room.findChildren(Button) if each.text() == "Capture one batch")
+    button = next(
+        each
+        for each in window.room.findChildren(Button)
+        if each.text() == "Capture one batch"
+    )
     button.setFocus()
     QTest.keyClick(button, Qt.Key.Key_Return)
     captured(qtbot, window)
     assert window.focusWidget() is window.room.view
 
 
-def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(window: WholeWindow, qtbot) -> None:
+def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(
+    window: WholeWindow, qtbot
+) -> None:
     window.resize(1280, 800)
     window.files.open(resource_path("examples", "digits.tape"))
     ready(qtbot, window)
@@ -120,14 +161,18 @@ def test_eval_mode_is_chosen_in_the_options_where_the_header_has_no_room_for_it(
     assert options.menu.by_key["mode.eval"].isChecked()
 
 
-def test_the_key_captures_in_the_mode_that_is_chosen_beside_the_button(window: WholeWindow, qtbot) -> None:
+def test_the_key_captures_in_the_mode_that_is_chosen_beside_the_button(
+    window: WholeWindow, qtbot
+) -> None:
     window.files.open(resource_path("examples", "digits.tape"))
     ready(qtbot, window)
     window.pages.show("autograd")
     head = window.room.head
     window.actions_by_key["capture-eval"].trigger()
     captured(qtbot, window)
-    assert not window.room.tape.train and not head.train, "the choice is that of the graph"
+    assert not window.room.tape.train and not head.train, (
+        "the choice is that of the graph"
+    )
     before = window.room.tape
     QTest.keyClick(window, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     captured(qtbot, window, before)
@@ -141,22 +186,35 @@ def _choose_in_menu(menu: QMenu, key: str) -> None:
     QTest.mouseClick(menu, LEFT, pos=menu.actionGeometry(menu.by_key[key]).center())
 
 
-def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_node(window, qtbot) -> None:
+def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_node(
+    window, qtbot
+) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     document, room = window.document, window.room
-    layer = next(node for node in document.project.graph.nodes.values() if node.op == "nn.Linear")
-    broken = replace(document.project, graph=document.project.graph.with_param(layer.id, "in_features", 7))
+    layer = next(
+        node for node in document.project.graph.nodes.values() if node.op == "nn.Linear"
+    )
+    broken = replace(
+        document.project,
+        graph=document.project.graph.with_param(layer.id, "in_features", 7),
+    )
     document.apply("break it", broken)
-    qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and bool(window.live.errors), timeout=60_000
+    )
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(room.banner.isVisible)
     assert room.banner.title() == "The network cannot run yet"
     assert room.banner.actions_offered() == (f"Show {layer.name}", "Try again")
     QTest.mouseClick(room.banner._action, LEFT)
-    assert window.pages.is_front("network") and window.selection.ids == frozenset({layer.id})
+    assert window.pages.is_front("network") and window.selection.ids == frozenset(
+        {layer.id}
+    )
     document.undo_stack.undo()
-    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and not window.live.errors, timeout=60_000
+    )
     window.pages.show("autograd")
     qtbot.waitUntil(lambda: not room.banner.isVisible())
 
@@ -170,7 +228,11 @@ def test_a_capture_is_cancelled_where_it_computes(window: WholeWindow, qtbot) ->
     qtbot.waitUntil(lambda: asked(shared(), CaptureRequest))
     QTest.mouseClick(window.room._busy.button, LEFT)
     os.kill(shared().pid, signal.SIGCONT)
-    assert not window.autograd_control.waits and not window.room.busy and window.room.tape is None
+    assert (
+        not window.autograd_control.waits
+        and not window.room.busy
+        and window.room.tape is None
+    )
     window.actions_by_key["capture"].trigger()
     captured(qtbot, window)
 
@@ -186,14 +248,19 @@ def kill_amid_a_capture(qtbot, window: WholeWindow, page: str) -> None:
     qtbot.waitUntil(lambda: not window.autograd_control.waits)
 
 
-def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(window: WholeWindow, qtbot) -> None:
+def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_gone(
+    window: WholeWindow, qtbot
+) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     # Asked of the next engine, its cost would start one, which takes the message away.
     qtbot.waitUntil(lambda: window.cost_control.cost is not None, timeout=60_000)
     room = window.room
     kill_amid_a_capture(qtbot, window, "autograd")
-    assert room.banner.isVisible() and room.banner.title() == "The forward pass did not finish"
+    assert (
+        room.banner.isVisible()
+        and room.banner.title() == "The forward pass did not finish"
+    )
     assert not window.banner.isVisible()
     window.actions_by_key["capture"].trigger()
     captured(qtbot, window)
@@ -212,7 +279,9 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
     qtbot.waitUntil(lambda: not window.banner.isVisible())
 
 
-def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(window: WholeWindow, qtbot) -> None:
+def test_a_batch_under_way_is_not_shown_in_the_project_that_is_opened_meanwhile(
+    window: WholeWindow, qtbot
+) -> None:
     window.files.open(resource_path("examples", "MLP on digits.tape"))
     ready(qtbot, window)
     os.kill(shared().pid, signal.SIGSTOP)

@@ -59,9 +59,13 @@ def file_rows(window: WholeWindow) -> list[tuple[str, str]]:
     return [(row.file.name, row.state()) for row in window.own_files.rows()]
 
 
-def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, window, tape, marker) -> None:
+def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(
+    qtbot, window, tape, marker
+) -> None:
     picture = tape.with_suffix(".png")
-    picture.write_bytes(into_png(png_bytes(QImage(4, 4, QImage.Format.Format_RGB32)), tape.read_bytes()))
+    picture.write_bytes(
+        into_png(png_bytes(QImage(4, 4, QImage.Format.Format_RGB32)), tape.read_bytes())
+    )
     for path in (picture, tape):
         open_and_wait(qtbot, window, path)
         assert messages(window) == {"my_layers.py is not trusted yet"}
@@ -70,11 +74,15 @@ def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, wi
         assert window.banner.isVisible() and "my_layers.py" in window.banner.title()
         assert window.run_control.blocked
     spec = window.catalog[own.SCALED]
-    assert [port.name for port in spec.inputs] == ["x"] and spec.param("features") is not None
+    assert [port.name for port in spec.inputs] == ["x"] and spec.param(
+        "features"
+    ) is not None
     assert window.run_control.blocked
 
 
-def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marker) -> None:
+def test_trust_makes_its_layers_run_and_is_remembered(
+    qtbot, window, tape, marker
+) -> None:
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis is not None
     window.cures.apply(window.live.analysis.errors[0].cures[0])
@@ -82,33 +90,54 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     assert asking.code.toPlainText().startswith("import pathlib")
     assert not marker.exists()
     asking.trust_button.click()
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000
+    )
     assert marker.exists() and not window.banner.isVisible()
     assert file_rows(window) == [("my_layers.py", "2 layers")]
     (sha256,) = {one.file.sha256 for one in window.layers.files}
     again = TrustStore(window.layers.trust.file)
     assert again.is_trusted(sha256)
-    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000
+    )
     window.layers.review("my_layers")
     dialog(window).revoke_button.click()
-    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and not window.live.analysis.runnable,
+        timeout=60_000,
+    )
     assert not TrustStore(window.layers.trust.file).is_trusted(sha256)
 
 
-def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(qtbot, window, tape, tmp_path) -> None:
+def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(
+    qtbot, window, tape, tmp_path
+) -> None:
     pids, path = tmp_path / "pids", tape.parent / "my_layers.py"
-    path.write_text(f"import os\nwith open({str(pids)!r}, 'a') as f:\n    print(os.getpid(), file=f)\n{own.LAYERS}")
+    path.write_text(
+        f"import os\nwith open({str(pids)!r}, 'a') as f:\n    print(os.getpid(), file=f)\n{own.LAYERS}"
+    )
     own.trust(path)
-    window.layers.trust.trust(layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path)))
+    window.layers.trust.trust(
+        layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path))
+    )
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and pids.exists()
     sha256 = layer_files.digest(path.read_text())
-    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000
+    )
     assert set(pids.read_text().split()) == {str(shared().pid)} != {str(os.getpid())}
-    assert not [name for name in sys.modules if name.startswith(f"tapedeck_layers_{sha256[:12]}")]
+    assert not [
+        name
+        for name in sys.modules
+        if name.startswith(f"tapedeck_layers_{sha256[:12]}")
+    ]
 
 
-def test_a_file_that_cannot_be_loaded_says_why_at_its_layers_and_runs_once_it_is_mended(qtbot, window, tape) -> None:
+def test_a_file_that_cannot_be_loaded_says_why_at_its_layers_and_runs_once_it_is_mended(
+    qtbot, window, tape
+) -> None:
     path = tape.parent / "my_layers.py"
     path.write_text(own.LAYERS + "\nraise RuntimeError('not today')\n")
     layer_files.allow(layer_files.digest(path.read_text()))
@@ -118,20 +147,28 @@ def test_a_file_that_cannot_be_loaded_says_why_at_its_layers_and_runs_once_it_is
     assert not layer_files.tried(sha256)
     layer_files.allow(layer_files.digest(own.LAYERS), tried=True)
     own.write(tape.parent)
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000
+    )
 
 
 def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:
     open_and_wait(qtbot, window, tape)
     window.banner.acted.emit()
     dialog(window).reject()
-    assert not marker.exists() and file_rows(window) == [("my_layers.py", "not trusted yet")]
+    assert not marker.exists() and file_rows(window) == [
+        ("my_layers.py", "not trusted yet")
+    ]
 
 
-def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, marker) -> None:
+def test_an_edit_on_the_disk_asks_again_without_a_dialog(
+    qtbot, window, tape, marker
+) -> None:
     path = tape.parent / "my_layers.py"
     own.trust(path)
-    window.layers.trust.trust(layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path)))
+    window.layers.trust.trust(
+        layer_files.LayerFile.from_text("my_layers", path.read_text(), str(path))
+    )
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and not window.banner.isVisible()
     marker.unlink()
@@ -139,7 +176,10 @@ def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, ma
         path.write_text(path.read_text().replace("2 * grad", "3 * grad"))
     assert window.banner.title() == "my_layers.py was edited"
     assert not any(part.isVisible() for part in window.findChildren(TrustDialog))
-    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and not window.live.analysis.runnable,
+        timeout=60_000,
+    )
     assert not marker.exists()
     window.banner.acted.emit()
     changes = dialog(window).changes
@@ -147,29 +187,43 @@ def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, ma
     dialog(window).reject()
 
 
-def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(qtbot, window, tmp_path, marker) -> None:
+def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(
+    qtbot, window, tmp_path, marker
+) -> None:
     path = own.write(tmp_path, own.marking(marker))
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])
     event = QDropEvent(
-        QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+        QPointF(5, 5),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
     )
     window.dropEvent(event)
     assert window.document.project.layer_files == (str(path),)
     assert own.SCALED in window.catalog and window.catalog[own.SCALED].kind == "unknown"
-    assert "Bad cannot be used" in " ".join(text for _, _, text in dialog(window)._facts())
+    assert "Bad cannot be used" in " ".join(
+        text for _, _, text in dialog(window)._facts()
+    )
     dialog(window).reject()
     window.document.undo_stack.undo()
     assert own.SCALED not in window.catalog and not file_rows(window)
     window.document.undo_stack.redo()
     (row,) = window.own_files.rows()
-    remove = next(action for action in window.own_files.menu(row.file).actions() if "Remove" in action.text())
+    remove = next(
+        action
+        for action in window.own_files.menu(row.file).actions()
+        if "Remove" in action.text()
+    )
     remove.trigger()
     assert window.document.project.layer_files == () and not file_rows(window)
     assert not marker.exists()
 
 
-def test_a_file_that_cannot_be_used_is_not_added_and_says_why(qtbot, window, tmp_path) -> None:
+def test_a_file_that_cannot_be_used_is_not_added_and_says_why(
+    qtbot, window, tmp_path
+) -> None:
     for name, text, words in (
         ("plain.py", "x = 1\n", "defines no subclass of nn.Module"),
         ("broken.py", "class A(\n", "is not valid Python"),
@@ -193,7 +247,9 @@ def test_a_missing_file_leaves_its_nodes_and_their_values(qtbot, window, tape) -
     assert any("was not found in" in message for message in messages(window))
     own.write(tape.parent)
     own.trust(tape.parent / "my_layers.py")
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000
+    )
 
 
 def test_classes_stand_in_the_palette_with_a_lock(qtbot, window, tmp_path) -> None:
@@ -209,18 +265,26 @@ def test_classes_stand_in_the_palette_with_a_lock(qtbot, window, tmp_path) -> No
     index = palette.model.index_of(own.SCALED)
     assert index.flags() & Qt.ItemFlag.ItemIsDragEnabled
     palette.tree.chosen.emit(own.SCALED)
-    assert [node.op for node in window.document.project.graph.nodes.values()] == [own.SCALED]
+    assert [node.op for node in window.document.project.graph.nodes.values()] == [
+        own.SCALED
+    ]
     window.document.apply("Forget", replace(window.document.project, layer_files=()))
     assert not palette.model.index_of(own.SCALED).isValid()
 
 
-def test_a_file_of_the_last_project_is_no_longer_asked_about(qtbot, window, tape) -> None:
+def test_a_file_of_the_last_project_is_no_longer_asked_about(
+    qtbot, window, tape
+) -> None:
     open_and_wait(qtbot, window, tape)
     assert window.layers.asked_about == "my_layers"
     window.files.new()
     assert not window.banner.isVisible() and window.layers.asked_about == ""
     window.layers.review()
     assert not [part for part in window.findChildren(TrustDialog) if part.isVisible()]
-    window.notifier.warn("This project contains custom layers: my_layers.py", "said of another")
+    window.notifier.warn(
+        "This project contains custom layers: my_layers.py", "said of another"
+    )
     window.layers.changed.emit(())
-    assert window.banner.isVisible(), "a banner of the next project stays, whatever its title"
+    assert window.banner.isVisible(), (
+        "a banner of the next project stays, whatever its title"
+    )

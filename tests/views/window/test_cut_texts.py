@@ -32,7 +32,13 @@ from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 GRAPH = "a graph"
-LOOKS = (((1280, 800), 1.0), ((1024, 700), 1.0), ((1280, 800), 1.5), ((1280, 800), 2.0), ((1024, 700), 2.0))
+LOOKS = (
+    ((1280, 800), 1.0),
+    ((1024, 700), 1.0),
+    ((1280, 800), 1.5),
+    ((1280, 800), 2.0),
+    ((1024, 700), 2.0),
+)
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 PASSES = 6  # of the event loop in which nested layouts come to rest
 PIXELS = 2  # by which a text may be wider than its room: bearings
@@ -41,7 +47,11 @@ PIXELS = 2  # by which a text may be wider than its room: bearings
 def cut(window: WholeWindow, elided: Collection[str] = ()) -> Iterator[str]:
     """Yield what is in sight and cut, with its place; `elided` are texts that were shortened before they were set."""
     for widget in window.findChildren(QWidget):
-        if not isValid(widget) or not widget.isVisible() or widget.visibleRegion().isEmpty():  # some go meanwhile
+        if (
+            not isValid(widget)
+            or not widget.isVisible()
+            or widget.visibleRegion().isEmpty()
+        ):  # some go meanwhile
             continue
         if isinstance(widget, QHeaderView):
             yield from _of_header(widget)
@@ -69,7 +79,9 @@ def _tip(widget: QWidget) -> str:
     place = widget.visibleRegion().boundingRect().center()
     window = widget.window()
     QToolTip.hideText()
-    asked = QHelpEvent(QEvent.Type.ToolTip, widget.mapTo(window, place), widget.mapToGlobal(place))
+    asked = QHelpEvent(
+        QEvent.Type.ToolTip, widget.mapTo(window, place), widget.mapToGlobal(place)
+    )
     QApplication.sendEvent(window, asked)
     return QToolTip.text()
 
@@ -123,10 +135,22 @@ def _painter_without_tip() -> str | None:
         if isinstance(who, QStyledItemDelegate) and isinstance(index, QModelIndex):
             helps = type(who).helpEvent is not QStyledItemDelegate.helpEvent
             tells = helps or index.data(Qt.ItemDataRole.ToolTipRole)
-            return "" if tells else f"{type(who).__name__} of {type(index.model()).__name__}"
+            return (
+                ""
+                if tells
+                else f"{type(who).__name__} of {type(index.model()).__name__}"
+            )
         if isinstance(who, QWidget) and "paintEvent" in names:
-            handles = any("event" in vars(kind) for kind in type(who).__mro__ if kind.__module__.startswith("app."))
-            return "" if who.toolTip() or handles or isinstance(who, Words | QComboBox) else _place(who)
+            handles = any(
+                "event" in vars(kind)
+                for kind in type(who).__mro__
+                if kind.__module__.startswith("app.")
+            )
+            return (
+                ""
+                if who.toolTip() or handles or isinstance(who, Words | QComboBox)
+                else _place(who)
+            )
         frame = frame.f_back
     return None
 
@@ -137,7 +161,11 @@ def _cut_text(widget: QWidget) -> str:
     if isinstance(widget, Button):
         return ""  # shows the whole text as a tool tip where it is cut
     if isinstance(widget, QAbstractButton) and widget.text():
-        return widget.text() if widget.width() < widget.minimumSizeHint().width() - PIXELS else ""
+        return (
+            widget.text()
+            if widget.width() < widget.minimumSizeHint().width() - PIXELS
+            else ""
+        )
     if isinstance(widget, QComboBox):
         room = widget.width() - 34
         wanted = widget.fontMetrics().horizontalAdvance(widget.currentText())
@@ -146,11 +174,19 @@ def _cut_text(widget: QWidget) -> str:
 
 
 def _cut_label(label: QLabel) -> str:
-    if not label.text() or label.textFormat() == Qt.TextFormat.RichText or not label.pixmap().isNull():
+    if (
+        not label.text()
+        or label.textFormat() == Qt.TextFormat.RichText
+        or not label.pixmap().isNull()
+    ):
         return ""
     room = label.contentsRect()
     if label.wordWrap():
-        return label.text() if label.heightForWidth(label.width()) > label.height() + PIXELS else ""
+        return (
+            label.text()
+            if label.heightForWidth(label.width()) > label.height() + PIXELS
+            else ""
+        )
     wanted = max(map(label.fontMetrics().horizontalAdvance, label.text().split("\n")))
     return label.text() if wanted > room.width() + PIXELS else ""
 
@@ -159,9 +195,16 @@ def _of_header(header: QHeaderView) -> Iterator[str]:
     model = header.model()
     for section in range(header.count()):
         text = str(model.headerData(section, header.orientation()) or "")
-        tip = model.headerData(section, header.orientation(), Qt.ItemDataRole.ToolTipRole)
+        tip = model.headerData(
+            section, header.orientation(), Qt.ItemDataRole.ToolTipRole
+        )
         wide = header.sectionSizeFromContents(section).width()
-        if text and not tip and not header.isSectionHidden(section) and wide > header.sectionSize(section) + PIXELS:
+        if (
+            text
+            and not tip
+            and not header.isSectionHidden(section)
+            and wide > header.sectionSize(section) + PIXELS
+        ):
             yield f"{text!r} in {_place(header)}"
 
 
@@ -170,13 +213,23 @@ def _of_view(view: QAbstractItemView) -> Iterator[str]:
     model, option = view.model(), QStyleOptionViewItem()
     top = QModelIndex()
     for row in range(min(model.rowCount(top), 40)) if model is not None else ():
-        for column in range(1 if isinstance(view, QListView) else model.columnCount(top)):
+        for column in range(
+            1 if isinstance(view, QListView) else model.columnCount(top)
+        ):
             index = model.index(row, column)
             area = view.visualRect(index)
             tip = index.data(Qt.ItemDataRole.ToolTipRole)
-            if area.isEmpty() or tip or type(view.itemDelegateForIndex(index)).paint is not QStyledItemDelegate.paint:
+            if (
+                area.isEmpty()
+                or tip
+                or type(view.itemDelegateForIndex(index)).paint
+                is not QStyledItemDelegate.paint
+            ):
                 continue
-            if view.itemDelegateForIndex(index).sizeHint(option, index).width() > area.width() + PIXELS:
+            if (
+                view.itemDelegateForIndex(index).sizeHint(option, index).width()
+                > area.width() + PIXELS
+            ):
                 yield f"cell {index.data()!r} in {_place(view)}"
 
 
@@ -194,7 +247,9 @@ def _tips_of_graphs(window: WholeWindow) -> str:
     parts = [item.text for item in canvas.nodes.values()]
     parts += [note.text for note in canvas.notes.comments.values()]
     for scene in (window.room.scene, window.diff.structure.scene):
-        parts += [part.tooltip for part in (*scene.boxes.values(), *scene.groups.values())]
+        parts += [
+            part.tooltip for part in (*scene.boxes.values(), *scene.groups.values())
+        ]
     return "\n".join(parts)
 
 
@@ -204,7 +259,15 @@ def test_no_text_is_cut_without_a_tool_tip_in_any_size_and_text_size(
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     window.pages.make_all()
-    window.selection.set([next(key for key, each in window.sheet.project.graph.nodes.items() if each.name == "conv1")])
+    window.selection.set(
+        [
+            next(
+                key
+                for key, each in window.sheet.project.graph.nodes.items()
+                if each.name == "conv1"
+            )
+        ]
+    )
     for key in ("attention", "diff"):
         window.pages.show(key)
     qtbot.waitUntil(lambda: hasattr(window.diff, "structure"))
@@ -214,14 +277,24 @@ def test_no_text_is_cut_without_a_tool_tip_in_any_size_and_text_size(
             window.resize(*size)
             theme.manager().set_scale(text)
             QApplication.processEvents()
-            for pane in (window.centre, window.left.pane, window.right.pane, window.bottom.pane):
+            for pane in (
+                window.centre,
+                window.left.pane,
+                window.right.pane,
+                window.bottom.pane,
+            ):
                 for key in pane._keys:
                     if pane.tabs.isTabVisible(pane.tabs.index(key)):
                         pane.show_page(key)
-                        found |= {f"{size} {text} {key}: {each}" for each in _settled(window, elisions)}
+                        found |= {
+                            f"{size} {text} {key}: {each}"
+                            for each in _settled(window, elisions)
+                        }
                         window.grab()
         tips = _tips_of_graphs(window)
-        found |= elisions.painted | {f"{each!r} in a graph" for each in elisions.drawn if each not in tips}
+        found |= elisions.painted | {
+            f"{each!r} in a graph" for each in elisions.drawn if each not in tips
+        }
     finally:
         theme.manager().set_scale(1.0)
     assert not found, "\n".join(sorted(found))

@@ -15,7 +15,10 @@ from app.views.custom_layers.trust_dataset import DatasetTrustDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
-ROWS = "".join(f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n" for i in range(80))
+ROWS = "".join(
+    f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n"
+    for i in range(80)
+)
 
 
 @pytest.fixture
@@ -27,11 +30,16 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
 
 
 def settled(qtbot: QtBot, window: WholeWindow) -> None:
-    qtbot.waitUntil(lambda: window.live.up_to_date and not window.training_form.data.reader.busy, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.live.up_to_date and not window.training_form.data.reader.busy,
+        timeout=60_000,
+    )
     QApplication.processEvents()
 
 
-def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_table_is_chosen_mended_and_learnt_from(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + ROWS + "12,3\n")
     form = window.training_form
     form.data.source.edited.emit("file.csv")
@@ -39,9 +47,17 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: WholeWin
     form.data.set_path(str(tmp_path / "houses.csv"))
     settled(qtbot, window)
     assert "row 82: 2 fields instead of 4" in form.data.state.text()
-    (skip,) = (cure for problem in window.live.errors for cure in problem.cures if "bad" in cure.data)
+    (skip,) = (
+        cure
+        for problem in window.live.errors
+        for cure in problem.cures
+        if "bad" in cure.data
+    )
     window.cures.apply_to_network(skip)
-    assert window.document.project.data.bad == "skip" and window.document.undo_stack.undoText() == "Skip them"
+    assert (
+        window.document.project.data.bad == "skip"
+        and window.document.undo_stack.undoText() == "Skip them"
+    )
     for _ in range(6):
         settled(qtbot, window)
         errors = [problem for problem in window.live.errors if problem.cures]
@@ -53,7 +69,9 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: WholeWin
         else:
             window.cures.apply_to_network(errors[0].cures[0])
     settled(qtbot, window)
-    assert window.run_control.blocked == "" and form.data.fit.words.text() == "They match."
+    assert (
+        window.run_control.blocked == "" and form.data.fit.words.text() == "They match."
+    )
     assert window.document.project.training.loss.name == "MSELoss"
     form.numbers.edited.emit("epochs", 2, None)
     window.run_control.run()
@@ -75,7 +93,9 @@ class Own(TensorDataset):
 """
 
 
-def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_file_with_a_dataset_class_is_trusted_by_mouse(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     (tmp_path / "own.py").write_text(OWN)
     data = window.training_form.data
     data.source.edited.emit("file.dataset")
@@ -89,8 +109,13 @@ def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: W
     assert "30 samples of 1×8×8 float32, 10 classes" in data.state.text()
 
 
-def test_a_file_without_a_class_says_why_it_cannot_be_trusted(qtbot: QtBot, tmp_path: Path) -> None:
-    for text, words in (("x = 1\n", "It defines no class"), ("class\n", "It cannot be read as Python")):
+def test_a_file_without_a_class_says_why_it_cannot_be_trusted(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    for text, words in (
+        ("x = 1\n", "It defines no class"),
+        ("class\n", "It cannot be read as Python"),
+    ):
         (tmp_path / "own.py").write_text(text)
         dialog = DatasetTrustDialog(replace(read_file(tmp_path / "own.py"), problem=""))
         qtbot.addWidget(dialog)

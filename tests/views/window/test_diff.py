@@ -16,7 +16,16 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.compare.results import Alone, Apart, Changed, Difference, Layer, Moved, Setting, Structure
+from app.compare.results import (
+    Alone,
+    Apart,
+    Changed,
+    Difference,
+    Layer,
+    Moved,
+    Setting,
+    Structure,
+)
 from app.diagram.layout import Sizes, pack
 from app.engine import observe_process
 from app.engine.own_engine import OwnEngine
@@ -61,7 +70,9 @@ pytestmark = pytest.mark.usefixtures("nothing_trusted")
 def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, eps in (("one", 1e-5), ("two", 1e-3)):
-        (tmp_path / f"{name}_net.py").write_text(NET.format(marker=str(tmp_path / f"ran_{name}"), eps=eps))
+        (tmp_path / f"{name}_net.py").write_text(
+            NET.format(marker=str(tmp_path / f"ran_{name}"), eps=eps)
+        )
     return tmp_path
 
 
@@ -74,15 +85,23 @@ def digits(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
 
 def asked(qtbot: QtBot, window: WholeWindow) -> AskDiffDialog:
     window.actions_by_key["compare-with"].trigger()
-    qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(AskDiffDialog)))
+    qtbot.waitUntil(
+        lambda: any(part.isVisible() for part in window.findChildren(AskDiffDialog))
+    )
     return next(part for part in window.findChildren(AskDiffDialog) if part.isVisible())
 
 
 def agree(qtbot: QtBot, dialog: AskDiffDialog, word: str) -> None:
     """Answer the question about a file."""
-    qtbot.waitUntil(lambda: any(one.isVisible() for one in dialog.findChildren(CompareTrustDialog)))
-    question = next(one for one in dialog.findChildren(CompareTrustDialog) if one.isVisible())
-    button = next(one for one in question.findChildren(QPushButton) if one.text() == word)
+    qtbot.waitUntil(
+        lambda: any(one.isVisible() for one in dialog.findChildren(CompareTrustDialog))
+    )
+    question = next(
+        one for one in dialog.findChildren(CompareTrustDialog) if one.isVisible()
+    )
+    button = next(
+        one for one in question.findChildren(QPushButton) if one.text() == word
+    )
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -108,18 +127,34 @@ def test_the_layer_where_two_files_part_is_named_once_both_are_trusted(
     agree(qtbot, dialog, "Trust and compare")
     page = window.diff
     qtbot.waitUntil(lambda: page.compared is not None)
-    assert page.compared.found.first.a == "norm" and "They first differ at norm, in the forward pass" in (
-        page.verdict.sentence.text()
+    assert (
+        page.compared.found.first.a == "norm"
+        and "They first differ at norm, in the forward pass"
+        in (page.verdict.sentence.text())
     )
-    assert {one.name for one in nets.glob("ran_*")} == {"ran_one", "ran_two"} and "two_net" not in sys.modules
+    assert {one.name for one in nets.glob("ran_*")} == {
+        "ran_one",
+        "ran_two",
+    } and "two_net" not in sys.modules
     # its row is selected and marked, and its line is shown in both files
     assert page.table.current().a == "norm" and page.home is page.table
     qtbot.waitUntil(lambda: "two_net.py" in page.lines.b.caption.text())
-    line = NET.splitlines().index("        return self.last(self.norm(self.first(x)).relu())") + 1
-    assert page.lines.a.edit.is_selected_line(line) and page.lines.b.edit.is_selected_line(line)
+    line = (
+        NET.splitlines().index(
+            "        return self.last(self.norm(self.first(x)).relu())"
+        )
+        + 1
+    )
+    assert page.lines.a.edit.is_selected_line(
+        line
+    ) and page.lines.b.edit.is_selected_line(line)
     model = page.table.layers
-    tones = {model.layer_at(row).a: model.data(model.index(row, 0), Qt.ItemDataRole.AccessibleTextRole)
-             for row in range(model.rowCount())}  # fmt: skip
+    tones = {
+        model.layer_at(row).a: model.data(
+            model.index(row, 0), Qt.ItemDataRole.AccessibleTextRole
+        )
+        for row in range(model.rowCount())
+    }
     assert tones["norm"] == "norm, adds" and tones["last"] == "last, inherited"
     # by a click on the head the largest error of its own comes first
     header = page.table.horizontalHeader()
@@ -156,7 +191,9 @@ def test_the_command_waits_for_its_page_which_is_made_on_demand(qtbot: QtBot) ->
     leave(window)
 
 
-def test_the_focus_is_on_the_page_while_it_compares_and_on_its_layers_then(qtbot: QtBot, digits: WholeWindow) -> None:
+def test_the_focus_is_on_the_page_while_it_compares_and_on_its_layers_then(
+    qtbot: QtBot, digits: WholeWindow
+) -> None:
     digits.activateWindow()
     digits.pages.show("diff")
     qtbot.waitUntil(lambda: hasattr(digits, "diff") and digits.diff.isVisible())
@@ -172,13 +209,17 @@ def test_the_focus_is_on_the_page_while_it_compares_and_on_its_layers_then(qtbot
     qtbot.waitUntil(lambda: digits.focusWidget() is page.table)
 
 
-def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: WholeWindow, nets: Path) -> None:
+def test_nothing_runs_without_trust_and_the_field_says_so(
+    qtbot: QtBot, digits: WholeWindow, nets: Path
+) -> None:
     dialog = asked(qtbot, digits)
     assert dialog.a.placeholderText().startswith("digits")
     for words, why in (
-        ("no_such.tape", "There is no file"), ("nothing", "does not name a model"),
-        ("digits.runs@", "Nothing follows the @"), ("one_net.py:Net", "was run. Compare again to review and trust it."),
-    ):  # fmt: skip
+        ("no_such.tape", "There is no file"),
+        ("nothing", "does not name a model"),
+        ("digits.runs@", "Nothing follows the @"),
+        ("one_net.py:Net", "was run. Compare again to review and trust it."),
+    ):
         dialog.b.setText(words)
         qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
         if words == "one_net.py:Net":
@@ -189,7 +230,11 @@ def test_nothing_runs_without_trust_and_the_field_says_so(qtbot: QtBot, digits: 
     qtbot.keyClicks(dialog.python, "no_such_python")
     qtbot.mouseClick(dialog.compare_button, Qt.MouseButton.LeftButton)
     assert "no_such_python is not an executable" in dialog.entries["python"].note.text()
-    assert not (nets / "ran_one").exists() and digits.diff.compared is None and not digits.diff.working_on
+    assert (
+        not (nets / "ran_one").exists()
+        and digits.diff.compared is None
+        and not digits.diff.working_on
+    )
 
 
 def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opened(
@@ -201,13 +246,20 @@ def test_the_open_project_in_two_modes_leads_to_its_nodes_until_another_is_opene
     page.table.choose("conv2")
     qtbot.keyClick(page.table, Qt.Key.Key_Return)
     assert digits.pages.is_front("network")
-    chosen = {digits.document.project.graph.nodes[one].name for one in digits.selection.ids}
+    chosen = {
+        digits.document.project.graph.nodes[one].name for one in digits.selection.ids
+    }
     assert chosen == {"conv2"}
     digits.document.new(Project())
-    assert page.note.text() == "A and B are of the project that was open before." and page.compared is not None
+    assert (
+        page.note.text() == "A and B are of the project that was open before."
+        and page.compared is not None
+    )
     digits.pages.show("diff")
     page.table.setFocus()
-    qtbot.keyClick(page.table, Qt.Key.Key_Return)  # its lines, now that there is no node
+    qtbot.keyClick(
+        page.table, Qt.Key.Key_Return
+    )  # its lines, now that there is no node
     qtbot.waitUntil(lambda: "generated code" in page.lines.a.caption.text())
     assert digits.pages.is_front("diff")
 
@@ -231,7 +283,11 @@ def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
     qtbot.waitUntil(lambda: bool(begun))
     os.kill(begun[0].pid, signal.SIGKILL)
     qtbot.waitUntil(page.banner.isVisible)
-    assert "SIGKILL" in page.banner.reason() and page.compared is before and not page.working_on
+    assert (
+        "SIGKILL" in page.banner.reason()
+        and page.compared is before
+        and not page.working_on
+    )
     itself(qtbot, digits)
     qtbot.waitUntil(lambda: len(begun) == 2)
     assert page.cancel.isVisible()
@@ -241,12 +297,16 @@ def test_a_process_that_is_killed_and_a_cancel_leave_what_is_shown(
     qtbot.waitUntil(lambda: begun[1].pid is None)
 
 
-def test_numbers_have_room_at_another_text_size(qtbot: QtBot, qapp: QApplication) -> None:
+def test_numbers_have_room_at_another_text_size(
+    qtbot: QtBot, qapp: QApplication
+) -> None:
     table = LayerTable()
     qtbot.addWidget(table)
     table.resize(600, 300)
     apart = Apart(1e-3, 0.00441, 0.9999905)
-    table.set_layers(LayerRows.of([Layer("body", "body", "Linear", forward=apart, backward=apart)]))
+    table.set_layers(
+        LayerRows.of([Layer("body", "body", "Linear", forward=apart, backward=apart)])
+    )
     with qtbot.waitExposed(table):
         table.show()
     before = table.rowHeight(0)
@@ -254,13 +314,17 @@ def test_numbers_have_room_at_another_text_size(qtbot: QtBot, qapp: QApplication
     try:
         qtbot.waitUntil(lambda: table.rowHeight(0) > before)
         cosine = COLUMNS.index("Cosine")
-        qtbot.waitUntil(lambda: table.columnWidth(cosine) >= table.sizeHintForColumn(cosine))
+        qtbot.waitUntil(
+            lambda: table.columnWidth(cosine) >= table.sizeHintForColumn(cosine)
+        )
         assert table.rowHeight(0) >= table.fontMetrics().height() + 8
     finally:
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_a_small_page_in_large_text_shows_a_whole_row_and_every_control(qtbot: QtBot, qapp: QApplication) -> None:
+def test_a_small_page_in_large_text_shows_a_whole_row_and_every_control(
+    qtbot: QtBot, qapp: QApplication
+) -> None:
     background = Background()
     dock = QWidget()
     page = DiffPage(background, dock)
@@ -268,9 +332,14 @@ def test_a_small_page_in_large_text_shows_a_whole_row_and_every_control(qtbot: Q
     theme.apply(qapp, "dark", 1.5)
     try:
         apart = Apart(1e-3, 0.00441, 0.9999905)
-        layers = [Layer(f"layer{at}", f"layer{at}", "Linear", forward=apart, backward=apart) for at in range(9)]
+        layers = [
+            Layer(f"layer{at}", f"layer{at}", "Linear", forward=apart, backward=apart)
+            for at in range(9)
+        ]
         rows = LayerRows.of(layers)
-        found = Difference("the first.tape", "the second.tape", layers=rows.layers, ran=True)
+        found = Difference(
+            "the first.tape", "the second.tape", layers=rows.layers, ran=True
+        )
         page.show_compared(Compared(found, rows, MergedTree(found), ""))
         page.resize(361, 286)  # of a window of 1024x700
         dock.resize(page.size())
@@ -278,29 +347,54 @@ def test_a_small_page_in_large_text_shows_a_whole_row_and_every_control(qtbot: Q
             dock.show()
         qtbot.waitUntil(lambda: page.names.text().startswith("A  "))
         row = page.table.visualRect(page.table.model().index(0, 0))
-        assert page.table.viewport().visibleRegion().boundingRect().bottom() >= row.bottom()
-        assert page.which.width() >= page.which.sizeHint().width() and page.names.width() > 100
+        assert (
+            page.table.viewport().visibleRegion().boundingRect().bottom()
+            >= row.bottom()
+        )
+        assert (
+            page.which.width() >= page.which.sizeHint().width()
+            and page.names.width() > 100
+        )
     finally:
         theme.apply(qapp, "dark", 1.0)
         background.close()
 
 
 def test_both_hierarchies_are_one_tree_and_equal_ones_fold_into_a_row() -> None:
-    pairs = [("", ""), ("body", "body"), *((f"body.{at}", f"body.{at}") for at in range(6)),
-             ("body.6", "body.7"), ("head", "head")]  # fmt: skip
+    pairs = [
+        ("", ""),
+        ("body", "body"),
+        *((f"body.{at}", f"body.{at}") for at in range(6)),
+        ("body.6", "body.7"),
+        ("head", "head"),
+    ]
     structure = Structure(
-        tuple(pairs), (Alone("body.6", "ReLU"),), (Alone("old", "Linear"),), (Moved("body.6", "body.7", "Linear"),),
+        tuple(pairs),
+        (Alone("body.6", "ReLU"),),
+        (Alone("old", "Linear"),),
+        (Moved("body.6", "body.7", "Linear"),),
         (Changed("head", "head", (Setting("out_features", "3", "4"),)),),
-    )  # fmt: skip
+    )
     tree = MergedTree(Difference("a", "b", structure=structure))
     drawn = tree.drawing(tree.opened())
     texts = [(box.title, box.mark) for box in drawn.boxes]
-    assert texts == [("0 … 5", ""), ("6", "moved"), ("6", "added"), ("head", "changed"), ("old", "removed")]
+    assert texts == [
+        ("0 … 5", ""),
+        ("6", "moved"),
+        ("6", "added"),
+        ("head", "changed"),
+        ("old", "removed"),
+    ]
     whole = tree.drawing(tree.opened() | {"a:body*"})
     assert len(whole.boxes) == len(drawn.boxes) + 5
     placed = pack(whole, Sizes({box.id: (100, 40) for box in whole.boxes}), 400)
     rects = [*placed.boxes.values()]
     assert max(one.right for one in rects) <= 400 and len({one.y for one in rects}) > 2
     for at, one in enumerate(rects):
-        assert not any(one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
-                       for other in rects[:at])  # fmt: skip
+        assert not any(
+            one.x < other.right
+            and other.x < one.right
+            and one.y < other.bottom
+            and other.y < one.bottom
+            for other in rects[:at]
+        )

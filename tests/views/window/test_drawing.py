@@ -27,7 +27,11 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures = window.pictures
-    answers = [("", ""), (str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.png"), "PNG (*.png)")]
+    answers = [
+        ("", ""),
+        (str(tmp_path / "net"), "JSON (*.json)"),
+        (str(tmp_path / "net.png"), "PNG (*.png)"),
+    ]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: answers.pop(0))
     window.actions_by_key["export-drawing"].trigger()
     pictures.dialog.save_button.click()
@@ -48,21 +52,40 @@ def test_the_menu_writes_the_drawing_as_it_stands(
         dialog.save_button.click()
     assert said.args[0] == "Saved net.png" and said.args[1].startswith("8.5 × ")
     project, svg = window.document.project, tmp_path / "net.svg"
-    svg.write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{as_element(dumps(project))}</svg>', "utf-8")
+    svg.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg">{as_element(dumps(project))}</svg>',
+        "utf-8",
+    )
     for picture in (tmp_path / "net.png", svg):
         window.document.new()
         data, before = QMimeData(), picture.read_bytes()
         data.setUrls([QUrl.fromLocalFile(str(picture))])
-        window.dropEvent(QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
-                                    Qt.KeyboardModifier.NoModifier))  # fmt: skip
-        assert window.document.project.graph == project.graph and window.document.path is None
+        window.dropEvent(
+            QDropEvent(
+                QPointF(5, 5),
+                Qt.DropAction.CopyAction,
+                data,
+                Qt.MouseButton.LeftButton,
+                Qt.KeyboardModifier.NoModifier,
+            )
+        )
+        assert (
+            window.document.project.graph == project.graph
+            and window.document.path is None
+        )
         assert picture.read_bytes() == before
 
 
-def test_an_empty_canvas_says_so(window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_canvas_says_so(
+    window: WholeWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     window.document.new()
     said: list[str] = []
-    monkeypatch.setattr(window.notifier, "say", lambda title, detail="": said.append(title))
-    monkeypatch.setattr(window.notifier, "refuse", lambda title, reason: said.append(reason))
+    monkeypatch.setattr(
+        window.notifier, "say", lambda title, detail="": said.append(title)
+    )
+    monkeypatch.setattr(
+        window.notifier, "refuse", lambda title, reason: said.append(reason)
+    )
     window.actions_by_key["export-drawing"].trigger()
     assert said == ["Nothing on the canvas yet."]

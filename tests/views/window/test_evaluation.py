@@ -42,32 +42,47 @@ def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
 def evaluated(qtbot: QtBot, window: WholeWindow) -> None:
     page, before = window.evaluation, window.evaluation.found
     page.run.click()
-    qtbot.waitUntil(lambda: page.found is not before or page.banner.isVisible(), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: page.found is not before or page.banner.isVisible(), timeout=60_000
+    )
     assert not page.banner.isVisible(), page.banner.reason()
 
 
 def trained(qtbot: QtBot, window: WholeWindow) -> Run:
     window.start_run()
-    qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: not window.session.active and bool(window.session.runs), timeout=60_000
+    )
     window.pages.show("evaluation")
     return window.session.runs[-1]
 
 
-def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_newest_weights_start_weights_and_a_checkpoint(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     page, control = window.evaluation, window.evaluation_control
     evaluated(qtbot, window)
     assert page.found.weights == "start weights, since there is no run yet"
     first = page.found.loss
     made = trained(qtbot, window)
     evaluated(qtbot, window)
-    assert page.found.loss == made.history.epochs["val_loss"][-1] and page.found.weights.startswith("newest")
+    assert page.found.loss == made.history.epochs["val_loss"][
+        -1
+    ] and page.found.weights.startswith("newest")
     qtbot.waitUntil(lambda: bool(page.samples.samples))
     control._list_weights()
-    words = {action.text(): str(action.data()) for action in page.weights_menu.actions()}
-    best = next(key for text, key in words.items() if "the best validation loss" in text)
+    words = {
+        action.text(): str(action.data()) for action in page.weights_menu.actions()
+    }
+    best = next(
+        key for text, key in words.items() if "the best validation loss" in text
+    )
     control.choose(best, "best")
     evaluated(qtbot, window)
-    assert page.found.loss == made.history.epochs["val_loss"].min() and page.weights.text() == "best"
+    assert (
+        page.found.loss == made.history.epochs["val_loss"].min()
+        and page.weights.text() == "best"
+    )
     control.choose("start")
     evaluated(qtbot, window)
     assert page.found.loss == first
@@ -76,10 +91,14 @@ def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: Who
     assert len(rows) == page.found.count
 
 
-def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_run_does_not_notice_that_it_is_evaluated(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.start_run()
     history = lambda: window.session.history  # noqa: E731
-    qtbot.waitUntil(lambda: bool(history()) and len(history().steps) > 2, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(history()) and len(history().steps) > 2, timeout=60_000
+    )
     window.pages.show("evaluation")
     evaluated(qtbot, window)
     qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
@@ -87,7 +106,9 @@ def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: WholeW
     assert made.history.steps["loss"].tolist() == losses(run(made.job))
 
 
-def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbot: QtBot, window: WholeWindow) -> None:
+def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     page = window.evaluation
     page.run.click()
     assert page.cancel.isVisible() and not page.run.isVisible()
@@ -99,16 +120,30 @@ def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbo
     assert "test_fraction" in page.banner.reason()
 
 
-def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_engine_finds_what_an_evaluation_here_finds(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
     here = Evaluator(window.evaluation_control._source()[0]).evaluate()
-    assert (page.found.loss, page.found.accuracy, page.found.metrics) == (here.loss, here.accuracy, here.metrics)
-    assert np.array_equal(page.found.confusion, here.confusion) and page.found.classes == here.classes
-    assert all(np.array_equal(page.found.columns[name], here.columns[name], equal_nan=True) for name in here.columns)
+    assert (page.found.loss, page.found.accuracy, page.found.metrics) == (
+        here.loss,
+        here.accuracy,
+        here.metrics,
+    )
+    assert (
+        np.array_equal(page.found.confusion, here.confusion)
+        and page.found.classes == here.classes
+    )
+    assert all(
+        np.array_equal(page.found.columns[name], here.columns[name], equal_nan=True)
+        for name in here.columns
+    )
 
 
-def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window: WholeWindow) -> None:
+def test_an_engine_that_ends_is_said_and_the_next_evaluates(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     page = window.evaluation
     evaluated(qtbot, window)
     stop(shared().pid)  # so that the question is still open when it ends
@@ -116,11 +151,17 @@ def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window
     qtbot.waitUntil(lambda: asked(shared(), PrepareEvaluation))
     os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(page.banner.isVisible)
-    assert "SIGKILL" in page.banner.reason() and page.banner.reason().count(".") == 1 and page.run.isVisible()
+    assert (
+        "SIGKILL" in page.banner.reason()
+        and page.banner.reason().count(".") == 1
+        and page.run.isVisible()
+    )
     page.wanted.emit([0])  # of the evaluation that is still shown
     qtbot.waitUntil(lambda: page.banner.reason().endswith("has ended. Evaluate again."))
     page.view.set_value("try")
-    page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))  # the net is made ready again for it
+    page.trying.pad.stroke(
+        QPointF(40, 40), QPointF(120, 150)
+    )  # the net is made ready again for it
     qtbot.waitUntil(lambda: page.trying.bars.called != "")
     page.view.set_value("results")
     evaluated(qtbot, window)
@@ -131,12 +172,16 @@ def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: WholeWindow) -> N
     kept: list[int] = []
     for _ in range(2):
         evaluated(qtbot, window)
-        window.engine.ask("measure", Measure(), on_answer=lambda vitals: kept.append(vitals.kept))
+        window.engine.ask(
+            "measure", Measure(), on_answer=lambda vitals: kept.append(vitals.kept)
+        )
         qtbot.waitUntil(lambda: bool(kept))
     assert kept[0] == kept[-1]
 
 
-def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_drawing_does_not_come_along_into_the_next_project(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     trying, file = window.evaluation.trying, window.document.path
     window.evaluation.view.set_value("try")
     window.evaluation_control.prepare()
@@ -145,7 +190,9 @@ def test_a_drawing_does_not_come_along_into_the_next_project(qtbot: QtBot, windo
     trying.invert.setChecked(True)
     qtbot.waitUntil(lambda: trying.bars.called != "")
     window.files.open(file)
-    assert trying.pad.empty and not trying.invert.isChecked() and trying.bars.called == ""
+    assert (
+        trying.pad.empty and not trying.invert.isChecked() and trying.bars.called == ""
+    )
 
 
 def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: WholeWindow) -> None:
@@ -174,10 +221,14 @@ def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
     window = opened(qtbot, path)
     made = trained(qtbot, window)
     last = float(made.history.epochs["val_loss"][-1])
-    window.files.open(path)  # the same window, whose last run is of what was open before
+    window.files.open(
+        path
+    )  # the same window, whose last run is of what was open before
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     evaluated(qtbot, window)
-    assert window.evaluation.found.weights.startswith("newest weights, of Run 1 at step ")
+    assert window.evaluation.found.weights.startswith(
+        "newest weights, of Run 1 at step "
+    )
     closed(window)
     again = opened(qtbot, path)
     try:
@@ -190,4 +241,7 @@ def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
     capsys.readouterr()
     assert main(["evaluate", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["weights"], told["loss"]) == ("newest weights, of Run 1 at step 69", last)
+    assert (told["weights"], told["loss"]) == (
+        "newest weights, of Run 1 at step 69",
+        last,
+    )

@@ -55,10 +55,14 @@ def words_of(dialog: ProofsDialog) -> str:
     return "\n".join(part.text() for part in dialog.findChildren(QLabel))
 
 
-def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_an_export_is_certified_and_the_figures_are_shown(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     before = kept_things()
     dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
-    qtbot.waitUntil(lambda: "initialised with seed" in dialog.weights.text(), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: "initialised with seed" in dialog.weights.text(), timeout=60_000
+    )
     with qtbot.waitSignal(window.export_control.proved, timeout=120_000):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     (proofs,) = window.findChildren(ProofsDialog)
@@ -68,24 +72,38 @@ def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: 
     assert shown.count("0, bit for bit") == 5 and "model.certificate.json" in shown
     kept = json.loads((tmp_path / "model.certificate.json").read_text("utf-8"))
     assert kept["passed"] and set(kept["files"]) == {"model.py", "weights.safetensors"}
-    assert {path.name for path in tmp_path.iterdir()} == {"model.py", "weights.safetensors", "model.certificate.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "model.py",
+        "weights.safetensors",
+        "model.certificate.json",
+    }
     qtbot.mouseClick(proofs.stop_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
-    qtbot.waitUntil(lambda: kept_things() == before, timeout=60_000)  # the weights are let go with the dialog
+    qtbot.waitUntil(
+        lambda: kept_things() == before, timeout=60_000
+    )  # the weights are let go with the dialog
 
 
-def test_cancel_ends_what_goes_on(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> None:
+def test_cancel_ends_what_goes_on(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
     dialog = chosen(window, tmp_path, "code", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: not proofs.state.text().startswith("Starting"), timeout=60_000
+    )
     proofs.close()  # as the button in its frame does: first it stops
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
     pids: list[int] = []
-    window.engine.ask("alive", Measure(), on_answer=lambda vitals: pids.append(vitals.pid))
+    window.engine.ask(
+        "alive", Measure(), on_answer=lambda vitals: pids.append(vitals.pid)
+    )
     qtbot.waitUntil(lambda: bool(pids), timeout=60_000)
-    qtbot.waitUntil(lambda: not children(pids[0]), timeout=60_000)  # the clean process is ended
+    qtbot.waitUntil(
+        lambda: not children(pids[0]), timeout=60_000
+    )  # the clean process is ended
     assert [path.name for path in tmp_path.iterdir()] == ["model.py"]
 
 
@@ -96,12 +114,17 @@ def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: not proofs.state.text().startswith("Starting"), timeout=60_000
+    )
     os.kill(shared().pid or 0, signal.SIGKILL)
     qtbot.waitUntil(lambda: "SIGKILL" in proofs.state.text(), timeout=60_000)
     assert proofs.heading.text() == "The export is not complete"
     proofs.close()
-    assert {path.name for path in tmp_path.iterdir()} == {"model.py", "weights.safetensors"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "model.py",
+        "weights.safetensors",
+    }
     dialog = chosen(window, tmp_path, "pt")
     with qtbot.waitSignal(window.export_control.exported, timeout=60_000):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
@@ -116,7 +139,10 @@ def test_what_was_said_of_an_export_that_failed_goes_with_the_next(
     in_the_way.mkdir()  # after the dialog looked
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
-    assert window.banner.title() == "The export is not complete" and "model.py" in window.banner.reason()
+    assert (
+        window.banner.title() == "The export is not complete"
+        and "model.py" in window.banner.reason()
+    )
     in_the_way.rmdir()
     dialog = chosen(window, tmp_path, "code")
     assert window.banner.isVisible()
@@ -128,7 +154,11 @@ def test_what_was_said_of_an_export_that_failed_goes_with_the_next(
 def children(pid: int) -> list[str]:
     """The processes that a process has started and that have not ended."""
     tasks = Path(f"/proc/{pid}/task")
-    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return [
+        child
+        for task in tasks.iterdir()
+        for child in (task / "children").read_text().split()
+    ]
 
 
 def test_what_does_not_pass_is_told_with_its_place(
@@ -137,18 +167,32 @@ def test_what_does_not_pass_is_told_with_its_place(
     work_here(monkeypatch)
     torch.manual_seed(0)
     state = make_module(CONV_NET).state_dict()
-    (tmp_path / "model.py").write_text(CONV_NET.text.replace("self.conv1(x)", "self.conv1(x).detach()"))
+    (tmp_path / "model.py").write_text(
+        CONV_NET.text.replace("self.conv1(x)", "self.conv1(x).detach()")
+    )
     monkeypatch.setattr(formats, "onnx_missing", lambda: "ONNX needs what is not there")
-    wanted = Rest(CONV_NET, state, "trained", 0, onnx=tmp_path / "model.onnx", model=tmp_path / "model.py")
+    wanted = Rest(
+        CONV_NET,
+        state,
+        "trained",
+        0,
+        onnx=tmp_path / "model.onnx",
+        model=tmp_path / "model.py",
+    )
     assert wanted.names == ("model.onnx", "the certificate")
-    service = EngineService(engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False)))
+    service = EngineService(
+        engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False))
+    )
     dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.proved, timeout=60_000):
         dialog.show()
     shown = words_of(dialog)
     assert "Some checks failed" in shown and "ONNX needs what is not there" in shown
-    assert "conv1.bias has no gradient and should have one" in shown and "Do not rely on these files" in shown
+    assert (
+        "conv1.bias has no gradient and should have one" in shown
+        and "Do not rely on these files" in shown
+    )
     service.close()
 
 
@@ -156,17 +200,24 @@ def test_weights_of_a_run_that_diverged_are_not_said_to_differ(
     qtbot: QtBot, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_here(monkeypatch)
-    state = {name: value * torch.nan if value.is_floating_point() else value
-             for name, value in make_module(CONV_NET).state_dict().items()}  # fmt: skip
+    state = {
+        name: value * torch.nan if value.is_floating_point() else value
+        for name, value in make_module(CONV_NET).state_dict().items()
+    }
     (tmp_path / "model.py").write_text(CONV_NET.text)
     wanted = Rest(CONV_NET, state, "trained", 0, model=tmp_path / "model.py")
-    service = EngineService(engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False)))
+    service = EngineService(
+        engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False))
+    )
     dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.proved, timeout=60_000):
         dialog.show()
     shown = words_of(dialog)
-    assert "Nothing is proven of these files" in shown and "differ from the network" not in shown
+    assert (
+        "Nothing is proven of these files" in shown
+        and "differ from the network" not in shown
+    )
     service.close()
 
 
@@ -193,14 +244,22 @@ def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     dialog = ExportDialog(tmp_path, "untrained, initialised with seed 0")
     qtbot.addWidget(dialog)
     dialog.show()
-    assert not dialog.boxes["onnx"].isEnabled() and "pip install tapedeck-torch[onnx]" in dialog.words["onnx"].text()
+    assert (
+        not dialog.boxes["onnx"].isEnabled()
+        and "pip install tapedeck-torch[onnx]" in dialog.words["onnx"].text()
+    )
     dialog.boxes["certify"].setChecked(True)
     assert dialog.export_button.isEnabled() and dialog.choice().certify
     dialog.boxes["code"].setChecked(False)
-    assert "A certificate needs model.py" in dialog.note.text() and not dialog.export_button.isEnabled()
+    assert (
+        "A certificate needs model.py" in dialog.note.text()
+        and not dialog.export_button.isEnabled()
+    )
 
 
-def test_weights_that_are_named_after_their_dialog_is_gone_are_nobodys(qtbot: QtBot, tmp_path: Path) -> None:
+def test_weights_that_are_named_after_their_dialog_is_gone_are_nobodys(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
     dialog = ExportDialog(tmp_path, "are looked for", None, opened=False)
     with qtbot.waitSignal(dialog.destroyed):
         dialog.deleteLater()

@@ -25,11 +25,28 @@ class Counting(Feature):
     rank = 500
 
     def pages(self) -> Iterable[Page]:
-        yield Page("count", "Count", "flask", "bottom", self._make, after="cost", words="Co&unt",
-                   controls=lambda: self.tools, home=lambda: self.label)  # fmt: skip
+        yield Page(
+            "count",
+            "Count",
+            "flask",
+            "bottom",
+            self._make,
+            after="cost",
+            words="Co&unt",
+            controls=lambda: self.tools,
+            home=lambda: self.label,
+        )
 
     def actions(self) -> Iterable[Action]:
-        yield Action("count-nodes", "Count &nodes", self.count, "Ctrl+Alt+J", "flask", late=True, menu="run")
+        yield Action(
+            "count-nodes",
+            "Count &nodes",
+            self.count,
+            "Ctrl+Alt+J",
+            "flask",
+            late=True,
+            menu="run",
+        )
         yield Action("forget-count", "", self.forget)
 
     def overlays(self) -> Iterable[str]:
@@ -50,14 +67,20 @@ class Counting(Feature):
         self.label.setText(words)
 
     def drop(self, data: QMimeData):
-        return (lambda: self.forget("dropped")) if data.hasUrls() and data.urls()[0].path().endswith(".count") else None
+        return (
+            (lambda: self.forget("dropped"))
+            if data.hasUrls() and data.urls()[0].path().endswith(".count")
+            else None
+        )
 
     def close(self) -> None:
         self.closed = True
 
 
 @pytest.fixture
-def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[WholeWindow]:
+def window(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WholeWindow]:
     found = feature.feature_classes()
     monkeypatch.setattr(feature, "feature_classes", lambda: [*found, Counting])
     with shown(qapp, "features") as made:
@@ -69,39 +92,68 @@ def texts(window: WholeWindow, menu: str) -> list[str]:
     return [action.text() for action in top.menu().actions()]
 
 
-def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, window: WholeWindow) -> None:
-    keys = [window.bottom.pane.tabs.tabText(at) for at in range(window.bottom.pane.tabs.count())]
+def test_a_page_is_made_late_and_stands_where_its_feature_says(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    keys = [
+        window.bottom.pane.tabs.tabText(at)
+        for at in range(window.bottom.pane.tabs.count())
+    ]
     counting = window.findChild(Counting)
     assert not hasattr(counting, "label"), "made after the first painting"
     assert keys[keys.index("Cost") + 1] == "Count"
     window.furnish(counting)
     height = window.bottom.height()
-    assert window.bottom.pane.widget_of("count") is counting.label and not counting.tools.isVisible()
+    assert (
+        window.bottom.pane.widget_of("count") is counting.label
+        and not counting.tools.isVisible()
+    )
     window.actions_by_key["show.count"].trigger()
-    assert window.bottom.pane.page == "count" and counting.label.isVisible() and counting.tools.isVisible()
+    assert (
+        window.bottom.pane.page == "count"
+        and counting.label.isVisible()
+        and counting.tools.isVisible()
+    )
     QApplication.processEvents()
     assert window.bottom.height() == height, "no dock has another size for another page"
     window.pages.show("problems")
     assert not counting.tools.isVisible()
 
 
-def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(window: WholeWindow) -> None:
-    assert texts(window, "&Run")[-1] == "Count &nodes" and texts(window, "&View")[-1] == "Co&unt"
-    QTest.keyClick(window, Qt.Key.Key_J, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier)
+def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(
+    window: WholeWindow,
+) -> None:
+    assert (
+        texts(window, "&Run")[-1] == "Count &nodes"
+        and texts(window, "&View")[-1] == "Co&unt"
+    )
+    QTest.keyClick(
+        window,
+        Qt.Key.Key_J,
+        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier,
+    )
     counting = window.findChild(Counting)
     assert counting.label.text() == f"{len(window.document.project.graph.nodes)} nodes"
     window.actions_by_key.trigger("forget-count", "none")
     assert counting.label.text() == "none"
-    assert "forget-count" not in {action.objectName() for action in window.actions_by_key.all()}
+    assert "forget-count" not in {
+        action.objectName() for action in window.actions_by_key.all()
+    }
 
 
 def test_a_page_is_made_when_it_is_wanted_and_no_other(window: WholeWindow) -> None:
     counting = window.findChild(Counting)
     window.pages.show("count")
     assert counting.label.isVisible() and not window.furnished
-    assert not any(hasattr(each, name) for each in window.features for name in ("curves", "room", "costs"))
+    assert not any(
+        hasattr(each, name)
+        for each in window.features
+        for name in ("curves", "room", "costs")
+    )
     window.actions_by_key["find"].trigger()
-    assert window.left.pane.page == "outline" and not any(hasattr(each, "curves") for each in window.features)
+    assert window.left.pane.page == "outline" and not any(
+        hasattr(each, "curves") for each in window.features
+    )
 
 
 def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
@@ -114,7 +166,10 @@ def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
         window.start()
         qtbot.waitUntil(lambda: window.furnished and not window.background.busy)
     assert [kind for kind, *_ in said] == [ZeroDivisionError]
-    assert window.centre.widget_of("autograd").layout() is not None and window.findChild(Counting).label is not None
+    assert (
+        window.centre.widget_of("autograd").layout() is not None
+        and window.findChild(Counting).label is not None
+    )
 
 
 def test_an_overlay_is_offered_beside_the_others(window: WholeWindow) -> None:
@@ -125,12 +180,20 @@ def test_an_overlay_is_offered_beside_the_others(window: WholeWindow) -> None:
     assert heard == ["Counts", "Shapes"] and window.overlay.value() == "Shapes"
 
 
-def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window: WholeWindow) -> None:
+def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(
+    window: WholeWindow,
+) -> None:
     data, counting = QMimeData(), window.findChild(Counting)
     window.furnish(counting)
     data.setUrls([QUrl.fromLocalFile("/of/nobody.count")])
-    spot, copies, left = QWidget.rect(window).center(), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
-    window.dropEvent(QDropEvent(spot, copies, data, left, Qt.KeyboardModifier.NoModifier))
+    spot, copies, left = (
+        QWidget.rect(window).center(),
+        Qt.DropAction.CopyAction,
+        Qt.MouseButton.LeftButton,
+    )
+    window.dropEvent(
+        QDropEvent(spot, copies, data, left, Qt.KeyboardModifier.NoModifier)
+    )
     assert counting.label.text() == "dropped"
     window.close()
     assert counting.closed
@@ -151,10 +214,18 @@ class Beside(QObject):
         return False
 
 
-def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: WholeWindow) -> None:
+def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(
+    window: WholeWindow,
+) -> None:
     """Not even for a moment: the tabs would scroll for want of room."""
     window.furnish(*map(window.findChild, (Counting, ChartsFeature, CostFeature)))
-    beside = Beside([window.findChild(Counting).tools, window.curves.controls, window.costs.controls])
+    beside = Beside(
+        [
+            window.findChild(Counting).tools,
+            window.curves.controls,
+            window.costs.controls,
+        ]
+    )
     for key in ("count", "curves", "cost", "curves", "count", "cost"):
         window.pages.show(key)
     assert beside.most == 1

@@ -96,16 +96,23 @@ def choose_own(dialog: ImportDialog, path: Path) -> None:
 
 def trust(window: WholeWindow) -> ModelTrustDialog:
     """The question that is open."""
-    (found,) = [part for part in window.findChildren(ModelTrustDialog) if part.isVisible()]
+    (found,) = [
+        part for part in window.findChildren(ModelTrustDialog) if part.isVisible()
+    ]
     return found
 
 
-def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(qtbot, window, tmp_path) -> None:
+def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(
+    qtbot, window, tmp_path
+) -> None:
     dialog = asked(qtbot, window)
     told = messages(window)
     assert "squeezenet1_1" in dialog.torchvision.known
     qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
-    assert dialog.torchvision.name == "squeezenet1_1" and dialog.torchvision.input.text() == "1x3x224x224"
+    assert (
+        dialog.torchvision.name == "squeezenet1_1"
+        and dialog.torchvision.input.text() == "1x3x224x224"
+    )
     assert dialog.weights.isChecked()
     dialog.torchvision.arguments.setText('{"num_classes": 7}')
     qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
@@ -115,13 +122,23 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     assert window.document.dirty and window.document.path is None
     qtbot.waitUntil(lambda: any("squeezenet1_1" in text for text in told))
     (text,) = told
-    assert f"{window.live.analysis.total_parameters:,} parameters" in text and "the model's weights" in text
-    assert "Checked against the model: outputs, gradients and buffers equal in eval and train mode" in text
+    assert (
+        f"{window.live.analysis.total_parameters:,} parameters" in text
+        and "the model's weights" in text
+    )
+    assert (
+        "Checked against the model: outputs, gradients and buffers equal in eval and train mode"
+        in text
+    )
     take, before = window.actions_by_key["take-inits"], window.document.project
     assert take.isEnabled()
     take.trigger()
     after = window.document.project
-    nodes = [node for sheet in (after, *after.blocks.values()) for node in sheet.graph.nodes.values()]
+    nodes = [
+        node
+        for sheet in (after, *after.blocks.values())
+        for node in sheet.graph.nodes.values()
+    ]
     assert any(node.inits for node in nodes) and not take.isEnabled()
     window.document.undo_stack.undo()
     assert window.document.project == before and take.isEnabled()
@@ -132,7 +149,10 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     net.load_state_dict(weights, strict=True)
     whole = f"Starts from {len(weights)} of {len(weights)} tensors"  # the engine counts them
     qtbot.waitUntil(lambda: whole in window.status.text("start"), timeout=60_000)
-    assert window.files.save_to(tmp_path / "squeeze.tape") and (tmp_path / "squeeze.safetensors").is_file()
+    assert (
+        window.files.save_to(tmp_path / "squeeze.tape")
+        and (tmp_path / "squeeze.safetensors").is_file()
+    )
     assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
 
 
@@ -158,13 +178,20 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window) ->
     page.arguments.setText('{"num_clases": 3}')
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
-    assert "num_clases" in page.entries["arguments"].note.text() and "three" not in page.entries["inputs"].note.text()
+    assert (
+        "num_clases" in page.entries["arguments"].note.text()
+        and "three" not in page.entries["inputs"].note.text()
+    )
     page.arguments.clear()
     page.pretrained.setChecked(True)
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     assert "not on the disk" in page.entries["pretrained"].note.text()
-    assert dialog.isVisible() and window.document.project is before and page.name == "resnet18"
+    assert (
+        dialog.isVisible()
+        and window.document.project is before
+        and page.name == "resnet18"
+    )
     dialog.reject()
 
 
@@ -177,15 +204,23 @@ def test_a_model_that_takes_two_things_is_told_both(qtbot, window) -> None:
     assert "image2" in page.entries["inputs"].note.text()
     page.input.setText("1x3x128x128 1x3x128x128")
     wanted = page.request()
-    assert wanted is not None and [one.shape for one in wanted.inputs] == [(1, 3, 128, 128)] * 2
+    assert (
+        wanted is not None
+        and [one.shape for one in wanted.inputs] == [(1, 3, 128, 128)] * 2
+    )
     dialog.reject()
 
 
-def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(qtbot, window, tmp_path) -> None:
+def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(
+    qtbot, window, tmp_path
+) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
     choose_own(dialog, path)
     names = dialog.file.names
-    assert [names.itemText(row) for row in range(names.count())] == ["Unit", "Net"] and names.currentText() == "Net"
+    assert [names.itemText(row) for row in range(names.count())] == [
+        "Unit",
+        "Net",
+    ] and names.currentText() == "Net"
     dialog.import_button.click()
     trust(window).reject()
     assert not dialog.running and not (tmp_path / "marker").exists()
@@ -194,9 +229,14 @@ def test_a_file_runs_only_once_it_is_trusted_and_becomes_a_project(qtbot, window
     trust(window).trust_button.click()
     opened(qtbot, window)
     assert (tmp_path / "marker").exists()
-    assert window.document.project.name == "Net" and "Unit" in window.document.project.blocks
+    assert (
+        window.document.project.name == "Net"
+        and "Unit" in window.document.project.blocks
+    )
     files = files_of(parse_source(f"{path}:Net"))
-    assert files is not None and TrustStore(window.layers.trust.file).is_trusted(files.key)
+    assert files is not None and TrustStore(window.layers.trust.file).is_trusted(
+        files.key
+    )
 
 
 def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:
@@ -205,18 +245,29 @@ def test_an_edited_file_is_asked_about_again(qtbot, window, tmp_path) -> None:
     choose_own(dialog, path)
     path.write_text(path.read_text() + "\n# another\n")
     dialog.import_button.click()
-    assert not dialog.running and trust(window).isVisible() and not (tmp_path / "marker").exists()
+    assert (
+        not dialog.running
+        and trust(window).isVisible()
+        and not (tmp_path / "marker").exists()
+    )
     trust(window).reject()
     dialog.reject()
 
 
 def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -> None:
     path, other = own_file(tmp_path), tmp_path / "other.py"
-    other.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n")
-    cache, mode = importlib.util.cache_from_source(str(path)), py_compile.PycInvalidationMode.UNCHECKED_HASH
+    other.write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n"
+    )
+    cache, mode = (
+        importlib.util.cache_from_source(str(path)),
+        py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
     py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
     own_code.trust(f"{path}:Net")
-    question = ImportModel(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    question = ImportModel(
+        ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),)
+    )
     project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
 
@@ -226,7 +277,11 @@ def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> Non
     own_code.trust(f"{path}:Net")
     window.layers.add([path])
     (row,) = window.own_files.rows()
-    next(action for action in window.own_files.menu(row.file).actions() if "model" in action.text()).trigger()
+    next(
+        action
+        for action in window.own_files.menu(row.file).actions()
+        if "model" in action.text()
+    ).trigger()
     (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
     assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
     dialog.reject()
@@ -243,7 +298,9 @@ def test_inputs_are_proposed_where_none_are_described(qtbot, window, tmp_path) -
     assert window.document.project.name == "Net"
 
 
-def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path) -> None:
+def test_an_import_is_stopped_and_the_form_is_as_it_was(
+    qtbot, window, tmp_path
+) -> None:
     before = window.document.project
     dialog, path = asked(qtbot, window), own_file(tmp_path, more="time.sleep(600)")
     own_code.trust(f"{path}:Net")
@@ -253,20 +310,33 @@ def test_an_import_is_stopped_and_the_form_is_as_it_was(qtbot, window, tmp_path)
     qtbot.waitUntil((tmp_path / "marker").exists, timeout=60_000)
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not dialog.running)
-    assert dialog.isVisible() and dialog.pages.isEnabled() and "Stopped" in dialog.state.text()
-    assert dialog.file.arguments.text() == '{"width": 6}' and window.document.project is before
+    assert (
+        dialog.isVisible()
+        and dialog.pages.isEnabled()
+        and "Stopped" in dialog.state.text()
+    )
+    assert (
+        dialog.file.arguments.text() == '{"width": 6}'
+        and window.document.project is before
+    )
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
 
 
-def test_who_keeps_unsaved_work_keeps_the_dialog_too(qtbot, window, monkeypatch) -> None:
+def test_who_keeps_unsaved_work_keeps_the_dialog_too(
+    qtbot, window, monkeypatch
+) -> None:
     monkeypatch.setattr(window.files, "may_leave", lambda: False)
     before = window.document.project
     dialog = asked(qtbot, window)
     dialog.torchvision.search.setText("squeezenet1_1")
     dialog.start()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
-    assert dialog.isVisible() and window.document.project is before and "not opened" in dialog.state.text()
+    assert (
+        dialog.isVisible()
+        and window.document.project is before
+        and "not opened" in dialog.state.text()
+    )
     monkeypatch.undo()
     dialog.reject()
 
@@ -280,19 +350,29 @@ def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
             self.fc = nn.Linear(4, 4)
 
         def forward(self, x):
-            thread = threading.Thread(target=lambda: results.append(other(torch.ones(5, 3))))
+            thread = threading.Thread(
+                target=lambda: results.append(other(torch.ones(5, 3)))
+            )
             thread.start()
             thread.join()
             return self.fc(x)
 
     project = project_of(Beside(), (ModelInput((1, 4)),), "beside")
     assert len(project.graph.nodes) == 3
-    assert results and all(type(one) is torch.Tensor and one.shape == (5, 2) for one in results)
+    assert results and all(
+        type(one) is torch.Tensor and one.shape == (5, 2) for one in results
+    )
 
 
-def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbot, window, tmp_path) -> None:
+def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(
+    qtbot, window, tmp_path
+) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
-    path.write_text(path.read_text().replace("x + self.fc(x).relu()", "x if x.sum() > 0 else self.fc(x)"))
+    path.write_text(
+        path.read_text().replace(
+            "x + self.fc(x).relu()", "x if x.sum() > 0 else self.fc(x)"
+        )
+    )
     own_code.trust(f"{path}:Net")
     layer_files.allow(layer_files.digest(path.read_text()), tried=True)
     choose_own(dialog, path)
@@ -300,12 +380,17 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbo
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     told = [part.text() for part in dialog.result_page.findChildren(QLabel)]
-    assert "units.0 (Unit)" in told and any("depends on the values of the data" in text for text in told)
+    assert "units.0 (Unit)" in told and any(
+        "depends on the values of the data" in text for text in told
+    )
     assert window.document.project is before and dialog.import_button.text() == "Open"
     dialog.import_button.click()
     project = window.document.project
     assert project.layer_files == (str(path),) and "units.1 (Unit)" in project.notes
-    qtbot.waitUntil(lambda: getattr(window.live.analysis, "total_parameters", 0) == 84, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: getattr(window.live.analysis, "total_parameters", 0) == 84,
+        timeout=60_000,
+    )
     assert not [one for one in window.live.analysis.errors if "trusted" in one.message]
 
 
@@ -317,7 +402,11 @@ def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> 
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     assert dialog.isVisible() and "mine.py" in "".join(
-        part.text() for part in (dialog.state, *(entry.note for entry in dialog.file.entries.values()))
+        part.text()
+        for part in (
+            dialog.state,
+            *(entry.note for entry in dialog.file.entries.values()),
+        )
     )
     dialog.reject()
 
@@ -346,7 +435,9 @@ sys.stdin.read()
 def test_the_process_does_not_outlive_a_window_that_is_killed(tmp_path, busy) -> None:
     given = [str(own_file(tmp_path, more="time.sleep(600)"))] * busy
     command = [sys.executable, "-c", _PARENT, *given]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as parent:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         if busy:

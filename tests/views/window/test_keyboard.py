@@ -10,8 +10,24 @@ from pytestqt.qtbot import QtBot
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
-NONE, CTRL, KEY = Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ControlModifier, Qt.Key
-LAYERS = ("conv2d", "relu", "conv2d", "relu", "maxpool2d", "dropout", "flatten", "linear", "relu", "linear", "output")
+NONE, CTRL, KEY = (
+    Qt.KeyboardModifier.NoModifier,
+    Qt.KeyboardModifier.ControlModifier,
+    Qt.Key,
+)
+LAYERS = (
+    "conv2d",
+    "relu",
+    "conv2d",
+    "relu",
+    "maxpool2d",
+    "dropout",
+    "flatten",
+    "linear",
+    "relu",
+    "linear",
+    "output",
+)
 
 
 def focus() -> QWidget:
@@ -42,7 +58,9 @@ def retype(text: str) -> None:
     press(KEY.Key_Return)
 
 
-def test_a_net_is_built_trained_and_inspected_by_keyboard(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_net_is_built_trained_and_inspected_by_keyboard(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     press(KEY.Key_N, CTRL)
@@ -64,7 +82,9 @@ def test_a_net_is_built_trained_and_inspected_by_keyboard(qtbot: QtBot, window: 
     retype("10")
     ready(qtbot, window)
     assert not window.live.errors
-    assert all(wire.chip.visible for wire in window.canvas.scene.wires.values()), "every shape has room"
+    assert all(wire.chip.visible for wire in window.canvas.scene.wires.values()), (
+        "every shape has room"
+    )
     find(qtbot, window, "set epochs")
     retype("1")
     press(KEY.Key_F5)
@@ -78,7 +98,9 @@ def test_a_net_is_built_trained_and_inspected_by_keyboard(qtbot: QtBot, window: 
     assert window.centre.page == "autograd"
 
 
-def test_the_pages_in_the_centre_have_their_work_in_focus(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_pages_in_the_centre_have_their_work_in_focus(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     window.files.open_example("MLP on digits.tape")

@@ -20,5 +20,9 @@ def test_two_real_windows_on_one_file_lose_nothing_in_silence(tmp_path: Path) ->
 
 
 def test_what_is_lost_counts_from_the_oldest_edit_that_is_missing() -> None:
-    life = Life("editing", [(0.0, "a"), (1.0, "b"), (2.0, "c"), (3.0, "b"), (4.0, "d")], killed=6.0)
+    life = Life(
+        "editing",
+        [(0.0, "a"), (1.0, "b"), (2.0, "c"), (3.0, "b"), (4.0, "d")],
+        killed=6.0,
+    )
     assert [life.lost(state) for state in "abcdx"] == [5.0, 2.0, 3.0, 0.0, None]

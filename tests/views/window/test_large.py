@@ -27,7 +27,9 @@ from tests.views.window.test_window import ready
 
 
 @pytest.fixture(scope="module")
-def large(qapp: QApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeWindow]:
+def large(
+    qapp: QApplication, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WholeWindow]:
     path = tmp_path_factory.mktemp("large") / "chain.tape"
     path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
     with shown(qapp, "large") as made:
@@ -45,20 +47,33 @@ def window(qtbot: QtBot, large: WholeWindow) -> WholeWindow:
 
 
 def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.canvas.scene.analysis is window.live.in_front)
+    qtbot.waitUntil(
+        lambda: (
+            window.live.up_to_date
+            and window.canvas.scene.analysis is window.live.in_front
+        )
+    )
     qtbot.waitUntil(lambda: not window.canvas.growth.active)
     window.canvas.scene.wiring.finish()
 
 
-def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: WholeWindow) -> None:
+def test_an_edit_keeps_the_rows_of_problems_that_stay(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     panel = window.problems_panel
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
     before = list(panel.rows)
-    window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.content_rect().bottomRight())
+    window.canvas.commands.add_at(
+        "nn.ReLU", window.canvas.scene.content_rect().bottomRight()
+    )
     at_rest(qtbot, window)
-    qtbot.waitUntil(lambda: panel.counts[1] == len(window.live.analysis.problems) - panel.counts[0])
+    qtbot.waitUntil(
+        lambda: panel.counts[1] == len(window.live.analysis.problems) - panel.counts[0]
+    )
     qtbot.waitUntil(lambda: len(panel.rows) == 200)
-    assert len(set(before) & set(panel.rows)) >= 198, "they say what they said, so they are not made anew"
+    assert len(set(before) & set(panel.rows)) >= 198, (
+        "they say what they said, so they are not made anew"
+    )
     said = [(row.problem.message, row.problem.node) for row in panel.rows]
     ranked = sorted(window.live.analysis.problems, key=lambda problem: problem.rank)
     assert said == [(problem.message, problem.node) for problem in ranked[:200]]
@@ -77,7 +92,9 @@ def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
         edge: item.route for edge, item in fresh.wires.items()
     }
     ranks = [(item.edge, item.rank) for item in scene.wires.values()]
-    assert sorted(ranks) == sorted((edge, rank) for rank, edge in enumerate(window.document.project.graph.edges))
+    assert sorted(ranks) == sorted(
+        (edge, rank) for rank, edge in enumerate(window.document.project.graph.edges)
+    )
     assert whole_map(scene) == whole_map(fresh)
     assert scene.content_rect() == fresh.places.about(fresh.nodes)
 
@@ -92,27 +109,43 @@ def whole_map(scene: CanvasScene) -> list[list[float]]:
     return sorted(shapes.rects.tolist())
 
 
-def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: WholeWindow) -> None:
+def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(
+    window: WholeWindow,
+) -> None:
     project = window.document.project
     part = SheetPart(project, ())
     while part.remaining > 400:
         some = part.take(200)
         plain = type(some.graph)(some.graph.nodes, some.graph.edges)
-        assert (some.graph.incoming, some.graph.outgoing) == (plain.incoming, plain.outgoing)
+        assert (some.graph.incoming, some.graph.outgoing) == (
+            plain.incoming,
+            plain.outgoing,
+        )
         assert some.positions.keys() == some.graph.nodes.keys()
-        inside = {edge for edge in project.graph.edges if {edge.source, edge.target} <= some.graph.nodes.keys()}
+        inside = {
+            edge
+            for edge in project.graph.edges
+            if {edge.source, edge.target} <= some.graph.nodes.keys()
+        }
         assert set(some.graph.edges) == inside and len(some.graph.edges) == len(inside)
 
 
-def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: QtBot, window: WholeWindow) -> None:
+def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     heard: list[int] = []
     panel, told = window.problems_panel, window.problems_panel.set_analysis
-    panel.set_analysis = lambda analysis: (heard.append(len(analysis.graph.nodes)), told(analysis))
+    panel.set_analysis = lambda analysis: (
+        heard.append(len(analysis.graph.nodes)),
+        told(analysis),
+    )
     at_once: list[int] = []
     window.live.analysed.connect(lambda _analysis: at_once.append(len(heard)))
     try:
         for _ in range(2):
-            window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.content_rect().bottomRight())
+            window.canvas.commands.add_at(
+                "nn.ReLU", window.canvas.scene.content_rect().bottomRight()
+            )
         at_rest(qtbot, window)
         qtbot.waitUntil(lambda: bool(heard))
     finally:
@@ -127,15 +160,22 @@ def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
 ) -> None:
     walks: list[object] = []
     real = head.last_layer
-    monkeypatch.setattr(head, "last_layer", lambda *given: (walks.append(given), real(*given))[1])
+    monkeypatch.setattr(
+        head, "last_layer", lambda *given: (walks.append(given), real(*given))[1]
+    )
     nodes = list(window.document.project.graph.nodes)
     for node in nodes[500:520]:
         window.selection.set([node], None)
     assert not walks
-    assert window.actions_by_key["replace-last"] not in window.canvas.more_actions() and len(walks) == 1
+    assert (
+        window.actions_by_key["replace-last"] not in window.canvas.more_actions()
+        and len(walks) == 1
+    )
 
 
-def test_a_file_far_from_rest_is_left_at_once(window: WholeWindow, tmp_path: Path) -> None:
+def test_a_file_far_from_rest_is_left_at_once(
+    window: WholeWindow, tmp_path: Path
+) -> None:
     before = len(window.canvas.scene.nodes)
     window.document.new()
     assert before and not window.canvas.scene.nodes and not window.canvas.scene.wires
@@ -145,16 +185,26 @@ def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     page_of = window.inspector
-    field = next(field for field in page_of.findChildren(NotesField) if field.accessibleName() == "Notes")
+    field = next(
+        field
+        for field in page_of.findChildren(NotesField)
+        if field.accessibleName() == "Notes"
+    )
     words = "x" * 100_000 + "\nshort"
     field.show_text(words)
-    assert field.isReadOnly() and TOO_LONG in field.toPlainText() and len(field.toPlainText()) < 11_000
+    assert (
+        field.isReadOnly()
+        and TOO_LONG in field.toPlainText()
+        and len(field.toPlainText()) < 11_000
+    )
     field.show_text("short\nagain")
     assert not field.isReadOnly() and field.toPlainText() == "short\nagain"
     field.show_text(window.document.project.notes)
 
 
-def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(tmp_path: Path) -> None:
+def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
+    tmp_path: Path,
+) -> None:
     project = file.loads(MONSTERS["a chain of 1000 nodes"]())
     assert not project.positions
     kept = Journal(tmp_path)
@@ -164,7 +214,11 @@ def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
     kept.close()
     findings, offers = recovery_control._offers(tmp_path)
     (found,) = findings.found
-    assert found.entry is not None and len(found.entry.project.positions) == 1_002 and offers[0][0] is found
+    assert (
+        found.entry is not None
+        and len(found.entry.project.positions) == 1_002
+        and offers[0][0] is found
+    )
     found.leave()
 
 
@@ -172,7 +226,9 @@ def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
-    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_100]))
+    some = replace(
+        project, graph=replace(project.graph, edges=project.graph.edges[:1_100])
+    )
     scene, fresh, shown = window.canvas.scene, CanvasScene(window.catalog), list[int]()
 
     def count(_words: str) -> None:
@@ -195,7 +251,9 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
-    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_500]))
+    some = replace(
+        project, graph=replace(project.graph, edges=project.graph.edges[:1_500])
+    )
     part = SheetPart(some, some.graph.nodes, ())
     sizes = []
     while part.remaining:
@@ -212,10 +270,14 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
     window.document.undo_stack.undo()
     at_rest(qtbot, window)
     assert len(scene.wires) == 1_500 and len(scene.wiring.index) == 1_500
-    assert [item.rank for item in map(scene.wires.get, some.graph.edges)] == list(range(1_500))
+    assert [item.rank for item in map(scene.wires.get, some.graph.edges)] == list(
+        range(1_500)
+    )
 
 
-def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(qtbot: QtBot) -> None:
+def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(
+    qtbot: QtBot,
+) -> None:
     section = InputsOutputsSection("none")
     qtbot.addWidget(section)
     section.show_ends(file.loads(MONSTERS["1,000 outputs"]()).graph, None)

@@ -43,8 +43,14 @@ def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Pat
     if not (trained / "net.runs").exists():
         window = opened(qtbot, trained / "net.tape")
         window.start_run()
-        qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
-        torch.save(dict(window.session.training_thread.result.state_dict), trained / "learnt.pt")
+        qtbot.waitUntil(
+            lambda: not window.session.active and bool(window.session.runs),
+            timeout=60_000,
+        )
+        torch.save(
+            dict(window.session.training_thread.result.state_dict),
+            trained / "learnt.pt",
+        )
         closed(window)
     return Path(shutil.copytree(trained, tmp_path / "copy")) / "net.tape"
 
@@ -60,7 +66,9 @@ def learnt(path: Path) -> dict[str, torch.Tensor]:
     return torch.load(path.with_name("learnt.pt"), weights_only=True)
 
 
-def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
+def test_the_layer_page_shows_pictures_and_figures_of_it(
+    qtbot: QtBot, window: WholeWindow, path: Path
+) -> None:
     window.pages.show("layer")
     qtbot.waitUntil(lambda: window.furnished)
     page = window.layer_page
@@ -68,26 +76,44 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: W
     page.show_layer("conv1")
     page.layerChosen.emit("conv1")
     qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
-    assert page.inside.inside.weights == WORDS and page.inside.words.toolTip().endswith(f"with {WORDS}")
+    assert page.inside.inside.weights == WORDS and page.inside.words.toolTip().endswith(
+        f"with {WORDS}"
+    )
     pictures = torch.from_numpy(page.inside.inside.filters.pictures)
     assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
     qtbot.waitUntil(lambda: page.run_title == "Run 1")
     steps, ratios = page.ratio.ratios
-    assert len(steps) and ratios[-1] > 0 and page.values.history.seen.histograms["weights"].samples_of("conv1")
+    assert (
+        len(steps)
+        and ratios[-1] > 0
+        and page.values.history.seen.histograms["weights"].samples_of("conv1")
+    )
     window.document.new(small())
-    assert not page.run_title and not page.ratio.ratios[0].size and page.inside.inside is None, "of another project"
+    assert (
+        not page.run_title
+        and not page.ratio.ratios[0].size
+        and page.inside.inside is None
+    ), "of another project"
 
 
-def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, window: WholeWindow, path: Path) -> None:
+def test_a_capture_has_them_and_says_so_until_the_net_is_another(
+    qtbot: QtBot, window: WholeWindow, path: Path
+) -> None:
     room = window.room
     window.pages.show("autograd")
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
-    assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(WORDS)
+    assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(
+        WORDS
+    )
     batch = batch_of(window.autograd_control.diagnosed)
-    assert torch.equal(batch.model.state_dict()["fc2.weight"], learnt(path)["fc2.weight"])
+    assert torch.equal(
+        batch.model.state_dict()["fc2.weight"], learnt(path)["fc2.weight"]
+    )
     project = window.document.project
-    node = next(node.id for node in project.graph.nodes.values() if node.name == "relu1")
+    node = next(
+        node.id for node in project.graph.nodes.values() if node.name == "relu1"
+    )
     window.document.apply("Another net", edits.flagged(project, [node], "muted", True))
     ready(qtbot, window)
     before = room.tape
@@ -101,7 +127,9 @@ def test_export_and_save_weights_write_them_and_name_them(
 ) -> None:
     window.export_control.ask()
     (dialog,) = window.findChildren(ExportDialog)
-    qtbot.waitUntil(lambda: dialog.weights.text() == f"{WORDS.capitalize().replace('run', 'Run')}.")
+    qtbot.waitUntil(
+        lambda: dialog.weights.text() == f"{WORDS.capitalize().replace('run', 'Run')}."
+    )
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.which.set_value("best")
     qtbot.waitUntil(lambda: dialog.weights.text().endswith("its best validation loss."))
@@ -109,7 +137,9 @@ def test_export_and_save_weights_write_them_and_name_them(
         dialog.export_button.click()
     assert told.args[0].weights.endswith("its best validation loss")
     best = load_file(tmp_path / "out" / "weights.safetensors")
-    stored = torch.load(next(path.with_suffix(".runs").rglob("best.pt")), weights_only=True)["model"]
+    stored = torch.load(
+        next(path.with_suffix(".runs").rglob("best.pt")), weights_only=True
+    )["model"]
     assert all(torch.equal(value, best[key]) for key, value in stored.items())
     dialog.which.set_value("newest")
     with qtbot.waitSignal(window.export_control.exported) as told:
@@ -123,7 +153,9 @@ def test_export_and_save_weights_write_them_and_name_them(
     assert all(torch.equal(value, saved[key]) for key, value in learnt(path).items())
 
 
-def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(qtbot: QtBot, path: Path) -> None:
+def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(
+    qtbot: QtBot, path: Path
+) -> None:
     window = opened(qtbot, path)
     window.start_run()
     qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
@@ -131,13 +163,19 @@ def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(qtbo
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     window.export_control.ask()
     (dialog,) = window.findChildren(ExportDialog)
-    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2, under way.", timeout=60_000)
+    qtbot.waitUntil(
+        lambda: dialog.weights.text() == "Weights of Run 2, under way.", timeout=60_000
+    )
     window.run_control.run()
-    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2 at step 46.", timeout=60_000)
+    qtbot.waitUntil(
+        lambda: dialog.weights.text() == "Weights of Run 2 at step 46.", timeout=60_000
+    )
     closed(window)
 
 
-def test_weights_of_a_run_that_ends_while_they_are_written_are_its_last(tmp_path: Path) -> None:
+def test_weights_of_a_run_that_ends_while_they_are_written_are_its_last(
+    tmp_path: Path,
+) -> None:
     step = SimpleNamespace(step=7)
     thread = SimpleNamespace(result=None, written=0)
 
@@ -157,7 +195,9 @@ def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net
     file = tmp_path / "w.pt"
     assert main(["export", str(path), "--weights", str(file)]) == 0
     assert WORDS in capsys.readouterr().out
-    assert torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
+    assert torch.equal(
+        torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"]
+    )
     assert main(["export", str(path), "--weights", str(file), "--best-weights"]) == 0
     assert "its best validation loss" in capsys.readouterr().out
     best = next(path.with_suffix(".runs").rglob("best.pt"))
@@ -167,12 +207,16 @@ def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net
     held.rename(best)
     assert main(["export", str(path), "--weights", str(file), "--start-weights"]) == 0
     assert "untrained" in capsys.readouterr().out
-    assert not torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
+    assert not torch.equal(
+        torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"]
+    )
     picture = tmp_path / "g.json"
     assert main(["autograd", str(path), "--out", str(picture), "--batch", "4"]) == 0
     assert WORDS in capsys.readouterr().err
     project = project_file.read(path)
-    node = next(node.id for node in project.graph.nodes.values() if node.name == "relu1")
+    node = next(
+        node.id for node in project.graph.nodes.values() if node.name == "relu1"
+    )
     project_file.write(edits.flagged(project, [node], "muted", True), path)
     assert main(["export", str(path), "--weights", str(file)]) == 0
     assert "untrained" in capsys.readouterr().out, "the run trained another net"

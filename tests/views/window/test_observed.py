@@ -66,8 +66,12 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(qtbot: QtBot, window: WholeWindow) -> OpenModelDialog:
     window.actions_by_key["open-model"].trigger()
-    qtbot.waitUntil(lambda: any(part.isVisible() for part in window.findChildren(OpenModelDialog)))
-    return next(part for part in window.findChildren(OpenModelDialog) if part.isVisible())
+    qtbot.waitUntil(
+        lambda: any(part.isVisible() for part in window.findChildren(OpenModelDialog))
+    )
+    return next(
+        part for part in window.findChildren(OpenModelDialog) if part.isVisible()
+    )
 
 
 def shown(qtbot: QtBot, window: WholeWindow) -> ObservedPage:
@@ -91,8 +95,15 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     qtbot.keyClicks(dialog.source, "mine.py:Net")
     qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
     (question,) = dialog.findChildren(ObserveTrustDialog)
-    assert "nn.Linear(4 + wrong, 2)" in question.file.file.text and not (mine.parent / "marker").exists()
-    agree = next(button for button in question.findChildren(QPushButton) if button.text() == "Trust and open")
+    assert (
+        "nn.Linear(4 + wrong, 2)" in question.file.file.text
+        and not (mine.parent / "marker").exists()
+    )
+    agree = next(
+        button
+        for button in question.findChildren(QPushButton)
+        if button.text() == "Trust and open"
+    )
     qtbot.mouseClick(agree, Qt.MouseButton.LeftButton)
     page = shown(qtbot, window)
     assert (mine.parent / "marker").exists() and "mine" not in sys.modules
@@ -110,23 +121,39 @@ def test_a_model_of_a_file_is_shown_once_it_is_trusted_and_unfolds(
     for inside in (True, False, True):
         qtbot.keyClick(page.view, Qt.Key.Key_Return)
         assert ({"parts.0", "parts.5"} <= titles(page)) is inside
-        assert (corner() - before).manhattanLength() <= 2  # what was clicked stays under the pointer
-    for front, inspector in (("observed", window.call_inspector), ("autograd", window.tape_inspector)):
+        assert (
+            corner() - before
+        ).manhattanLength() <= 2  # what was clicked stays under the pointer
+    for front, inspector in (
+        ("observed", window.call_inspector),
+        ("autograd", window.tape_inspector),
+    ):
         window.pages.show(front)
         assert window.inspectors.currentWidget() is inspector
 
 
-@pytest.mark.parametrize(("file", "source"), [("net.py", "net.py:"), ("net.onnx", "net.onnx"), ("net.pt2", "net.pt2")])
-def test_any_file_that_is_drawn_can_be_chosen(qtbot, window, monkeypatch, file, source) -> None:
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [("net.py", "net.py:"), ("net.onnx", "net.onnx"), ("net.pt2", "net.pt2")],
+)
+def test_any_file_that_is_drawn_can_be_chosen(
+    qtbot, window, monkeypatch, file, source
+) -> None:
     filters = []
-    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *words: (filters.append(words[-1]) or file, ""))
+    monkeypatch.setattr(
+        QFileDialog,
+        "getOpenFileName",
+        lambda *words: (filters.append(words[-1]) or file, ""),
+    )
     dialog = asked(qtbot, window)
     dialog.browse.click()
     assert dialog.source.text() == source and f"*{Path(file).suffix}" in filters[0]
     dialog.reject()
 
 
-def test_a_model_that_was_named_at_the_start_opens_by_itself(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:
+def test_a_model_that_was_named_at_the_start_opens_by_itself(
+    qtbot: QtBot, window: WholeWindow, mine: Path
+) -> None:
     asked = AskedModel("mine:Net", inputs=("3x4",), trust=True)
     window.actions_by_key.trigger("open-source", asked)
     page = shown(qtbot, window)
@@ -138,10 +165,21 @@ def nested(parts: int = 3) -> Observation:
     """A model of modules in modules with an operation each, all of them different."""
     calls = [Call(0, "input", "x", "input"), Call(1, "module", "", "mine.Net")]
     for number in range(parts):
-        calls += [Call(2 + 3 * number, "module", f"p{number}", "mine.P", 1),
-                  Call(3 + 3 * number, "module", f"p{number}.q", "mine.Q", 2 + 3 * number),
-                  Call(4 + 3 * number, "operation", f"p{number}.q", f"torch.f{number}", 3 + 3 * number)]  # fmt: skip
-    flows = (Flow(0, 4), *(Flow(1 + 3 * number, 4 + 3 * number) for number in range(1, parts)))
+        calls += [
+            Call(2 + 3 * number, "module", f"p{number}", "mine.P", 1),
+            Call(3 + 3 * number, "module", f"p{number}.q", "mine.Q", 2 + 3 * number),
+            Call(
+                4 + 3 * number,
+                "operation",
+                f"p{number}.q",
+                f"torch.f{number}",
+                3 + 3 * number,
+            ),
+        ]
+    flows = (
+        Flow(0, 4),
+        *(Flow(1 + 3 * number, 4 + 3 * number) for number in range(1, parts)),
+    )
     return Observation("Net", tuple(calls), flows, {})
 
 
@@ -161,20 +199,33 @@ class Painted(QObject):
 
 def places(page: ObservedPage) -> dict[str, QPoint]:
     """Where the corners of all boxes are in the view."""
-    return {key: page.view.mapFromScene(rect.x, rect.y) for key, rect in page.scene.layout_.boxes.items()}
+    return {
+        key: page.view.mapFromScene(rect.x, rect.y)
+        for key, rect in page.scene.layout_.boxes.items()
+    }
 
 
-def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(qtbot: QtBot) -> None:
+def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(
+    qtbot: QtBot,
+) -> None:
     page = ObservedPage()
     qtbot.addWidget(page)
     page.resize(700, 420)
     page.show()
-    for parts, level in ((2, {"f0", "f1"}), (14, {"p0", "p13"})):  # as many levels as fit
+    for parts, level in (
+        (2, {"f0", "f1"}),
+        (14, {"p0", "p13"}),
+    ):  # as many levels as fit
         page.set_observation(nested(parts), "mine:Net")
         qtbot.waitUntil(lambda: not page.busy)
-        assert level <= {box.title for box in page.drawing().boxes} and page.view.zoom >= READABLE
+        assert (
+            level <= {box.title for box in page.drawing().boxes}
+            and page.view.zoom >= READABLE
+        )
         seen = page.view.visible_area()
-        assert all(seen.contains(QRectF(*rect)) for rect in page.scene.layout_.boxes.values())
+        assert all(
+            seen.contains(QRectF(*rect)) for rect in page.scene.layout_.boxes.values()
+        )
     page.view.pan(-31, 17)
     key = next(box.id for box in page.drawing().boxes if box.title == "p3")
     page.scene.choose(key)
@@ -217,7 +268,9 @@ def test_a_layout_can_be_stopped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) 
     qtbot.waitUntil(lambda: not page.busy)
     shown, ended = page.drawing(), threading.Event()
 
-    def endless(*_: object, tell: Callable[[float], object], cancelled: Callable[[], bool]) -> None:
+    def endless(
+        *_: object, tell: Callable[[float], object], cancelled: Callable[[], bool]
+    ) -> None:
         tell(0.25)
         while not cancelled():
             pass
@@ -242,9 +295,15 @@ def test_a_large_picture_is_laid_out_beside_the_window_and_unfolds_by_levels(
     page.set_observation(nested(), "mine:Net")
     assert page.busy and "Laying out" in page.summary.text()
     qtbot.waitUntil(lambda: not page.busy)
-    assert {"f0", "f2"} <= titles(page) and page.summary.text() == "Net · 7 module calls · 3 operations"
-    for key, shown in ((Qt.Key.Key_BracketLeft, {"p0.q"}), (Qt.Key.Key_BracketLeft, {"p0"}),
-                       (Qt.Key.Key_BracketRight, {"p0.q"}), (Qt.Key.Key_BracketRight, {"f0"})):  # fmt: skip
+    assert {"f0", "f2"} <= titles(
+        page
+    ) and page.summary.text() == "Net · 7 module calls · 3 operations"
+    for key, shown in (
+        (Qt.Key.Key_BracketLeft, {"p0.q"}),
+        (Qt.Key.Key_BracketLeft, {"p0"}),
+        (Qt.Key.Key_BracketRight, {"p0.q"}),
+        (Qt.Key.Key_BracketRight, {"f0"}),
+    ):
         qtbot.keyClick(page.view, key)
         qtbot.waitUntil(lambda: not page.busy)
         assert shown <= {box.title for box in page.drawing().boxes}
@@ -276,17 +335,24 @@ def test_inputs_come_from_a_function_of_a_file_that_is_reviewed_too(
     dialog.start()
     assert "choose one of both" in dialog.entries["example"].note.text()
     dialog.inputs.setPlainText("")
-    dialog.open_model(AskedModel("mine:Net", "", (), trust=True, example=f"{other}:example"))
+    dialog.open_model(
+        AskedModel("mine:Net", "", (), trust=True, example=f"{other}:example")
+    )
     page = shown(qtbot, window)
     assert "7×4" in str([box for box in page.drawing().boxes])
 
 
-def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: WholeWindow, mine: Path) -> None:
+def test_what_cannot_be_opened_is_said_where_it_was_typed(
+    qtbot: QtBot, window: WholeWindow, mine: Path
+) -> None:
     dialog = asked(qtbot, window)
     assert not dialog.open_button.isEnabled()
     qtbot.keyClicks(dialog.source, "nothing")
     qtbot.keyClick(dialog.source, Qt.Key.Key_Return)
-    assert "does not name a model" in dialog.entries["source"].note.text() and dialog.focusWidget() is dialog.source
+    assert (
+        "does not name a model" in dialog.entries["source"].note.text()
+        and dialog.focusWidget() is dialog.source
+    )
     dialog.source.setText("torchvision:resnet")
     dialog.inputs.setPlainText("1x")
     dialog.start()
@@ -294,14 +360,22 @@ def test_what_cannot_be_opened_is_said_where_it_was_typed(qtbot: QtBot, window: 
     dialog.inputs.setPlainText("")
     dialog.start()
     qtbot.waitUntil(lambda: "torchvision has no model resnet" in dialog.state.text())
-    assert dialog.open_button.isEnabled() and dialog.source.text() == "torchvision:resnet"
+    assert (
+        dialog.open_button.isEnabled() and dialog.source.text() == "torchvision:resnet"
+    )
     (mine.parent / "two.py").write_text(TWO)
-    for words, entry in (("two.py:Two needs width: give", "arguments"), ("forward takes left, mask", "inputs")):
+    for words, entry in (
+        ("two.py:Two needs width: give", "arguments"),
+        ("forward takes left, mask", "inputs"),
+    ):
         dialog.open_model(AskedModel("two.py:Two", dialog.arguments.text(), trust=True))
         note = dialog.entries[entry].note
         qtbot.waitUntil(lambda note=note, words=words: words in note.text())
         dialog.arguments.setText('{"width": 8}')
-    assert dialog.inputs.toPlainText() == "left=2x8\nmask=2x16:bool" and dialog.focusWidget() is dialog.inputs
+    assert (
+        dialog.inputs.toPlainText() == "left=2x8\nmask=2x16:bool"
+        and dialog.focusWidget() is dialog.inputs
+    )
     dialog.inputs.setPlainText("")
     dialog.source.setText("torchvision:vgg11")
     dialog.start()

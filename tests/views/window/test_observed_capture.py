@@ -23,11 +23,15 @@ pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObservedPage:
+def opened(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ObservedPage:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "window_kinds.py").write_text(NETS)
-    asked = AskedModel("window_kinds.py:Masked", inputs=("x=2x4", "mask=2x8"), trust=True)
+    asked = AskedModel(
+        "window_kinds.py:Masked", inputs=("x=2x4", "mask=2x8"), trust=True
+    )
     window.actions_by_key.trigger("open-source", asked)
     page = window.findChild(ObservedPage)
     qtbot.waitUntil(lambda: page.isVisible() and page.observation is not None)
@@ -36,7 +40,13 @@ def opened(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytes
 
 def captured(qtbot: QtBot, window: WholeWindow, page: ObservedPage) -> None:
     qtbot.mouseClick(page.capture, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: window.room.tape is not None and bool(window.room.tape.codes) and bool(page.figures))
+    qtbot.waitUntil(
+        lambda: (
+            window.room.tape is not None
+            and bool(window.room.tape.codes)
+            and bool(page.figures)
+        )
+    )
 
 
 def test_a_model_is_captured_played_diagnosed_and_linked(
@@ -44,8 +54,14 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
 ) -> None:
     captured(qtbot, window, opened)
     room, control = window.room, window.autograd_control
-    assert room.isVisible() and window.snippets.toggle.value() == "model" and "window_kinds" not in sys.modules
-    assert room.head.mode.value() == "eval" and {node.layer for node in room.tape.nodes} >= {"first", "last"}
+    assert (
+        room.isVisible()
+        and window.snippets.toggle.value() == "model"
+        and "window_kinds" not in sys.modules
+    )
+    assert room.head.mode.value() == "eval" and {
+        node.layer for node in room.tape.nodes
+    } >= {"first", "last"}
     # what is played is bit for bit what torch computes
     player = window.tape_control.player
     player.set_speed(None)
@@ -53,20 +69,26 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     qtbot.waitUntil(lambda: player.position == len(player) > 0)
     batch = batch_of_model(control.diagnosed)
     with batch.hold() as graph:
-        torch.autograd.backward([e for e in graph.ends if e.requires_grad],
-                                [torch.ones_like(e) for e in graph.ends if e.requires_grad])  # fmt: skip
+        torch.autograd.backward(
+            [e for e in graph.ends if e.requires_grad],
+            [torch.ones_like(e) for e in graph.ends if e.requires_grad],
+        )
     sys.modules.pop("window_kinds")
     real = {name: one.grad for name, one in batch.model.named_parameters()}
     norms = {
         room.tape.nodes[record.node].parameters[0]: record.arriving[0].norm
-        for record in player.records if room.tape.nodes[record.node].is_leaf
-    }  # fmt: skip
-    assert norms == {name: float(torch.linalg.vector_norm(one)) for name, one in real.items()}
+        for record in player.records
+        if room.tape.nodes[record.node].is_leaf
+    }
+    assert norms == {
+        name: float(torch.linalg.vector_norm(one)) for name, one in real.items()
+    }
     figures = opened.figures["last"]
     assert (
         figures.parameters == 27
         and figures.saved > 0
-        and figures.gradient == pytest.approx((norms["last.weight"] ** 2 + norms["last.bias"] ** 2) ** 0.5)
+        and figures.gradient
+        == pytest.approx((norms["last.weight"] ** 2 + norms["last.bias"] ** 2) ** 0.5)
     )
     # diagnostics run in the same process
     window.findings_control.run_diagnostics()
@@ -75,7 +97,9 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     qtbot.waitUntil(lambda: window.findings_control.report is not None)
     assert window.findings_control.report.passed
     # a click there selects here
-    key = next(key for key, part in room.scene.boxes.items() if part.link == "module:last")
+    key = next(
+        key for key, part in room.scene.boxes.items() if part.link == "module:last"
+    )
     window.pages.show("autograd")
     room.scene.choose(key)
     part = opened._tree.by_key[opened.scene.current_key()]
@@ -85,11 +109,20 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     window.pages.show("observed")
     opened.scene.choose(box)
     assert {part.link for part in room.scene.linked_parts()} == {"module:first"}
-    texts = [one for one in window.call_inspector.findChildren(QPushButton) if one.text() == "Show backward nodes"]
+    texts = [
+        one
+        for one in window.call_inspector.findChildren(QPushButton)
+        if one.text() == "Show backward nodes"
+    ]
     qtbot.mouseClick(texts[0], Qt.MouseButton.LeftButton)
     assert room.isVisible()
     drawn = opened.drawing()
-    assert any("parameters" in tag for one in drawn.boxes if one.title == "first" for tag in one.tags)
+    assert any(
+        "parameters" in tag
+        for one in drawn.boxes
+        if one.title == "first"
+        for tag in one.tags
+    )
 
 
 def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
@@ -97,7 +130,9 @@ def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
 ) -> None:
     captured(qtbot, window, opened)
     model, room, control = window.room.tape, window.room, window.autograd_control
-    assert not window.options_control.batch.isVisible()  # it is called with the inputs it was opened with
+    assert (
+        not window.options_control.batch.isVisible()
+    )  # it is called with the inputs it was opened with
     window.snippets.show("net")
     assert room.tape is None and control.engine is None
     window.snippets.show("model")
@@ -107,9 +142,15 @@ def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
     window.tape_control.player.step()
     qtbot.waitUntil(room.banner.isVisible)
     assert "graph was freed" in room.banner.title()
-    window.actions_by_key["capture-eval"].trigger()  # it is in front, so that is captured
+    window.actions_by_key[
+        "capture-eval"
+    ].trigger()  # it is in front, so that is captured
     qtbot.waitUntil(lambda: room.tape is not model)
-    assert room.tape == model and control.engine.pid is not None and not room.banner.isVisible()
+    assert (
+        room.tape == model
+        and control.engine.pid is not None
+        and not room.banner.isVisible()
+    )
     # in train mode dropout is in the graph
     room.head.mode.set_value("train")
     qtbot.waitUntil(lambda: room.tape.train)

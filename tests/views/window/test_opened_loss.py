@@ -32,11 +32,15 @@ pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
 
 @pytest.fixture
-def auto(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WholeWindow]:
+def auto(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WholeWindow]:
     (tmp_path / "auto_opened.py").write_text(AUTO)
     monkeypatch.chdir(tmp_path)
     before = list(sys.path)
-    window.actions_by_key.trigger("open-source", AskedModel("auto_opened.py:Auto", "{}", ("2x1x8x8",), trust=True))
+    window.actions_by_key.trigger(
+        "open-source", AskedModel("auto_opened.py:Auto", "{}", ("2x1x8x8",), trust=True)
+    )
     qtbot.waitUntil(lambda: window.document.project.opened is not None)
     qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
     ready(qtbot, window)
@@ -45,13 +49,19 @@ def auto(qtbot: QtBot, window: WholeWindow, tmp_path: Path, monkeypatch: pytest.
     sys.modules.pop("auto_opened", None)
 
 
-def test_an_autoencoder_is_compared_with_its_input_until_somebody_chooses_a_loss(auto: WholeWindow) -> None:
+def test_an_autoencoder_is_compared_with_its_input_until_somebody_chooses_a_loss(
+    auto: WholeWindow,
+) -> None:
     training = auto.document.project.training
-    assert [(row.loss.name, row.target) for row in training.losses] == [("MSELoss", INPUT)]
+    assert [(row.loss.name, row.target) for row in training.losses] == [
+        ("MSELoss", INPUT)
+    ]
     assert training.loss_by == BY_DATA
     auto.pages.show("training")
     form = auto.training_form
-    form.loss.rows_made.emit((OutputLoss("output", training.losses[0].loss, 0.5, INPUT),), "Set weight", None)
+    form.loss.rows_made.emit(
+        (OutputLoss("output", training.losses[0].loss, 0.5, INPUT),), "Set weight", None
+    )
     assert auto.document.project.training.loss_by == ""
 
 
@@ -60,4 +70,8 @@ def test_other_data_have_the_loss_that_fits_them(auto: WholeWindow) -> None:
     form = auto.training_form
     form.data.chosen.emit(DataConfig("made.dates"), "Choose data", None)
     training = auto.document.project.training
-    assert (training.loss.name, training.losses, training.loss_by) == ("CrossEntropyLoss", (), BY_DATA)
+    assert (training.loss.name, training.losses, training.loss_by) == (
+        "CrossEntropyLoss",
+        (),
+        BY_DATA,
+    )

@@ -28,14 +28,18 @@ from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import cell, listed
 
 __all__ = ["own_server"]
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks into /proc"
+)
 
 
 @pytest.fixture
 def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("MLP on digits.tape")
     project = window.document.project
-    window.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
+    window.document.apply(
+        "Long", replace(project, training=replace(project.training, epochs=100_000))
+    )
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     return window
 
@@ -60,7 +64,9 @@ def children(pid: int) -> list[int]:
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
         except OSError:
             continue
     found = [pid]
@@ -72,12 +78,18 @@ def children(pid: int) -> list[int]:
 def reach(qtbot: QtBot, window: WholeWindow, state: str, steps: int = 0) -> None:
     session = window.session
     qtbot.waitUntil(
-        lambda: session.state == state and session.history is not None and len(session.history.steps) >= steps,
+        lambda: (
+            session.state == state
+            and session.history is not None
+            and len(session.history.steps) >= steps
+        ),
         timeout=60_000,
     )
 
 
-def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, started, monkeypatch):
+def test_a_process_of_its_own_is_killed_and_the_window_lives_on(
+    qtbot, window, started, monkeypatch
+):
     def speed() -> str:
         return dict(window.toolbar.deck.counter.fields())["Samples/s"]
 
@@ -91,9 +103,13 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     reach(qtbot, window, "running")
     (pid,) = started
     folder = window.session.current.recorder.kept.checkpoints
-    qtbot.waitUntil(lambda: any(folder.glob("*.pt")) and speed() != NOTHING, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: any(folder.glob("*.pt")) and speed() != NOTHING, timeout=60_000
+    )
     os.kill(pid, signal.SIGSTOP)
-    qtbot.waitUntil(lambda: speed() == NOTHING, timeout=60_000)  # it does not keep the last one
+    qtbot.waitUntil(
+        lambda: speed() == NOTHING, timeout=60_000
+    )  # it does not keep the last one
     os.kill(pid, signal.SIGCONT)
     qtbot.waitUntil(lambda: speed() != NOTHING, timeout=60_000)
     os.kill(pid, signal.SIGKILL)
@@ -105,20 +121,31 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     qtbot.mouseClick(window.banner.button("Resume run"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: len(started) == 2, timeout=60_000)
     reach(qtbot, window, "running", 30)
-    assert window.session.current.recorder.kept.checkpoints == folder and not window.banner.isVisible()
+    assert (
+        window.session.current.recorder.kept.checkpoints == folder
+        and not window.banner.isVisible()
+    )
     assert window.session.close_and_wait() and not alive(started[-1])
 
 
-def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(qtbot, window, started):
+def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(
+    qtbot, window, started
+):
     settings = Settings("TapedeckTests", "nobody chose")
     assert settings.processes == 1
-    settings.processes = 0  # as versions kept it that could train in the window's process
+    settings.processes = (
+        0  # as versions kept it that could train in the window's process
+    )
     assert Settings("TapedeckTests", "nobody chose").processes == 1
-    assert [key for key in window.actions_by_key.by_key if key.startswith("place.")] == ["place.own", "place.several"]
+    assert [
+        key for key in window.actions_by_key.by_key if key.startswith("place.")
+    ] == ["place.own", "place.several"]
     window.run_control.run()
     reach(qtbot, window, "running", 5)
     (pid,) = started
-    assert pid in children(pool._state.server._process.pid), "forked, with all that a window loads by then"
+    assert pid in children(pool._state.server._process.pid), (
+        "forked, with all that a window loads by then"
+    )
     window.run_control.stop()
     reach(qtbot, window, "stopped")
     assert window.session.training_thread.result.state_dict and not alive(pid)
@@ -126,39 +153,58 @@ def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(q
 
 def test_the_fork_server_is_there_before_a_run_wants_it(qtbot, window, own_server):
     assert pool._state.server is None
-    window.findChild(PlacesControl)._idle.start(0)  # as it does when torch has been loaded
-    qtbot.waitUntil(lambda: pool._state.server is not None and pool._state.server._loaded)
+    window.findChild(PlacesControl)._idle.start(
+        0
+    )  # as it does when torch has been loaded
+    qtbot.waitUntil(
+        lambda: pool._state.server is not None and pool._state.server._loaded
+    )
 
 
-def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, started, monkeypatch):
+def test_two_processes_are_started_seen_live_paused_and_stopped(
+    qtbot, window, started, monkeypatch
+):
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
     window.actions_by_key["place.several"].trigger()
     assert "(2)" in window.actions_by_key["place.several"].text()
     window.pages.show("curves")
     window.run_control.run()
     reach(qtbot, window, "running", 20)
-    ranks = [pid for pid in started if alive(pid)]  # the engine that wrote their script has ended
+    ranks = [
+        pid for pid in started if alive(pid)
+    ]  # the engine that wrote their script has ended
     assert len(ranks) == 2
     family = [pid for one in ranks for pid in children(one)]
     window.run_control.pause()
     reach(qtbot, window, "paused")
     before = len(window.session.history.steps)
     window.run_control.step()
-    qtbot.waitUntil(lambda: len(window.session.history.steps) == before + 1, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: len(window.session.history.steps) == before + 1, timeout=60_000
+    )
     window.run_control.stop()
     reach(qtbot, window, "stopped")
     assert window.session.training_thread.result.state_dict
     assert not any(map(alive, family))
 
 
-def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(qtbot, window, monkeypatch):
+def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(
+    qtbot, window, monkeypatch
+):
     """Each learns from half of every batch; without dropout, which each draws for itself, the sums are the same."""
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
     project = window.document.project
-    (drop,) = (node.id for node in project.graph.nodes.values() if node.op == "nn.Dropout")
-    training = replace(project.training, epochs=1, batch_size=128, threads=1, device="cpu")
+    (drop,) = (
+        node.id for node in project.graph.nodes.values() if node.op == "nn.Dropout"
+    )
+    training = replace(
+        project.training, epochs=1, batch_size=128, threads=1, device="cpu"
+    )
     window.document.apply(
-        "No dropout", replace(project, graph=project.graph.with_param(drop, "p", 0.0), training=training)
+        "No dropout",
+        replace(
+            project, graph=project.graph.with_param(drop, "p", 0.0), training=training
+        ),
     )
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     told = []
@@ -167,15 +213,27 @@ def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(qtbot, 
         window.run_control.run()
         reach(qtbot, window, "done", 12)
         told.append(np.array(window.session.history.steps["loss"]))
-    assert len(told[0]) == 12 and np.allclose(*told, rtol=0, atol=1e-6), np.abs(told[0] - told[1]).max()
+    assert len(told[0]) == 12 and np.allclose(*told, rtol=0, atol=1e-6), np.abs(
+        told[0] - told[1]
+    ).max()
 
 
-def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, window, monkeypatch):
+def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(
+    qtbot, window, monkeypatch
+):
     """Mixed samples are drawn by each process for itself, and gradients of two batches wait for one step."""
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
     window.actions_by_key["place.several"].trigger()
     project = window.document.project
-    short = replace(project.training, epochs=2, batch_size=400, mixup=0.3, accumulate=2, threads=1, device="cpu")
+    short = replace(
+        project.training,
+        epochs=2,
+        batch_size=400,
+        mixup=0.3,
+        accumulate=2,
+        threads=1,
+        device="cpu",
+    )
     window.document.apply("Short", replace(project, training=short))
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     window.run_control.run()
@@ -185,7 +243,12 @@ def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, windo
     for number in range(1, 4):
         reach(qtbot, window, "paused", number)
         window.run_control.step() if number < 3 else window.run_control.stop()
-        qtbot.waitUntil(lambda: len(window.session.history.steps) > number or window.session.state == "stopped")  # noqa: B023
+        qtbot.waitUntil(
+            lambda number=number: (
+                len(window.session.history.steps) > number
+                or window.session.state == "stopped"
+            )
+        )
     reach(qtbot, window, "stopped", 3)
     stopped, done = listed(qtbot, window, 2)
     assert cell(window, 0, "State") == "Stopped"
@@ -194,7 +257,11 @@ def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, windo
     qtbot.waitUntil(lambda: len(window.session.runs) == 3, timeout=60_000)
     reach(qtbot, window, "done", 8)
     started = window.session.history.started
-    assert started.resumed_at == 3 and not started.changed and "2 processes" in started.device_note
+    assert (
+        started.resumed_at == 3
+        and not started.changed
+        and "2 processes" in started.device_note
+    )
     assert np.array_equal(window.session.history.steps["loss"], whole)
     stopped, done = listed(qtbot, window, 2)
     assert cell(window, 0, "State") == "Done"
@@ -210,11 +277,16 @@ def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
     assert window.session.state == "waiting"
     path.write_text("\n".join(lines[:20]) + "\n" + lines[20][:9])
     reach(qtbot, window, "running", 19)
-    assert window.session.progress().epochs == 2 and window.session.progress().samples_per_second is None
+    assert (
+        window.session.progress().epochs == 2
+        and window.session.progress().samples_per_second is None
+    )
     with qtbot.waitSignal(window.run_control.refused):
         window.run_control.pause()  # is out of reach, which is said
     with path.open("a") as file:
         file.write(lines[20][9:] + "\n" + "\n".join(lines[21:]) + "\n")
     reach(qtbot, window, "done")
-    assert len(window.session.history.steps) == sum('"step"' in line[:20] for line in lines)
+    assert len(window.session.history.steps) == sum(
+        '"step"' in line[:20] for line in lines
+    )
     assert window.session.training_thread.result.state_dict is None

@@ -28,7 +28,12 @@ EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
 
 
 def small(**training: object) -> Project:
-    return replace(EXAMPLE, training=replace(EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}))
+    return replace(
+        EXAMPLE,
+        training=replace(
+            EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}
+        ),
+    )
 
 
 def opened(qtbot, path: Path | None, *, charts: bool = True) -> WholeWindow:
@@ -71,7 +76,12 @@ def run(qtbot, window: WholeWindow) -> None:
 def listed(qtbot, window: WholeWindow, count: int) -> list[store.Kept]:
     """Wait until the page lists so many runs."""
     model = window.runs.model
-    qtbot.waitUntil(lambda: sum(row.kept is not None for row in model.rows) == count and not window.background.busy)
+    qtbot.waitUntil(
+        lambda: (
+            sum(row.kept is not None for row in model.rows) == count
+            and not window.background.busy
+        )
+    )
     return [row.kept for row in model.rows if row.kept is not None]
 
 
@@ -94,7 +104,9 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
     stopped, done = listed(qtbot, window, 2)
-    assert (stopped.record.number, done.record.number) == (2, 1) and store.runs_beside(path) == done.folder.parent
+    assert (stopped.record.number, done.record.number) == (2, 1) and store.runs_beside(
+        path
+    ) == done.folder.parent
     assert cell(window, 0, "State") == "Stopped" and cell(window, 1, "State") == "Done"
     closed(window)
 
@@ -102,14 +114,23 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
     try:
         stopped, done = listed(qtbot, again, 2)
         again.runs.choose(done)
-        qtbot.waitUntil(lambda: np.array_equal(again.curves.history.steps["loss"], whole))
-        assert again.curves.gradients.history.layers and again.curves.history.started.device == "cpu"
+        qtbot.waitUntil(
+            lambda: np.array_equal(again.curves.history.steps["loss"], whole)
+        )
+        assert (
+            again.curves.gradients.history.layers
+            and again.curves.history.started.device == "cpu"
+        )
         again.runs.choose(stopped)
         assert again.runs.go_on.isEnabled()
         moved: list[bool] = []
         again.run_control.moved_on.connect(moved.append)
-        noted = replace(again.document.project, notes="amid the run")  # no edit of the network
-        again.run_control.started.connect(lambda _run: again.document.apply("Note", noted))
+        noted = replace(
+            again.document.project, notes="amid the run"
+        )  # no edit of the network
+        again.run_control.started.connect(
+            lambda _run: again.document.apply("Note", noted)
+        )
         again.actions_by_key["continue"].trigger()
         qtbot.waitUntil(lambda: bool(again.session.runs))
         wait_for(qtbot, again, "done")
@@ -126,13 +147,24 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
         closed(again)
 
 
-def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(qtbot, window: WholeWindow) -> None:
+def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(
+    qtbot, window: WholeWindow
+) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
     window.runs.choose(first)
-    best = next(each for each in checkpoint_files.checkpoints(first) if each.path.name == "best.pt")
+    best = next(
+        each
+        for each in checkpoint_files.checkpoints(first)
+        if each.path.name == "best.pt"
+    )
     before = window.document.project
-    other = replace(before, training=replace(before.training, optimizer=Choice("SGD", FrozenMap(lr=0.0)), epochs=1))
+    other = replace(
+        before,
+        training=replace(
+            before.training, optimizer=Choice("SGD", FrozenMap(lr=0.0)), epochs=1
+        ),
+    )
     window.document.apply("Another optimizer", other)
     ready(qtbot, window)
     window.runs.forked.emit(first, best)
@@ -142,9 +174,13 @@ def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(
     assert (fork.record.parent.run, fork.record.parent.step) == ("Run 1", best.step)
     history = window.session.history
     reached = store.history_of(first).epochs["val_loss"].min()
-    assert history.epochs["val_loss"][0] == pytest.approx(reached, abs=1e-6), "it stands where the other one was"
+    assert history.epochs["val_loss"][0] == pytest.approx(reached, abs=1e-6), (
+        "it stands where the other one was"
+    )
     start = store.project_of(fork).training.start
-    assert start is not None and Path(start.path).parent == fork.folder, "all that it needs is in its folder"
+    assert start is not None and Path(start.path).parent == fork.folder, (
+        "all that it needs is in its folder"
+    )
     window.runs_control.restore(first)
     qtbot.waitUntil(lambda: window.document.project.training == before.training)
     window.document.undo_stack.undo()
@@ -154,7 +190,9 @@ def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(
 def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -> None:
     run(qtbot, window)
     before = window.document.project
-    window.document.apply("Faster", replace(before, training=replace(before.training, seed=7)))
+    window.document.apply(
+        "Faster", replace(before, training=replace(before.training, seed=7))
+    )
     ready(qtbot, window)
     run(qtbot, window)
     second, first = listed(qtbot, window, 2)
@@ -163,13 +201,27 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     qtbot.waitUntil(lambda: cell(window, 1, "Run") == "baseline")
     window.pages.show("runs")
     window.runs.table.selectAll()
-    qtbot.waitUntil(lambda: window.runs.compare.isVisible() and len(window.curves.loss.others.entries()) == 1)
+    qtbot.waitUntil(
+        lambda: (
+            window.runs.compare.isVisible()
+            and len(window.curves.loss.others.entries()) == 1
+        )
+    )
     lines = window.runs.compare.model.rows
     assert window.runs.compare.model.heads[1:] == ["Run 2", "baseline"]
-    assert [(line.name, line.values) for line in lines] == [("training.seed", ("7", "0"))]
+    assert [(line.name, line.values) for line in lines] == [
+        ("training.seed", ("7", "0"))
+    ]
     window.runs.compare._which._segments["all"].click()
     names = [line.name for line in window.runs.compare.model.rows]
-    assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
+    assert {
+        "net",
+        "training.optimizer.name",
+        "training.optimizer.lr",
+        "data.source",
+        "torch",
+        "threads",
+    } <= set(names)
     qtbot.waitUntil(lambda: window.curves.loss.others.entries()[0].label == "baseline")
     window.pages.show("curves")
     window.curves.redraw()
@@ -178,22 +230,32 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     qtbot.waitUntil(lambda: not window.curves.loss.others.entries())
 
 
-def test_deleting_asks_first(qtbot, window: WholeWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_asks_first(
+    qtbot, window: WholeWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from app.views.ui.dialogs import message
 
     run(qtbot, window)
     (kept,) = listed(qtbot, window, 1)
     answers = [message.DialogAnswer.CANCEL, message.DialogAnswer.DISCARD]
-    monkeypatch.setattr(message.QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
+    monkeypatch.setattr(
+        message.QuestionDialog,
+        "exec",
+        lambda self: setattr(self, "answer", answers.pop(0)),
+    )
     window.runs.deleted.emit([kept])
     assert kept.folder.exists() and window.workspace.shown_run.figures is not None
     window.runs.deleted.emit([kept])
     listed(qtbot, window, 0)
-    assert window.workspace.shown_run.figures is None, "no page shows the run that is gone"
+    assert window.workspace.shown_run.figures is None, (
+        "no page shows the run that is gone"
+    )
     assert not kept.folder.exists() and window.runs.empty.isVisibleTo(window.runs)
 
 
-def test_runs_of_a_project_without_a_file_move_beside_it_when_it_is_saved(qtbot, qapp, tmp_path: Path) -> None:
+def test_runs_of_a_project_without_a_file_move_beside_it_when_it_is_saved(
+    qtbot, qapp, tmp_path: Path
+) -> None:
     theme.apply(qapp, "dark")
     window = opened(qtbot, None)
     try:
@@ -201,8 +263,15 @@ def test_runs_of_a_project_without_a_file_move_beside_it_when_it_is_saved(qtbot,
         (kept,) = listed(qtbot, window, 1)
         assert kept.folder.is_relative_to(window.settings.runs_folder)
         assert window.files.save_to(tmp_path / "saved.tape")
-        qtbot.waitUntil(lambda: (tmp_path / "saved.runs" / "0001" / "run.json").exists())
-        qtbot.waitUntil(lambda: [k.folder.parent.name for k in listed(qtbot, window, 1)] == ["saved.runs"])
+        qtbot.waitUntil(
+            lambda: (tmp_path / "saved.runs" / "0001" / "run.json").exists()
+        )
+        qtbot.waitUntil(
+            lambda: (
+                [k.folder.parent.name for k in listed(qtbot, window, 1)]
+                == ["saved.runs"]
+            )
+        )
         assert not kept.folder.exists()
     finally:
         closed(window)
@@ -214,7 +283,9 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
     store.runs_beside(path).write_text("a file where the folder of the runs would be")
     told = messages(window)
     run(qtbot, window)
-    assert window.session.current.recorder.kept.folder.is_relative_to(window.settings.runs_folder)
+    assert window.session.current.recorder.kept.folder.is_relative_to(
+        window.settings.runs_folder
+    )
     (kept,) = listed(qtbot, window, 1)
     assert kept.folder == window.session.current.recorder.kept.folder
     assert any("saved in another folder" in text for text in told)
@@ -227,30 +298,50 @@ def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
         project_file.write(project, kept.folder / store.PROJECT)
         (kept.folder / store.SOURCE).write_text("class Net: ...")
     lines = {line.name: line for line in compare.settings([one, other])}
-    assert lines["training.patience"].values == ("–", "3") and lines["training.patience"].differs
+    assert (
+        lines["training.patience"].values == ("–", "3")
+        and lines["training.patience"].differs
+    )
     assert lines["net"].values == ("net A", "net A") and not lines["net"].differs
 
 
-def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: WholeWindow) -> None:
+def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(
+    qtbot, window: WholeWindow
+) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
-    last = next(each for each in checkpoint_files.checkpoints(first) if each.path.name == "last.pt")
+    last = next(
+        each
+        for each in checkpoint_files.checkpoints(first)
+        if each.path.name == "last.pt"
+    )
     last.path.write_bytes(b"")
     window.runs.forked.emit(first, last)
     qtbot.waitUntil(lambda: window.banner.title() == "Run 1 cannot be forked")
     words = window.banner.reason()
-    assert f"{last.path} is empty." in words and "best.pt is intact: use that one" in words
+    assert (
+        f"{last.path} is empty." in words and "best.pt is intact: use that one" in words
+    )
     longer = replace(window.document.project.training, epochs=3)
-    window.document.apply("More epochs", replace(window.document.project, training=longer))
+    window.document.apply(
+        "More epochs", replace(window.document.project, training=longer)
+    )
     ready(qtbot, window)
     window.runs_control.go_on(first)
     qtbot.waitUntil(lambda: len(window.session.runs) == 2)
-    assert window.banner.isVisible() and window.banner.title() == "An older checkpoint was used"
-    assert f"{last.path} is empty. The run resumes from best.pt." in window.banner.reason()
+    assert (
+        window.banner.isVisible()
+        and window.banner.title() == "An older checkpoint was used"
+    )
+    assert (
+        f"{last.path} is empty. The run resumes from best.pt." in window.banner.reason()
+    )
     wait_for(qtbot, window, "done")
 
 
-def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(qtbot, window: WholeWindow) -> None:
+def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(
+    qtbot, window: WholeWindow
+) -> None:
     told = messages(window)
     window.document.apply("Every step", small(save_every=1, epochs=1000))
     ready(qtbot, window)
@@ -262,27 +353,43 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     window.run_control.run()
     qtbot.waitUntil(lambda: window.banner.isVisible())
     assert window.banner.title() == "Checkpoints cannot be written"
-    assert "step-00000001.pt could not be written: File exists" in window.banner.reason()
+    assert (
+        "step-00000001.pt could not be written: File exists" in window.banner.reason()
+    )
     folder.unlink()
     folder.mkdir()
     qtbot.waitUntil(lambda: not window.banner.isVisible())
     assert any("Checkpoints are" in text and "again" in text for text in told)
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
-    assert window.banner.isVisible() and window.banner.title() == "Some data of this run could not be saved"
-    assert "could not be saved; the newest saved one is from step" in window.banner.reason()
+    assert (
+        window.banner.isVisible()
+        and window.banner.title() == "Some data of this run could not be saved"
+    )
+    assert (
+        "could not be saved; the newest saved one is from step"
+        in window.banner.reason()
+    )
 
 
-def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(qtbot, path: Path) -> None:
+def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(
+    qtbot, path: Path
+) -> None:
     """pyqtgraph is large: a window in which nobody trains does not have it."""
     window = opened(qtbot, path, charts=False)
     (charts,) = [each for each in window.features if isinstance(each, ChartsFeature)]
     assert not hasattr(charts, "curves") and window.furnished
-    linear = next(node.id for node in window.document.project.graph.nodes.values() if node.op == "nn.Linear")
+    linear = next(
+        node.id
+        for node in window.document.project.graph.nodes.values()
+        if node.op == "nn.Linear"
+    )
     window.selection.set({linear})
     window.actions_by_key["run"].trigger()
     assert window.bottom.pane.page == "curves" and not hasattr(charts, "curves")
-    qtbot.waitUntil(lambda: window.session.current is not None and not window.session.active)
+    qtbot.waitUntil(
+        lambda: window.session.current is not None and not window.session.active
+    )
     qtbot.waitUntil(lambda: hasattr(charts, "curves") and window.furnished)
     assert charts.curves.isVisible() and charts.curves.controls.isVisible()
     assert charts.curves.loss.history is window.session.current.history
@@ -301,32 +408,48 @@ def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(qtbot, pa
     tabs = window.bottom.pane.tabs
     place = next(at for at in range(tabs.count()) if tabs.tabText(at) == "Layer")
     qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
-    qtbot.waitUntil(lambda: hasattr(window, "layer_page") and window.layer_page.isVisible())
+    qtbot.waitUntil(
+        lambda: hasattr(window, "layer_page") and window.layer_page.isVisible()
+    )
     closed(window)
 
 
 @pytest.mark.parametrize("choice", ["Keep its own", "Take those of Training"])
-def test_a_run_is_resumed_with_its_own_settings_or_with_those_of_training(qtbot, window, choice, monkeypatch) -> None:
+def test_a_run_is_resumed_with_its_own_settings_or_with_those_of_training(
+    qtbot, window, choice, monkeypatch
+) -> None:
     from app.views.ui.dialogs.message import QuestionDialog
 
     texts: list[str] = []
 
     def answer(dialog: QuestionDialog) -> None:
         texts.extend(label.text() for label in dialog.findChildren(QLabel))
-        next(button for button in dialog.findChildren(QPushButton) if button.text() == choice).click()
+        next(
+            button
+            for button in dialog.findChildren(QPushButton)
+            if button.text() == choice
+        ).click()
 
     monkeypatch.setattr(QuestionDialog, "exec", answer)
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
     training = replace(window.document.project.training, batch_size=17, epochs=3)
-    window.document.apply("Smaller batches", replace(window.document.project, training=training))
+    window.document.apply(
+        "Smaller batches", replace(window.document.project, training=training)
+    )
     ready(qtbot, window)
     window.runs_control.go_on(first)
     qtbot.waitUntil(lambda: len(window.session.runs) == 2)
     wait_for(qtbot, window, "done")
     assert any("batch_size 17 (the run: 64)" in text for text in texts)
-    taken, found = choice.startswith("Take"), listed(qtbot, window, 1 + choice.startswith("Take"))
+    taken, found = (
+        choice.startswith("Take"),
+        listed(qtbot, window, 1 + choice.startswith("Take")),
+    )
     assert window.session.current.job.training.batch_size == (17 if taken else 64)
     assert found[0].record.epochs == 3 and len(found) == 1 + taken
     if taken:
-        assert found[0].record.parent.run == "Run 1" and "batch_size" in found[0].record.changed.settings
+        assert (
+            found[0].record.parent.run == "Run 1"
+            and "batch_size" in found[0].record.changed.settings
+        )

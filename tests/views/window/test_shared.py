@@ -18,6 +18,8 @@ def test_it_is_lent_again_after_a_project_was_opened_and_edited(
     ready(qtbot, window)
     node = next(iter(window.document.project.graph.nodes))
     project = window.document.project
-    window.document.apply("Rename", replace(project, graph=project.graph.with_name(node, "renamed")))
+    window.document.apply(
+        "Rename", replace(project, graph=project.graph.with_name(node, "renamed"))
+    )
     shared_window.take_back()
     assert shared_window.lend(qtbot, qapp) is window, shared_window.changed

@@ -20,16 +20,28 @@ from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from tests.conftest import PATIENCE
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="elsewhere a program is not ended by a signal")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="elsewhere a program is not ended by a signal"
+)
 DIGITS = resource_path("examples", "digits.tape")
 
 
 @contextmanager
 def window(what: str, *file: Path) -> Iterator[subprocess.Popen[str]]:
     """A window in a process of its own, in which something has happened."""
-    command = [sys.executable, "-m", "tests.support.window_until_signal", what, *map(str, file)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.window_until_signal",
+        what,
+        *map(str, file),
+    ]
     with subprocess.Popen(
-        command, cwd=PATH_ENTRY, stdout=subprocess.PIPE, text=True, preexec_fn=_hears_of_hang_ups
+        command,
+        cwd=PATH_ENTRY,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hears_of_hang_ups,
     ) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -66,7 +78,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_untouched_project_leaves_no_lock_and_nothing_to_recover(journals: Path, file: Path, number: int) -> None:
+def test_an_untouched_project_leaves_no_lock_and_nothing_to_recover(
+    journals: Path, file: Path, number: int
+) -> None:
     with window("opened", file) as process:
         assert file_lock.lock_beside(file).exists()
         end(process, number)
@@ -74,20 +88,27 @@ def test_an_untouched_project_leaves_no_lock_and_nothing_to_recover(journals: Pa
 
 
 @pytest.mark.parametrize("what", ["edited", "asked"])
-def test_unsaved_work_is_offered_at_the_next_start(journals: Path, file: Path, what: str) -> None:
+def test_unsaved_work_is_offered_at_the_next_start(
+    journals: Path, file: Path, what: str
+) -> None:
     before = file.read_bytes()
     with window(what, file) as process:
         end(process)
     (offer,) = journal.find(journals).found
     offer.leave()
     assert offer.entry is not None and offer.entry.file == file
-    assert len(offer.entry.project.graph.nodes) == len(project_file.read(file).graph.nodes) + 1
+    assert (
+        len(offer.entry.project.graph.nodes)
+        == len(project_file.read(file).graph.nodes) + 1
+    )
     assert file.read_bytes() == before and left(file.parent) == ["net.tape"]
 
 
 def lives(pid: str) -> bool:
     try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
     except OSError:
         return False
 
@@ -99,7 +120,9 @@ def children(pid: object) -> list[str]:
     return below + [pid for child in below for pid in children(child)]
 
 
-def test_a_run_is_stopped_and_saved_and_no_process_stays(qtbot, journals: Path, file: Path) -> None:
+def test_a_run_is_stopped_and_saved_and_no_process_stays(
+    qtbot, journals: Path, file: Path
+) -> None:
     with window("training", file) as process:
         others = children(process.pid)
         for pid in others:  # a log-out ends all of them at once
@@ -111,7 +134,9 @@ def test_a_run_is_stopped_and_saved_and_no_process_stays(qtbot, journals: Path, 
     assert not left(journals) and not list(file.parent.glob(".*"))
 
 
-def test_a_run_of_another_program_that_was_watched_is_no_unsaved_work(journals: Path, tmp_path: Path) -> None:
+def test_a_run_of_another_program_that_was_watched_is_no_unsaved_work(
+    journals: Path, tmp_path: Path
+) -> None:
     lines = tmp_path / "run.jsonl"
     lines.write_text('{"event": "script", "script": "train.py"}\n')
     with window("watching", lines) as process:

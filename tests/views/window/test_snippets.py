@@ -34,9 +34,15 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     snippets = window.snippets
     assert not snippets.toggle.isVisible()
     window.actions_by_key["snippet"].trigger()
-    assert snippets.toggle.isVisible() and snippets.page.isVisible() and snippets.page.edit.hasFocus()
+    assert (
+        snippets.toggle.isVisible()
+        and snippets.page.isVisible()
+        and snippets.page.edit.hasFocus()
+    )
     assert not snippets.running, "nothing runs before somebody says so"
-    snippets.page.load("x = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\nprint('ran')")
+    snippets.page.load(
+        "x = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\nprint('ran')"
+    )
     QTest.keyClick(snippets.page.edit, Qt.Key.Key_Return, CONTROL)
     assert snippets.running and snippets.page.stop.isEnabled()
     finish(qtbot, window)
@@ -44,7 +50,11 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     assert page.answer.error is None and page.output.toPlainText().strip() == "ran"
     assert page.room.tape is page.answer.graph.tape
     assert window.room.tape is None, "the net's own graph is another"
-    box = next(key for key, item in page.room.scene.boxes.items() if item.face.box.title == "ExpBackward0")
+    box = next(
+        key
+        for key, item in page.room.scene.boxes.items()
+        if item.face.box.title == "ExpBackward0"
+    )
     page.room.scene.choose(box)
     assert window.tape_inspector.shown_item().name == "ExpBackward0"
     snippets.toggle.set_value("net")
@@ -53,34 +63,57 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     assert window.tape_inspector.shown_item().name == "ExpBackward0"
     snippets.close()
     again = SnippetControl(
-        window.workspace, window.room, window.tape_inspector, QStackedWidget(),
-        window.autograd_control.pictures, window.tape_control.replay,
-    )  # fmt: skip
-    assert again.page.edit.text() == page.edit.text() and not again.running, "it is kept, and does not run by itself"
+        window.workspace,
+        window.room,
+        window.tape_inspector,
+        QStackedWidget(),
+        window.autograd_control.pictures,
+        window.tape_control.replay,
+    )
+    assert again.page.edit.text() == page.edit.text() and not again.running, (
+        "it is kept, and does not run by itself"
+    )
     again.page.load("import os", "theirs.py", Path("theirs.py"))
     again.close()
-    assert window.settings.snippet == page.edit.text(), "what nobody trusts is not kept as one's own"
+    assert window.settings.snippet == page.edit.text(), (
+        "what nobody trusts is not kept as one's own"
+    )
     again.page.load_ready(ready_snippet("spreading"))
     again.close()
     assert window.settings.snippet == ""
 
 
-def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window, qtbot, tmp_path, monkeypatch) -> None:
+def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(
+    window, qtbot, tmp_path, monkeypatch
+) -> None:
     snippets = window.snippets
     window.actions_by_key["snippet"].trigger()
-    snippets.page.load("w = torch.ones(4, requires_grad=True)\nloss = (w * 3).sum()\nloss.backward()")
+    snippets.page.load(
+        "w = torch.ones(4, requires_grad=True)\nloss = (w * 3).sum()\nloss.backward()"
+    )
     snippets.run()
     finish(qtbot, window)
     page = snippets.page
     page.deck.deck.button("step").click()
-    assert window.tape_inspector.shown_item().name == "MulBackward0", "what runs next is looked at"
-    words = "\n".join(part.text() for part in window.tape_inspector.widget().findChildren(QLabel))
+    assert window.tape_inspector.shown_item().name == "MulBackward0", (
+        "what runs next is looked at"
+    )
+    words = "\n".join(
+        part.text() for part in window.tape_inspector.widget().findChildren(QLabel)
+    )
     assert "grad_out, arriving" in words and "2.00" in words
     file = tmp_path / "page.html"
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(file), "HTML replay (*.html)"))
+    monkeypatch.setattr(
+        QFileDialog,
+        "getSaveFileName",
+        lambda *_args: (str(file), "HTML replay (*.html)"),
+    )
     page.room.exportRequested.emit(page.room.drawing())
     snippets._pictures.dialog.save_button.click()
-    qtbot.waitUntil(lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"),
+        timeout=60_000,
+    )
     steps = Page(file.read_text("utf-8")).data["steps"]
     assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]
 
@@ -104,29 +137,45 @@ loss.backward()
 """
 
 
-def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_stand_beside_it(window, qtbot) -> None:
+def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_stand_beside_it(
+    window, qtbot
+) -> None:
     snippets, pages = window.snippets, window.pages
     pages.show("tape")
     window.actions_by_key["snippet"].trigger()
     assert not pages.is_offered("bottom", "tape") and pages.is_front("problems")
     snippets.page.load(CUT)
     window.actions_by_key["findings"].trigger()
-    findings = next(one for one in window.features if hasattr(one, "snippet_findings")).snippet_findings
+    findings = next(
+        one for one in window.features if hasattr(one, "snippet_findings")
+    ).snippet_findings
     page = findings.page
-    assert page.isVisible() and not window.findings_control.page.isVisible() and not snippets.running
+    assert (
+        page.isVisible()
+        and not window.findings_control.page.isVisible()
+        and not snippets.running
+    )
     QTest.mouseClick(page.empty.button, Qt.MouseButton.LeftButton)
     assert page.stop.isVisible()
     finish(qtbot, window)
     (row,) = page.list.rows
-    assert row.finding.title == "w" and "cut at line 4" in row.finding.sentence and "detach()" in row.finding.cure
+    assert (
+        row.finding.title == "w"
+        and "cut at line 4" in row.finding.sentence
+        and "detach()" in row.finding.cure
+    )
     QTest.mouseClick(row, Qt.MouseButton.LeftButton)
     assert snippets.page.edit.extraSelections()[0].cursor.blockNumber() == 3
     snippets.page.edit.set_text(CUT.replace(".detach()", ""), undo=True)
     QTest.keyClick(snippets.page.edit, Qt.Key.Key_Return, CONTROL)
     finish(qtbot, window)
-    assert not page.list.rows and "Nothing found" in page.list.foot.text(), "a run beside the findings is for them too"
+    assert not page.list.rows and "Nothing found" in page.list.foot.text(), (
+        "a run beside the findings is for them too"
+    )
     snippets.toggle.set_value("net")
-    assert window.findings_control.page.isVisible() and pages.is_offered("bottom", "tape")
+    assert window.findings_control.page.isVisible() and pages.is_offered(
+        "bottom", "tape"
+    )
 
 
 def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:
@@ -134,10 +183,15 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
     window.actions_by_key["snippet"].trigger()
     snippets.page.load("print('here')\nwhile True:\n    pass")
     snippets.page.run.click()
-    qtbot.waitUntil(lambda: "here" in snippets.page.output.toPlainText(), timeout=120_000)
+    qtbot.waitUntil(
+        lambda: "here" in snippets.page.output.toPlainText(), timeout=120_000
+    )
     snippets.page.stop.click()
     finish(qtbot, window)
-    assert snippets.page.status.text() == "Stopped." and snippets.page.output.toPlainText().strip() == "here"
+    assert (
+        snippets.page.status.text() == "Stopped."
+        and snippets.page.output.toPlainText().strip() == "here"
+    )
     assert snippets.page.run.isEnabled() and not snippets.page.stop.isEnabled()
     window.pages.show("network")
     assert not snippets.toggle.isVisible()
@@ -149,10 +203,15 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
 def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> None:
     snippets, mark = window.snippets, tmp_path / "ran"
     file = tmp_path / "theirs.py"
-    file.write_text(f"from pathlib import Path\nPath({str(mark)!r}).touch()\nx = torch.ones(1)\n")
+    file.write_text(
+        f"from pathlib import Path\nPath({str(mark)!r}).touch()\nx = torch.ones(1)\n"
+    )
     snippets.open(file)
     window.pages.show("autograd")
-    assert snippets.page.banner.isVisible() and "not trusted" in snippets.page.banner.title()
+    assert (
+        snippets.page.banner.isVisible()
+        and "not trusted" in snippets.page.banner.title()
+    )
     snippets.run()
     dialog = window.findChild(TrustDialog)
     assert dialog is not None and not snippets.running and not mark.exists()

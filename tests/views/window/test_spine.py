@@ -114,22 +114,30 @@ class Hand:
         """Press on an output port, let go on an input port."""
         view = self.window.canvas.view
         nodes = self.window.canvas.scene.nodes
-        start = self.at(view.viewport(), view.mapFromScene(nodes[self.id(source)].output_point(0)))
-        end = self.at(view.viewport(), view.mapFromScene(nodes[self.id(target)].input_point(0)))
+        start = self.at(
+            view.viewport(), view.mapFromScene(nodes[self.id(source)].output_point(0))
+        )
+        end = self.at(
+            view.viewport(), view.mapFromScene(nodes[self.id(target)].input_point(0))
+        )
         handle = self.window.windowHandle()
         before = len(self.window.document.project.graph.edges)
         QTest.mousePress(handle, LEFT, NONE, start)
         for i in range(1, 5):
             QTest.mouseMove(handle, start + (end - start) * i / 4)
         QTest.mouseRelease(handle, LEFT, NONE, end)
-        assert len(self.window.document.project.graph.edges) == before + 1, f"no wire from {source} to {target}"
+        assert len(self.window.document.project.graph.edges) == before + 1, (
+            f"no wire from {source} to {target}"
+        )
 
     def select(self, name: str) -> None:
         view = self.window.canvas.view
         body = self.window.canvas.scene.nodes[self.id(name)].body
         where = view.mapFromScene(body.center())
         # What is wrong at the node that was selected before is said over its neighbours, until that is known anew.
-        self.until(lambda: self.window.live.up_to_date and not self.lies_under_callout(where))
+        self.until(
+            lambda: self.window.live.up_to_date and not self.lies_under_callout(where)
+        )
         self.click(view.viewport(), where)
         assert self.window.selection.ids == {self.id(name)}
 
@@ -143,7 +151,11 @@ class Hand:
         self.fill(form.editor(name), text)
 
     def id(self, name: str) -> str:
-        return next(node.id for node in self.window.document.project.graph.nodes.values() if node.name == name)
+        return next(
+            node.id
+            for node in self.window.document.project.graph.nodes.values()
+            if node.name == name
+        )
 
     def until(self, condition: Callable[[], bool], milliseconds: int = 60_000) -> None:
         self.qtbot.waitUntil(condition, timeout=milliseconds)
@@ -153,7 +165,9 @@ def again_on_a_platform_with_drags() -> None:
     """Run this very file in a process whose Qt has drag and drop."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = {**os.environ, "QT_QPA_PLATFORM": "minimal"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -188,7 +202,9 @@ def assemble(hand: Hand) -> None:
     window = hand.window
     for query, (column, row) in LAYERS:
         hand.drag_layer(query, QPoint(30 + 190 * column, 110 + 130 * row))
-    assert {node.name for node in window.document.project.graph.nodes.values()} == set(CHAIN)
+    assert {node.name for node in window.document.project.graph.nodes.values()} == set(
+        CHAIN
+    )
     for source, target in zip(CHAIN, CHAIN[1:], strict=False):
         hand.wire(source, target)
     hand.set_param("input", "shape", "1, 8, 8")
@@ -236,10 +252,14 @@ def export(hand: Hand, folder: Path) -> None:
         hand.keys(str(folder))
         if not certify.isChecked():
             hand.scroll_to(certify)
-            hand.click(certify, certify.rect().center() - QPoint(certify.width() // 2 - 12, 0))
+            hand.click(
+                certify, certify.rect().center() - QPoint(certify.width() // 2 - 12, 0)
+            )
         assert certify.isChecked()
         hand.click(dialog.export_button)
-    assert {"model.py", "weights.safetensors", "train.py"} <= {path.name for path in folder.iterdir()}
+    assert {"model.py", "weights.safetensors", "train.py"} <= {
+        path.name for path in folder.iterdir()
+    }
     answer = proved.args[0].certificate
     assert answer.passed and all(one.equal for one in answer.checks), answer.lines
 

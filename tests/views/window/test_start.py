@@ -9,20 +9,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 # The program, Qt and what decodes files; everything else, such as numpy and the charts' library, comes afterwards.
-AWAITED = {"app", "PySide6", "shiboken6", "shibokensupport", "msgspec", "typing_extensions"}
+AWAITED = {
+    "app",
+    "PySide6",
+    "shiboken6",
+    "shibokensupport",
+    "msgspec",
+    "typing_extensions",
+}
 
 
-def test_the_window_can_be_used_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+def test_the_window_can_be_used_before_anything_heavy_is_imported(
+    tmp_path: Path,
+) -> None:
     """The example is on the canvas, painted and found under the pointer; the script ends with an error otherwise."""
     homes = {f"XDG_{kind}_HOME": str(tmp_path) for kind in ("CONFIG", "DATA", "STATE")}
     environment = {**os.environ, **homes, "QT_QPA_PLATFORM": "offscreen"}
     script = ROOT / "benchmarks" / "_usable.py"
-    done = subprocess.run([sys.executable, script, "modules"], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, script, "modules"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
     assert done.stdout.startswith("there "), done.stdout + done.stderr
     modules = done.stdout.split()[1:]
     packages = {name.partition(".")[0].lstrip("_") for name in modules}
     installed = {name for name in packages if _is_installed(name)}
-    assert installed <= AWAITED, f"imported before the window can be used: {installed - AWAITED}"
+    assert installed <= AWAITED, (
+        f"imported before the window can be used: {installed - AWAITED}"
+    )
 
 
 def _is_installed(name: str) -> bool:

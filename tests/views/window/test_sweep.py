@@ -43,7 +43,9 @@ def begun(qtbot: QtBot, window: WholeWindow, **values: str) -> None:
     qtbot.waitUntil(lambda: window.session.active)
 
 
-def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(qtbot: QtBot, window: WholeWindow) -> None:
+def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     begun(qtbot, window, lr="0.01, 1e30, 0.001")
     assert window.runs.isVisible() and window.runs.strip.isVisible()
     assert window.runs.strip.words.text() == "Run 1 of 3 of sweep-1: lr 0.01"
@@ -52,17 +54,26 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(qtb
     graph = project.graph.with_param(node.id, "p", 0.125)
     window.document.apply("Edit", replace(project, graph=graph))
     window.pages.show("console")
-    window.actions_by_key["run"].trigger()  # one run at a time: it is refused by doing nothing
-    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 is done: 3 runs", timeout=60_000)
+    window.actions_by_key[
+        "run"
+    ].trigger()  # one run at a time: it is refused by doing nothing
+    qtbot.waitUntil(
+        lambda: window.banner.title() == "Sweep-1 is done: 3 runs", timeout=60_000
+    )
     assert window.console.isVisible(), "no run of it brought its curves to the front"
     assert [run.state for run in window.session.runs] == ["done", "failed", "done"]
     assert window.banner.reason().startswith("Smallest validation loss: ")
     assert "1 run failed: lr 1e+30: The loss of step 2 is nan" in window.banner.reason()
     kept = listed(qtbot, window, 3)
-    assert {each.record.tags for each in kept} == {("sweep-1",)} and not window.runs.strip.isVisible()
+    assert {each.record.tags for each in kept} == {
+        ("sweep-1",)
+    } and not window.runs.strip.isVisible()
     for each, rate in zip(kept, (0.001, 1e30, 0.01), strict=True):
         trained = store.project_of(each)
-        assert each.record.name == f"lr {rate}" and trained.training.optimizer.params["lr"] == rate
+        assert (
+            each.record.name == f"lr {rate}"
+            and trained.training.optimizer.params["lr"] == rate
+        )
         assert trained.graph == project.graph != window.document.project.graph
     qtbot.mouseClick(window.banner._action, LEFT)
     assert window.runs.isVisible() and window.runs.search.text() == "tags:sweep-1"
@@ -72,21 +83,37 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(qtb
     window.runs.table.sortByColumn(-1, Qt.SortOrder.DescendingOrder)
 
 
-def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(qtbot: QtBot, window: WholeWindow) -> None:
+def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     project = window.document.project
-    window.document.apply("Longer", replace(project, training=replace(project.training, max_steps=None, epochs=9_999)))
+    window.document.apply(
+        "Longer",
+        replace(
+            project, training=replace(project.training, max_steps=None, epochs=9_999)
+        ),
+    )
     qtbot.waitUntil(lambda: window.live.up_to_date)
     begun(qtbot, window, lr="0.01, 0.001, 0.0001")
     window.actions_by_key["sweep"].trigger()
     assert window.banner.title() == "A sweep is in progress"
     qtbot.waitUntil(lambda: window.session.state == "running")
     qtbot.mouseClick(window.runs.strip.cancel, LEFT)
-    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 was stopped after 1 of 3 runs", timeout=60_000)
-    assert window.banner._action.text() == "Continue sweep" and not window.session.active
+    qtbot.waitUntil(
+        lambda: window.banner.title() == "Sweep-1 was stopped after 1 of 3 runs",
+        timeout=60_000,
+    )
+    assert (
+        window.banner._action.text() == "Continue sweep" and not window.session.active
+    )
     qtbot.mouseClick(window.banner._action, LEFT)
     qtbot.waitUntil(lambda: window.session.state == "running")
     run = window.session.current
-    assert run is not None and run.series is not None and run.series.place == "2 of 3 of sweep-1"
+    assert (
+        run is not None
+        and run.series is not None
+        and run.series.place == "2 of 3 of sweep-1"
+    )
     asked: list[str] = []
 
     def answer() -> None:
@@ -98,5 +125,7 @@ def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(qtbot: Qt
     QTimer.singleShot(0, answer)
     assert window.files._runs.may_end(quits=True)
     assert "The sweep ends: 1 run has not begun." in asked[0]
-    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 was stopped after 2 of 3 runs")
+    qtbot.waitUntil(
+        lambda: window.banner.title() == "Sweep-1 was stopped after 2 of 3 runs"
+    )
     assert len(window.session.runs) == 2 and not window.session.active

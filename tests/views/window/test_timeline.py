@@ -29,7 +29,12 @@ EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
 
 
 def small(**training: object) -> Project:
-    return replace(EXAMPLE, training=replace(EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}))
+    return replace(
+        EXAMPLE,
+        training=replace(
+            EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}
+        ),
+    )
 
 
 @pytest.fixture
@@ -44,7 +49,10 @@ def trained(qtbot, window: WholeWindow, tmp_path: Path) -> Iterator[WholeWindow]
     qtbot.waitUntil(lambda: hasattr(timeline(window), "recompute_control"))
     yield window
     timeline(window).recompute_control.cancel()
-    for dialog in (timeline(window).step_control.batch_dialog, timeline(window).step_control.first_step):
+    for dialog in (
+        timeline(window).step_control.batch_dialog,
+        timeline(window).step_control.first_step,
+    ):
         if dialog is not None:
             dialog.close()
 
@@ -53,7 +61,9 @@ def timeline(window: WholeWindow) -> TimelineFeature:
     return next(each for each in window.features if isinstance(each, TimelineFeature))
 
 
-def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbot, trained: WholeWindow) -> None:
+def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(
+    qtbot, trained: WholeWindow
+) -> None:
     bar, curves = timeline(trained).timeline, trained.curves
     nodes = trained.document.project.graph.nodes.values()
     key = next(node.id for node in nodes if node.name == "conv1")
@@ -72,8 +82,12 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     assert f"grad {figure(norm, 2)}" in conv1._words
     view = curves.loss.plot.view
     x = float(steps[20])
-    qtbot.waitUntil(lambda: curves.loss.plot.isVisible() and view.viewRange()[0][1] >= steps[-1])
-    at = curves.loss.plot.mapFromScene(view.mapViewToScene(QPointF(x, sum(view.viewRange()[1]) / 2)))
+    qtbot.waitUntil(
+        lambda: curves.loss.plot.isVisible() and view.viewRange()[0][1] >= steps[-1]
+    )
+    at = curves.loss.plot.mapFromScene(
+        view.mapViewToScene(QPointF(x, sum(view.viewRange()[1]) / 2))
+    )
     qtbot.mouseClick(curves.loss.plot.viewport(), Qt.MouseButton.LeftButton, pos=at)
     qtbot.waitUntil(lambda: abs((trained.shown_run.step or 0) - x) <= 1)
     qtbot.keyClick(bar.slider, Qt.Key.Key_Escape)
@@ -85,8 +99,13 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     assert trained.shown_run.step == 7 and bar.slider.value() == 6
     middle = bar.slider.rect().center()
     qtbot.mouseClick(bar.slider, Qt.MouseButton.LeftButton, pos=middle)
-    assert abs(bar.slider.value() - len(steps) // 2) <= 1 and trained.shown_run.step == steps[bar.slider.value()]
-    norms = curves.history.gradients["conv1"][: int(np.searchsorted(curves.history.gradient_steps, 7, "right"))]
+    assert (
+        abs(bar.slider.value() - len(steps) // 2) <= 1
+        and trained.shown_run.step == steps[bar.slider.value()]
+    )
+    norms = curves.history.gradients["conv1"][
+        : int(np.searchsorted(curves.history.gradient_steps, 7, "right"))
+    ]
     copy = trained.document.path.with_name("copy.tape")
     shutil.copy(trained.document.path, copy)
     shutil.copytree(store.runs_beside(trained.document.path), store.runs_beside(copy))
@@ -99,13 +118,19 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(qtbo
     trained.shown_run.choose_step(7)
     conv1 = trained.canvas.scene.nodes[key]
     assert f"grad {figure(norms[-1], 2)}" in conv1._words
-    assert trained.canvas.scales.heat.accessibleName().startswith("Gradient norm until step 7")
+    assert trained.canvas.scales.heat.accessibleName().startswith(
+        "Gradient norm until step 7"
+    )
 
 
 def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers_and_batch_are_shown(
     qtbot, trained: WholeWindow
 ) -> None:
-    bar, history, control = timeline(trained).timeline, trained.curves.history, timeline(trained).step_control
+    bar, history, control = (
+        timeline(trained).timeline,
+        trained.curves.history,
+        timeline(trained).step_control,
+    )
     step = int(history.gradient_steps[1])
     menu = QMenu()
     control.fill(menu, step)
@@ -118,8 +143,12 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert control.batch_dialog is None, "it would cover the graph"
     qtbot.mouseClick(page.batch, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: control.batch_dialog is not None)
-    assert trained.room.tape.loss == pytest.approx(history.steps["loss"][step - 1], rel=0, abs=0)
-    losses = [float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)]
+    assert trained.room.tape.loss == pytest.approx(
+        history.steps["loss"][step - 1], rel=0, abs=0
+    )
+    losses = [
+        float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)
+    ]
     assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
     control.batch_dialog.close()
     control.debug(step)  # held: it is not computed again
@@ -136,24 +165,37 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     page.values.kind.set_value("gradients")
     page.values.redraw()
     gradients = page.values.at_step.shown
-    assert sum(gradients.counts) == sum(weights.counts) and gradients.high < recorded[page.layer]
+    assert (
+        sum(gradients.counts) == sum(weights.counts)
+        and gradients.high < recorded[page.layer]
+    )
     assert page.inside.inside.count == 64 and page.inside.shown_channels.count
     trained.pages.show("network")
     control.debug(step + 1)
     trained.pages.show("code")
-    qtbot.waitUntil(lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed", timeout=60_000)
+    qtbot.waitUntil(
+        lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed",
+        timeout=60_000,
+    )
     assert trained.pages.front("centre") == "code"  # where the work went on meanwhile
     trained.banner.acted.emit()
     assert (
-        trained.pages.front("centre") == "autograd" and page.run_words.text() == f"Step {step + 1} of Run 1, recomputed"
+        trained.pages.front("centre") == "autograd"
+        and page.run_words.text() == f"Step {step + 1} of Run 1, recomputed"
     )
     trained.pages.show("layer")
     qtbot.mouseClick(page.newest, Qt.MouseButton.LeftButton)
-    assert trained.shown_run.step is None and page.values.at_step.isHidden() and not page.values.plot.isHidden()
+    assert (
+        trained.shown_run.step is None
+        and page.values.at_step.isHidden()
+        and not page.values.plot.isHidden()
+    )
     qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
     assert "at step 46" in page.inside.inside.weights
     trained.findings_control.run_diagnostics()
-    assert "A step of a run" in trained.findings_control.page.empty.accessibleDescription()
+    assert (
+        "A step of a run" in trained.findings_control.page.empty.accessibleDescription()
+    )
 
 
 def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
@@ -161,7 +203,10 @@ def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
     player = window.tape_control.player
     window.tape_control.play()
     player.set_speed(None)
-    qtbot.waitUntil(lambda: player.position == len(player) > 0 and player.state == "standing", timeout=60_000)
+    qtbot.waitUntil(
+        lambda: player.position == len(player) > 0 and player.state == "standing",
+        timeout=60_000,
+    )
     squares: dict[str, float] = {}
     for one in player.records:
         for name in player.tape.nodes[one.node].parameters:
@@ -170,7 +215,9 @@ def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
     return {layer: square**0.5 for layer, square in squares.items()}
 
 
-def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, trained: WholeWindow) -> None:
+def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(
+    qtbot, trained: WholeWindow
+) -> None:
     control, session = timeline(trained).step_control, trained.session
     norms = trained.curves.history.gradients["fc1"]
     control.find_first()
@@ -179,10 +226,15 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, tra
     dialog.bound.set_value(float(norms[: len(norms) // 2].max()) * 0.99)
     dialog.bound.setFocus()
     qtbot.keyClick(dialog.bound, Qt.Key.Key_Return)
-    assert dialog.searching and dialog.focusWidget() is dialog.find_button  # not the one that closes
+    assert (
+        dialog.searching and dialog.focusWidget() is dialog.find_button
+    )  # not the one that closes
     qtbot.waitUntil(lambda: dialog.found is not None, timeout=60_000)
     step = dialog.found.step
-    assert step == trained.shown_run.step and f"First at step {step}, in fc1" in dialog.words.text()
+    assert (
+        step == trained.shown_run.step
+        and f"First at step {step}, in fc1" in dialog.words.text()
+    )
     dialog.close()
     whole = trained.curves.history.steps["loss"]
     control.leave_out(trained.shown_run.figures.folder, step)
@@ -190,15 +242,24 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(qtbot, tra
     wait_for(qtbot, trained, "done")
     fork = session.current
     assert fork.recorder.kept.record.title == f"Run 1 without step {step}"
-    assert fork.recorder.kept.record.parent.run == "Run 1" and fork.job.training.leave_out == (step,)
+    assert (
+        fork.recorder.kept.record.parent.run == "Run 1"
+        and fork.job.training.leave_out == (step,)
+    )
     steps = fork.history.steps
-    assert step not in steps["step"] and len(steps) == len(whole) - 1 and step in fork.history.marks
+    assert (
+        step not in steps["step"]
+        and len(steps) == len(whole) - 1
+        and step in fork.history.marks
+    )
     assert steps["loss"][: step - 1].tolist() == whole[: step - 1].tolist()
     assert steps["loss"][step - 1] != whole[step]
     assert store.project_of(fork.recorder.kept).training.leave_out == (step,)
 
 
-def test_the_step_that_ended_a_run_is_debugged_from_its_message(qtbot, trained: WholeWindow) -> None:
+def test_the_step_that_ended_a_run_is_debugged_from_its_message(
+    qtbot, trained: WholeWindow
+) -> None:
     diverging = Choice("SGD", FrozenMap(lr=1e22))
     project = trained.document.project
     training = replace(project.training, optimizer=diverging)
@@ -210,15 +271,23 @@ def test_the_step_that_ended_a_run_is_debugged_from_its_message(qtbot, trained: 
     button = trained.banner.button(f"Debug step {step}")
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     past = trained.shown_run
-    qtbot.waitUntil(lambda: past.past is not None and past.past.step == step, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: past.past is not None and past.past.step == step, timeout=60_000
+    )
     control, page = timeline(trained).step_control, trained.layer_page
-    qtbot.waitUntil(lambda: trained.room.tape is not None and page.batch.isVisible(), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: trained.room.tape is not None and page.batch.isVisible(), timeout=60_000
+    )
     qtbot.mouseClick(page.batch, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: control.batch_dialog is not None, timeout=60_000)
-    assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(trained.room.tape.loss)
+    assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(
+        trained.room.tape.loss
+    )
 
 
-def test_recomputing_is_cancelled_and_what_cannot_be_recomputed_is_said(qtbot, trained: WholeWindow) -> None:
+def test_recomputing_is_cancelled_and_what_cannot_be_recomputed_is_said(
+    qtbot, trained: WholeWindow
+) -> None:
     bar = timeline(trained).timeline
     trained.shown_run.choose_step(40)
     qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
@@ -226,7 +295,14 @@ def test_recomputing_is_cancelled_and_what_cannot_be_recomputed_is_said(qtbot, t
     assert bar.words.text() == "cancelled" and bar.recompute.text() == RECOMPUTE
     folder = trained.shown_run.figures.folder
     source = folder / store.SOURCE
-    source.write_text(source.read_text("utf-8").replace("class", "# another\nclass", 1), "utf-8")
+    source.write_text(
+        source.read_text("utf-8").replace("class", "# another\nclass", 1), "utf-8"
+    )
     qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: trained.banner.title() == "The step was not recomputed", timeout=60_000)
-    assert "differs from what this version" in trained.banner.reason() and bar.recompute.text() == RECOMPUTE
+    qtbot.waitUntil(
+        lambda: trained.banner.title() == "The step was not recomputed", timeout=60_000
+    )
+    assert (
+        "differs from what this version" in trained.banner.reason()
+        and bar.recompute.text() == RECOMPUTE
+    )

@@ -37,20 +37,32 @@ def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     return window
 
 
-def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_rate_of_a_run_is_typed_and_drawn_and_told(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
-    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
+        timeout=60_000,
+    )
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
     window.actions_by_key["set-rate"].trigger()
     assert rates.field.hasFocus()
     qtbot.keyClicks(rates.field, "0.0002")
     qtbot.keyClick(rates.field, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: window.session.history.steps["rate"][-1] == pytest.approx(0.0002), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.session.history.steps["rate"][-1] == pytest.approx(0.0002),
+        timeout=60_000,
+    )
     assert list(window.session.history.rates_set["rate"]) == [pytest.approx(0.0002)]
-    qtbot.waitUntil(lambda: any("set to 2e−4 by hand" in text for text in window.console.texts))
-    assert window.document.project == project_file.read(window.document.path), "the project keeps its own"
+    qtbot.waitUntil(
+        lambda: any("set to 2e−4 by hand" in text for text in window.console.texts)
+    )
+    assert window.document.project == project_file.read(window.document.path), (
+        "the project keeps its own"
+    )
     window.session.stop()
     qtbot.waitUntil(lambda: not window.session.active)
     assert not rates.isVisible()
@@ -58,14 +70,20 @@ def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: Who
     assert window.training_form.optimizer.form.editor("lr").has_focus()
 
 
-def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_refusal_does_not_outlive_its_reason(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     project = window.document.project
-    window.document.apply("Other data", replace(project, data=DataConfig("sklearn.iris")))
+    window.document.apply(
+        "Other data", replace(project, data=DataConfig("sklearn.iris"))
+    )
     qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors))
     window.actions_by_key["run"].trigger()
     window.run_control.run()
     assert window.banner.isVisible() and window.banner.reason() == "Fix 2 errors to run"
-    problem = next(one for one in window.live.errors if one.message.startswith("logits"))
+    problem = next(
+        one for one in window.live.errors if one.message.startswith("logits")
+    )
     window.cures.apply_to_network(problem.cures[-1])
     qtbot.waitUntil(lambda: window.banner.reason() == "Fix 1 error to run")
     window.document.apply("As it was", project)
@@ -73,7 +91,9 @@ def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: WholeWindow
     window.actions_by_key["run"].trigger()
     qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
     window.actions_by_key["dry-run"].trigger()
-    assert window.banner.isVisible() and "A run is in progress" in window.banner.reason()
+    assert (
+        window.banner.isVisible() and "A run is in progress" in window.banner.reason()
+    )
     window.session.stop()
     qtbot.waitUntil(lambda: not window.banner.isVisible(), timeout=60_000)
 
@@ -82,7 +102,9 @@ def test_a_rate_that_is_none_is_refused_in_words(
     qtbot: QtBot, window: WholeWindow, request: pytest.FixtureRequest
 ) -> None:
     window.run_control.set_rate(0.1)
-    assert window.banner.isVisible() and window.banner.title() == "No run is in progress"
+    assert (
+        window.banner.isVisible() and window.banner.title() == "No run is in progress"
+    )
     rates = window.training_form.live_rate
     rates.show_rates({"": 0.5})
     rates.field.set_value(0.0)
@@ -93,7 +115,9 @@ def test_a_rate_that_is_none_is_refused_in_words(
     assert rates.field.invalid() == "A learning rate must be above 0." and not heard
 
 
-def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_rate_is_found_and_used_as_one_step(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(20)
@@ -119,11 +143,15 @@ def test_closing_the_range_test_ends_it(qtbot: QtBot, window: WholeWindow) -> No
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     answers: list[RateTest] = []
     window.engine.ask("next", RangeTest(job, 1e-5, 1.0, 12), on_answer=answers.append)
-    qtbot.waitUntil(lambda: bool(answers))  # else the one that was closed would still go on
+    qtbot.waitUntil(
+        lambda: bool(answers)
+    )  # else the one that was closed would still go on
     assert answers[0] == rate_test(job, 1e-5, 1.0, 12)
 
 
-def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(qtbot: QtBot, window: WholeWindow) -> None:
+def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.actions_by_key["find-rate"].trigger()
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(100_000)
@@ -147,7 +175,9 @@ def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: WholeWindow) -> 
     assert not window.session.runs
 
 
-def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: WholeWindow) -> None:
+def test_one_batch_by_heart_is_a_switch_and_a_command(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.actions_by_key["overfit"].trigger()
     assert window.document.project.training.one_batch
     assert window.training_form.numbers.editor("one_batch").field.isChecked()
@@ -155,7 +185,9 @@ def test_one_batch_by_heart_is_a_switch_and_a_command(qtbot: QtBot, window: Whol
     assert not window.document.project.training.one_batch
 
 
-def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: WholeWindow) -> None:
+def test_what_is_typed_is_not_written_over_by_the_run(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     rates = window.training_form.live_rate
     window.right.pane.show_page("training")
     window.training_form.set_running(True)
@@ -173,29 +205,44 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Whol
     assert rates.field.value() == 0.2
 
 
-def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: WholeWindow) -> None:
+def test_what_does_not_go_together_is_said_before_any_run(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     project = window.document.project
-    muon = replace(project.training, optimizer=Choice("Muon"))  # which takes matrices alone, and there are biases
+    muon = replace(
+        project.training, optimizer=Choice("Muon")
+    )  # which takes matrices alone, and there are biases
     window.document.apply("choose", replace(project, training=muon))
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
-    assert window.banner.title().startswith("The dry run failed: Muon") and "2D" in window.banner.title()
+    assert (
+        window.banner.title().startswith("The dry run failed: Muon")
+        and "2D" in window.banner.title()
+    )
 
 
-def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: WholeWindow) -> None:
+def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     project = window.document.project
     groups = (ParameterGroup("fc1", FrozenMap(lr=0.0003)),)
-    training = replace(project.training, optimizer=Choice("SGD", FrozenMap(lr=0.01)), groups=groups)
+    training = replace(
+        project.training, optimizer=Choice("SGD", FrozenMap(lr=0.01)), groups=groups
+    )
     window.document.apply("a group", replace(project, training=training))
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
-    qtbot.waitUntil(lambda: len(rates.lines) == 2 and rates.lines[1].field.isEnabled(), timeout=60_000)
+    qtbot.waitUntil(
+        lambda: len(rates.lines) == 2 and rates.lines[1].field.isEnabled(),
+        timeout=60_000,
+    )
     window.actions_by_key["set-rate"].trigger()
     assert [line.now.text() for line in rates.lines] == [
-        "Learning rate of the main group: 0.0100 now", "Learning rate of fc1: 3e−4 now"
-    ]  # fmt: skip
+        "Learning rate of the main group: 0.0100 now",
+        "Learning rate of fc1: 3e−4 now",
+    ]
     assert "Other parameter groups keep their rates." in rates.why.text()
     field = rates.lines[1].field
     qtbot.mouseClick(field, LEFT, pos=QPoint(8, 10))
@@ -203,18 +250,32 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, w
     qtbot.keyClicks(field, "0.0006")
     qtbot.keyClick(field, Qt.Key.Key_Return)
     history = window.session.history
-    qtbot.waitUntil(lambda: history.newest_rates() == {"": 0.01, "fc1": 0.0006}, timeout=60_000)
-    qtbot.waitUntil(lambda: any("Learning rate of fc1 set to 6e−4 by hand" in text for text in window.console.texts))
-    qtbot.waitUntil(lambda: window.curves.rate.legend.texts == ["the main group 0.0100", "fc1 6e−4"])
+    qtbot.waitUntil(
+        lambda: history.newest_rates() == {"": 0.01, "fc1": 0.0006}, timeout=60_000
+    )
+    qtbot.waitUntil(
+        lambda: any(
+            "Learning rate of fc1 set to 6e−4 by hand" in text
+            for text in window.console.texts
+        )
+    )
+    qtbot.waitUntil(
+        lambda: window.curves.rate.legend.texts == ["the main group 0.0100", "fc1 6e−4"]
+    )
     assert rates.lines[0].now.text() == "Learning rate of the main group: 0.0100 now"
     window.session.stop()
     qtbot.waitUntil(lambda: not window.session.active)
 
 
-def test_letters_in_the_field_of_the_rate_set_no_rate(qtbot: QtBot, window: WholeWindow) -> None:
+def test_letters_in_the_field_of_the_rate_set_no_rate(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.actions_by_key["run"].trigger()
     rates = window.training_form.live_rate
-    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
+        timeout=60_000,
+    )
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
     window.actions_by_key["set-rate"].trigger()
@@ -225,7 +286,9 @@ def test_letters_in_the_field_of_the_rate_set_no_rate(qtbot: QtBot, window: Whol
         rates.field.selectAll()
         qtbot.keyClicks(rates.field, text)
         qtbot.keyClick(rates.field, Qt.Key.Key_Return)
-        assert rates.field.text().startswith(text) and rates.field.invalid(), "its mark stays, and so does the text"
+        assert rates.field.text().startswith(text) and rates.field.invalid(), (
+            "its mark stays, and so does the text"
+        )
     assert rates.field.invalid() == "At most 3.4e38."
     qtbot.mouseClick(rates.button, LEFT)
     assert not requested and window.session.active

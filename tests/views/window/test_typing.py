@@ -8,7 +8,13 @@ import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig, Transform
@@ -23,9 +29,11 @@ from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
 DATA = DataConfig(
-    "made.fake", options=FrozenMap(shape=(3, 9, 9)), train_transforms=(Transform("Resize", FrozenMap(size=(8, 8))),),
+    "made.fake",
+    options=FrozenMap(shape=(3, 9, 9)),
+    train_transforms=(Transform("Resize", FrozenMap(size=(8, 8))),),
     eval_transforms=(Transform("Resize", FrozenMap(size=(8, 8))),),
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -35,9 +43,11 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     ready(qtbot, window)
     project = window.document.project
     training = replace(
-        project.training, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
-        groups=(ParameterGroup("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
-    )  # fmt: skip
+        project.training,
+        schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
+        groups=(ParameterGroup("conv1", FrozenMap(lr=0.1)),),
+        optimizer=Choice("SGD", FrozenMap(lr=0.1)),
+    )
     window.document.apply("Set up", replace(project, data=DATA, training=training))
     window.right.pane.show_page("training")
     for section in window.training_form.sections:
@@ -49,16 +59,31 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
 def settle(qtbot: QtBot, window: WholeWindow) -> None:
     """Let the window and its worker answer whatever the last key asked."""
     QApplication.processEvents()
-    qtbot.waitUntil(lambda: window.live.up_to_date and not window.background.busy and not window.engine.busy)
+    qtbot.waitUntil(
+        lambda: (
+            window.live.up_to_date
+            and not window.background.busy
+            and not window.engine.busy
+        )
+    )
     qtbot.waitUntil(lambda: not window.hearers.active)
     QApplication.processEvents()
 
 
 def lines_of(page: QWidget) -> list[QLineEdit]:
     """Every line of text of the forms in a page that a person can type into now."""
-    editors = [row.editor for form in page.findChildren(ParamForm) for row in form.rows.values() if row.editor]
+    editors = [
+        row.editor
+        for form in page.findChildren(ParamForm)
+        for row in form.rows.values()
+        if row.editor
+    ]
     lines = [line for editor in editors for line in editor.lines()]
-    return [line for line in lines if line.isVisible() and line.isEnabled() and not line.isReadOnly()]
+    return [
+        line
+        for line in lines
+        if line.isVisible() and line.isEnabled() and not line.isReadOnly()
+    ]
 
 
 def text_for(line: QLineEdit) -> str:
@@ -75,15 +100,21 @@ def type_into(qtbot: QtBot, window: WholeWindow, line: QLineEdit, text: str) -> 
         QTest.keyClicks(QApplication.focusWidget(), text[number])
         settle(qtbot, window)
         where = f"{line.accessibleName()} after {text[: number + 1]!r}"
-        assert QApplication.focusWidget() is line, f"{where} the focus is in {QApplication.focusWidget()}"
+        assert QApplication.focusWidget() is line, (
+            f"{where} the focus is in {QApplication.focusWidget()}"
+        )
         assert line.text() == text[: number + 1], where
         assert line.cursorPosition() == number + 1, where
 
 
 @pytest.mark.parametrize("page", ["problems", "cost"])
-def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, window: WholeWindow, page: str) -> None:
+def test_every_field_of_the_training_tab_takes_what_is_typed(
+    qtbot: QtBot, window: WholeWindow, page: str
+) -> None:
     rows = window.problems_panel.rows
-    assert rows, "the data do not fit, so there are problems whose rows change with what is typed"
+    assert rows, (
+        "the data do not fit, so there are problems whose rows change with what is typed"
+    )
     rows[0].setFocus()  # a person who was there once
     window.pages.show(page)
     seen = lines_of(window.training_form)
@@ -96,19 +127,26 @@ def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, windo
         type_into(qtbot, window, line, text)
         QTest.keyClick(line, Qt.Key.Key_Tab)
         settle(qtbot, window)
-        assert window.document.undo_stack.index() <= before + 1, f"{line.accessibleName()} was more than one step"
+        assert window.document.undo_stack.index() <= before + 1, (
+            f"{line.accessibleName()} was more than one step"
+        )
         window.document.undo_stack.setIndex(before)
         settle(qtbot, window)
 
 
-def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.problems_panel.rows[0].setFocus()
     options = window.training_form.data.options
     for name, text in (("shape", "1, 28, 28"), ("classes", "1000")):
         (line,) = options.editor(name).lines()
         type_into(qtbot, window, line, text)
         QTest.keyClick(line, Qt.Key.Key_Return)
-    assert dict(window.document.project.data.options) == {"shape": (1, 28, 28), "classes": 1000}
+    assert dict(window.document.project.data.options) == {
+        "shape": (1, 28, 28),
+        "classes": 1000,
+    }
     (resize,) = window.training_form.data.training_transforms.items
     (size,) = resize.form.editor("size").lines()
     type_into(qtbot, window, size, "28, 28")
@@ -117,12 +155,16 @@ def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: 
     assert dict(transform.params) == {"size": (28, 28)}
 
 
-def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: WholeWindow) -> None:
+def test_every_field_of_the_inspector_takes_what_is_typed(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.problems_panel.rows[0].setFocus()
     window.right.pane.show_page("inspector")
     graph = window.document.project.graph
     kinds = ("input", "nn.Conv2d", "nn.Linear", "nn.Dropout")
-    for key in {node.op: key for key, node in graph.nodes.items() if node.op in kinds}.values():
+    for key in {
+        node.op: key for key, node in graph.nodes.items() if node.op in kinds
+    }.values():
         window.selection.set({key}, None)
         settle(qtbot, window)
         for number in range(len(lines_of(window.inspector))):
@@ -136,12 +178,21 @@ def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: 
 def other_lines(page: QWidget) -> list[QWidget]:
     """Every field of a page that is in no form of parameters."""
     kinds = (QLineEdit, QPlainTextEdit)
-    lines = [each for kind in kinds for each in page.findChildren(kind) if not isinstance(each, TypingEdit)]
+    lines = [
+        each
+        for kind in kinds
+        for each in page.findChildren(kind)
+        if not isinstance(each, TypingEdit)
+    ]
     return [
-        line for line in lines
-        if line.isVisible() and line.isEnabled() and not line.isReadOnly() and not line.property("link")
+        line
+        for line in lines
+        if line.isVisible()
+        and line.isEnabled()
+        and not line.isReadOnly()
+        and not line.property("link")
         and not any(isinstance(above, ParamForm | QComboBox) for above in parents(line))
-    ]  # fmt: skip
+    ]
 
 
 def parents(widget: QWidget) -> Iterator[QWidget]:
@@ -149,11 +200,18 @@ def parents(widget: QWidget) -> Iterator[QWidget]:
         yield widget
 
 
-def test_every_other_field_takes_what_is_typed_while_answers_arrive(qtbot: QtBot, window: WholeWindow) -> None:
+def test_every_other_field_takes_what_is_typed_while_answers_arrive(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     tried = set()
-    for pane in (window.centre, window.left.pane, window.right.pane, window.bottom.pane):
+    for pane in (
+        window.centre,
+        window.left.pane,
+        window.right.pane,
+        window.bottom.pane,
+    ):
         for key in pane._keys:
             if not pane.tabs.isTabVisible(pane.tabs.index(key)):
                 continue
@@ -167,16 +225,24 @@ def test_every_other_field_takes_what_is_typed_while_answers_arrive(qtbot: QtBot
                     QTest.keyClicks(QApplication.focusWidget(), typed)
                     window.live.refresh()
                     settle(qtbot, window)
-                shown = line.toPlainText() if isinstance(line, QPlainTextEdit) else line.text()
+                shown = (
+                    line.toPlainText()
+                    if isinstance(line, QPlainTextEdit)
+                    else line.text()
+                )
                 where = f"{line.accessibleName() or type(line).__name__} of {key}"
-                assert QApplication.focusWidget() is line, f"{where}: the focus is in {QApplication.focusWidget()}"
+                assert QApplication.focusWidget() is line, (
+                    f"{where}: the focus is in {QApplication.focusWidget()}"
+                )
                 assert shown == "12", where
                 QTest.keyClick(line, Qt.Key.Key_Escape)
                 tried.add(key)
     assert {"layers", "outline", "inspector", "attention"} <= tried
 
 
-def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, window: WholeWindow) -> None:
+def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     (line,) = window.training_form.optimizer.form.editor("lr").lines()
     line.setFocus()
     line.selectAll()
@@ -189,35 +255,54 @@ def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, w
     assert line.text() == "1e-4"
     QTest.keyClick(line, Qt.Key.Key_Return)
     line.setFocus()
-    qtbot.waitUntil(lambda: window.document.project.training.optimizer.params["lr"] == 0.0001)
+    qtbot.waitUntil(
+        lambda: window.document.project.training.optimizer.params["lr"] == 0.0001
+    )
     QTest.keyClick(line, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     settle(qtbot, window)
     assert line.text() == "0.1", "undo is shown though the caret is in the field"
 
 
-def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_focus_of_a_button_that_goes_is_the_canvas_again(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     window.training_form.area.ensureWidgetVisible(window.training_form.data.fit)
     button, _synthetic = window.training_form.data.fit.buttons
     button.setFocus()
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     settle(qtbot, window)
-    shape = {node.params.get("shape") for node in window.document.project.graph.nodes.values() if node.op == "input"}
+    shape = {
+        node.params.get("shape")
+        for node in window.document.project.graph.nodes.values()
+        if node.op == "input"
+    }
     assert shape == {(3, 8, 8)} and QApplication.focusWidget() is window.canvas.view
 
 
-def test_the_focus_has_a_place_while_a_page_is_made_that_is_shown_first(qtbot: QtBot, qapp) -> None:
+def test_the_focus_has_a_place_while_a_page_is_made_that_is_shown_first(
+    qtbot: QtBot, qapp
+) -> None:
     with windows.shown(qapp, "first look") as window:
-        assert window.focusWidget() is window.canvas.view, "not the first button of the window"
+        assert window.focusWidget() is window.canvas.view, (
+            "not the first button of the window"
+        )
         for key in ("diff", "attention"):
-            window.pages.put_in_front("centre", key)  # as a click does before the page is made
+            window.pages.put_in_front(
+                "centre", key
+            )  # as a click does before the page is made
             assert window._home() is window.centre.tabs
 
 
-def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: WholeWindow) -> None:
+def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     form = window.training_form
     form.data.source.edited.emit("sklearn.digits")
     settle(qtbot, window)
-    for node, name, value in (("input", "shape", (2, 8, 8)), ("nn.Linear", "out_features", 7)):
+    for node, name, value in (
+        ("input", "shape", (2, 8, 8)),
+        ("nn.Linear", "out_features", 7),
+    ):
         graph = window.document.project.graph
         last = [key for key, one in graph.nodes.items() if one.op == node][-1]
         graph = graph.with_param(last, name, value)
@@ -225,14 +310,21 @@ def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: Qt
     settle(qtbot, window)
     form.data.source.edited.emit("made.fake")
     settle(qtbot, window)
-    assert dict(window.document.project.data.options) == {"shape": (2, 8, 8), "classes": 7}
+    assert dict(window.document.project.data.options) == {
+        "shape": (2, 8, 8),
+        "classes": 7,
+    }
     assert not window.live.errors
 
 
-def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: QtBot, window: WholeWindow) -> None:
+def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
     graph = window.document.project.graph
     window.right.pane.show_page("inspector")
-    window.selection.set({next(key for key, node in graph.nodes.items() if node.op == "input")}, None)
+    window.selection.set(
+        {next(key for key, node in graph.nodes.items() if node.op == "input")}, None
+    )
     settle(qtbot, window)
     callout = window.canvas.callout
     assert callout.isVisible() and callout.more.isVisible()
@@ -240,14 +332,22 @@ def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: Qt
     assert "Synthetic" in synthetic.text() and shape.text().startswith("Set shape")
     choose.trigger()
     source = window.training_form.data.source
-    assert source.isVisible() and source.view().isVisible() and window.document.project.graph is graph
+    assert (
+        source.isVisible()
+        and source.view().isVisible()
+        and window.document.project.graph is graph
+    )
     source.hidePopup()
-    QTest.mouseClick(callout.button, Qt.MouseButton.LeftButton)  # the first cure makes the net run in one click
+    QTest.mouseClick(
+        callout.button, Qt.MouseButton.LeftButton
+    )  # the first cure makes the net run in one click
     settle(qtbot, window)
     assert not window.live.errors and window.document.project.graph is graph
 
 
-def test_a_list_that_is_made_anew_keeps_the_focus_and_the_text_only_if_it_had_them(qtbot: QtBot, qapp) -> None:
+def test_a_list_that_is_made_anew_keeps_the_focus_and_the_text_only_if_it_had_them(
+    qtbot: QtBot, qapp
+) -> None:
     from PySide6.QtWidgets import QVBoxLayout
 
     host = QWidget()

@@ -23,7 +23,9 @@ def dialogs(window: WholeWindow) -> list[ExportDialog]:
     return [one for one in window.findChildren(ExportDialog) if one.isVisible()]
 
 
-def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(qtbot, qapp) -> None:
+def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
+    qtbot, qapp
+) -> None:
     with windows.shown(qapp, "asked early") as window:
         window.files.open(DIGITS)
         window.actions_by_key["capture"].trigger()  # before there is a page for it
@@ -50,7 +52,9 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(qtbot, qa
         qtbot.waitUntil(lambda: window.interpreted.net is not None, timeout=60_000)
 
 
-def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch) -> None:
+def test_what_waits_for_torch_says_why_it_cannot_be_had(
+    qtbot, qapp, monkeypatch
+) -> None:
     def fail(*_given: object, **_named: object) -> None:
         raise OSError("too many processes")
 
@@ -65,8 +69,14 @@ def test_what_waits_for_torch_says_why_it_cannot_be_had(qtbot, qapp, monkeypatch
                 os.kill(shared().pid, signal.SIGKILL)
         window.start()
         qtbot.waitUntil(window.room.banner.isVisible, timeout=60_000)
-        assert window.room.banner.title() == "No batch was run" and "too many processes" in window.room.banner.reason()
+        assert (
+            window.room.banner.title() == "No batch was run"
+            and "too many processes" in window.room.banner.reason()
+        )
         assert not window.room.busy and not window.session.active
         assert window.toolbar.deck.counter.message() == "PyTorch cannot be loaded"
         window.run_control.run()
-        assert window.banner.title() == "The run cannot start" and "too many processes" in window.banner.reason()
+        assert (
+            window.banner.title() == "The run cannot start"
+            and "too many processes" in window.banner.reason()
+        )

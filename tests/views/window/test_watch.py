@@ -39,31 +39,45 @@ def with_points(qtbot, qapp) -> Iterator[WholeWindow]:
         yield made
 
 
-def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs_the_step(qtbot, with_points):
+def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs_the_step(
+    qtbot, with_points
+):
     window = with_points
     assert window.watch_control.section.points == WatchPoints(gradient_norm=1e-6)
     window.run_control.run()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     banner = window.banner
-    qtbot.waitUntil(lambda: banner.title().startswith("Paused at step 1: the gradient norm of "))
+    qtbot.waitUntil(
+        lambda: banner.title().startswith("Paused at step 1: the gradient norm of ")
+    )
     assert banner.isVisible() and banner._action.text() == LOOK
     qtbot.mouseClick(banner._action, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: window.watch_control.dialog is not None)
     dialog = window.watch_control.dialog
     assert dialog.isVisible() and dialog.table.rowCount() == 64 == dialog.grid.count
     assert set(dialog.grid.captions) <= set("0123456789")
-    headers = [dialog.table.horizontalHeaderItem(c).text() for c in range(dialog.table.columnCount())]
+    headers = [
+        dialog.table.horizontalHeaderItem(c).text()
+        for c in range(dialog.table.columnCount())
+    ]
     assert headers == ["", "Label", "Largest output", "Loss", "Input"]
     dialog.accept()
     # Of the paused run the step is computed again, with its graph in front and nothing over it.
     qtbot.mouseClick(banner.button("Debug step 1"), Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: window.shown_run.past is not None and window.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: window.shown_run.past is not None and window.room.tape is not None,
+        timeout=60_000,
+    )
     assert window.session.state == "paused" and window.shown_run.past.step == 1
     assert window.pages.front("centre") == "autograd"
-    assert window.room.tape.loss == pytest.approx(float(window.session.history.steps["loss"][0]), rel=0, abs=0)
+    assert window.room.tape.loss == pytest.approx(
+        float(window.session.history.steps["loss"][0]), rel=0, abs=0
+    )
     assert not [one for one in window.findChildren(QDialog) if one.isVisible()]
     window.session.step()
-    qtbot.waitUntil(lambda: not banner.isVisible())  # it is of a step that is no longer the newest
+    qtbot.waitUntil(
+        lambda: not banner.isVisible()
+    )  # it is of a step that is no longer the newest
 
 
 def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
@@ -78,7 +92,11 @@ def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
     assert window.session.training_thread.control.watch == wanted
     section.acted.emit()
-    assert window.session.training_thread.control.watch == WatchPoints() == from_text(window.settings.watch_points)
+    assert (
+        window.session.training_thread.control.watch
+        == WatchPoints()
+        == from_text(window.settings.watch_points)
+    )
 
 
 def test_the_section_refuses_what_cannot_be_watched_and_says_what_is_set(qtbot):
@@ -88,11 +106,20 @@ def test_the_section_refuses_what_cannot_be_watched_and_says_what_is_set(qtbot):
     section.form.edited.emit("dead", 1.5, None)
     assert not heard and section.points == WatchPoints()
     section.form.edited.emit("dead", 0.9, None)
-    assert heard == [WatchPoints(dead=0.9)] and section.summary == "90 % dead" and section.differs
+    assert (
+        heard == [WatchPoints(dead=0.9)]
+        and section.summary == "90 % dead"
+        and section.differs
+    )
 
 
 def test_settings_that_nobody_can_read_watch_nothing():
-    for text in ("", "[]", '{"not_finite": true}', '{"not_finite": 1, "gradient_norm": "x", "dead": 1, "memory": 1}'):
+    for text in (
+        "",
+        "[]",
+        '{"not_finite": true}',
+        '{"not_finite": 1, "gradient_norm": "x", "dead": 1, "memory": 1}',
+    ):
         assert from_text(text) == WatchPoints()
     points = WatchPoints(True, 2.0, 0.5, 1024)
     assert from_text(to_text(points)) == points
@@ -101,16 +128,31 @@ def test_settings_that_nobody_can_read_watch_nothing():
 def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     inputs = np.zeros((3, 4), dtype=np.float32)
     inputs[1, 2] = np.nan
-    peek = BatchPeek(3, inputs, np.array([0, 1, 2]), None, None, ("a", "b"), "classes", "ValueError: no")
+    peek = BatchPeek(
+        3,
+        inputs,
+        np.array([0, 1, 2]),
+        None,
+        None,
+        ("a", "b"),
+        "classes",
+        "ValueError: no",
+    )
     assert notes(peek) == (
         "All 3 samples, 4 each. 1 of them contain non-finite values. The network failed on them: ValueError: no"
     )
     dialog = BatchDialog(peek, "Paused.")
     qtbot.addWidget(dialog)
-    assert dialog.grid is None and dialog.table.item(2, 1).text() == "2" and "nan" in dialog.table.item(1, 2).text()
+    assert (
+        dialog.grid is None
+        and dialog.table.item(2, 1).text() == "2"
+        and "nan" in dialog.table.item(1, 2).text()
+    )
 
 
-def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, window, tmp_path):
+def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(
+    qtbot, window, tmp_path
+):
     window.actions_by_key["memory"].trigger()
     control = window.memory_control
     qtbot.waitUntil(lambda: control.dialog.report is not None)
@@ -129,23 +171,34 @@ def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, 
     control.dialog.accept()
 
 
-def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot, window):
+def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(
+    qtbot, window
+):
     window.pages.show("layer")
     analysis = window.live.analysis
-    node = next(node for node, path in analysis.source.modules.items() if path == "conv1")
+    node = next(
+        node for node, path in analysis.source.modules.items() if path == "conv1"
+    )
     window.network_selection.set([node], None)
     page = window.layer_page
     qtbot.waitUntil(lambda: page.inside.inside is not None)
-    assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, initialised with seed 0"
+    assert (
+        page.layer == "conv1"
+        and page.inside.inside.weights == "weights untrained, initialised with seed 0"
+    )
     assert page.inside.grid.count == page.inside.inside.channels.count
 
 
-def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_console_alone(qtbot, window):
+def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_console_alone(
+    qtbot, window
+):
     window.start_run()
     qtbot.waitUntil(lambda: window.session.active, timeout=60_000)
     heard = messages(window)
     slow = "Other programs slow this run down: 60 % of the last 5 seconds it waited for a processor."
-    window.session.told.emit([Noticed(3, "fc1", None, "fc1 is dead."), Noticed(3, "", None, slow)])
+    window.session.told.emit(
+        [Noticed(3, "fc1", None, "fc1 is dead."), Noticed(3, "", None, slow)]
+    )
     assert [text for text in heard if text in (slow, "fc1 is dead.")] == [slow]
     assert {slow, "fc1 is dead."} <= set(window.console.texts)
     window.session.stop()

@@ -51,11 +51,16 @@ def ready(qtbot, window: WholeWindow) -> None:
 def change(window: WholeWindow, **training: object) -> None:
     """Other settings of the run, as the form makes them."""
     project = window.document.project
-    window.document.apply("Change the run", replace(project, training=replace(project.training, **training)))
+    window.document.apply(
+        "Change the run",
+        replace(project, training=replace(project.training, **training)),
+    )
 
 
 def node(window: WholeWindow, name: str) -> str:
-    return next(n.id for n in window.document.project.graph.nodes.values() if n.name == name)
+    return next(
+        n.id for n in window.document.project.graph.nodes.values() if n.name == name
+    )
 
 
 def wait_for(qtbot, window: WholeWindow, state: str) -> None:
@@ -64,7 +69,9 @@ def wait_for(qtbot, window: WholeWindow, state: str) -> None:
 
 def press(window: WholeWindow, key: str) -> None:
     """A click on a key of the deck."""
-    QTest.mouseClick(window.toolbar.deck.transport.button(key), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(
+        window.toolbar.deck.transport.button(key), Qt.MouseButton.LeftButton
+    )
 
 
 def run_to_the_end(qtbot, window: WholeWindow, epochs: int = 1) -> None:
@@ -90,7 +97,9 @@ def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
 
 
 @pytest.mark.parametrize("text", [1.0, 2.0])
-def test_the_search_field_has_the_words_for_which_there_is_room_from_the_start(qtbot, qapp, text: float) -> None:
+def test_the_search_field_has_the_words_for_which_there_is_room_from_the_start(
+    qtbot, qapp, text: float
+) -> None:
     theme.apply(qapp, "dark", text)
     try:
         window = WholeWindow(Settings("TapedeckTest", "words"))
@@ -113,13 +122,18 @@ def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
     leave(window)
 
 
-def test_a_run_that_is_requested_while_torch_is_loading_starts_with_it(qtbot, qapp) -> None:
+def test_a_run_that_is_requested_while_torch_is_loading_starts_with_it(
+    qtbot, qapp
+) -> None:
     with windows.shown(qapp, "queued") as window:
         window.files.open(DIGITS)
         window.activateWindow()
         qtbot.waitUntil(window.isActiveWindow)
         QTest.keyClick(window, Qt.Key.Key_F5)
-        assert window.toolbar.deck.counter.message() == "Starts when PyTorch is loaded (F8 cancels)"
+        assert (
+            window.toolbar.deck.counter.message()
+            == "Starts when PyTorch is loaded (F8 cancels)"
+        )
         QTest.keyClick(window, Qt.Key.Key_F8)
         assert window.toolbar.deck.counter.message() == "PyTorch is loading"
         press(window, "run")
@@ -129,7 +143,9 @@ def test_a_run_that_is_requested_while_torch_is_loading_starts_with_it(qtbot, qa
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"tapedeck": 99}', b"\xff\xfe"])
-def test_a_bad_file_leaves_the_open_project(qtbot, window: WholeWindow, tmp_path: Path, content: bytes) -> None:
+def test_a_bad_file_leaves_the_open_project(
+    qtbot, window: WholeWindow, tmp_path: Path, content: bytes
+) -> None:
     before = window.document.project
     bad = tmp_path / "bad.tape"
     bad.write_bytes(content)
@@ -153,7 +169,11 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
 
     first = begun()
     first.selection.set([node(first, "fc1")])
-    for pane, page in ((first.left.pane, "outline"), (first.right.pane, "training"), (first.bottom.pane, "cost")):
+    for pane, page in (
+        (first.left.pane, "outline"),
+        (first.right.pane, "training"),
+        (first.bottom.pane, "cost"),
+    ):
         pane.show_page(page)
     first.overlay.set_value("Cost")
     first.canvas.view.show_corner(QPointF(200, 100), QPointF(30, 20), 1.5)
@@ -164,19 +184,31 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
     leave(first)
     second = begun()
     assert second.left.isHidden() and not second.right.isHidden()
-    assert [dock.pane.page for dock in (second.left, second.right, second.bottom)] == ["outline", "training", "cost"]
+    assert [dock.pane.page for dock in (second.left, second.right, second.bottom)] == [
+        "outline",
+        "training",
+        "cost",
+    ]
     assert second.overlay.value() == second.overlays.chosen == "Cost"
-    assert second.selection.ids == {node(second, "fc1")} and second.canvas.view.zoom == 1.5
+    assert (
+        second.selection.ids == {node(second, "fc1")} and second.canvas.view.zoom == 1.5
+    )
     assert (second.canvas.view.visible_area().center() - seen).manhattanLength() < 3
     assert not second.training_form.loss.is_open()
     leave(second)
 
 
-def test_nothing_moves_when_another_page_comes_to_the_front(qtbot, window: WholeWindow) -> None:
+def test_nothing_moves_when_another_page_comes_to_the_front(
+    qtbot, window: WholeWindow
+) -> None:
     panes = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
 
     def places(pane: TabbedPane) -> list[QRect]:
-        return [pane.geometry(), pane.tabs.geometry(), *map(pane.tabs.tabRect, range(pane.tabs.count()))]
+        return [
+            pane.geometry(),
+            pane.tabs.geometry(),
+            *map(pane.tabs.tabRect, range(pane.tabs.count())),
+        ]
 
     for width, height in ((1280, 800), (1024, 700)):
         window.resize(width, height)
@@ -185,22 +217,34 @@ def test_nothing_moves_when_another_page_comes_to_the_front(qtbot, window: Whole
         seen = window.canvas.view.visible_area()
         before = {pane: places(pane) for pane in panes}
         for pane in panes:
-            for key in ("curves", "layer", "problems") if pane is window.bottom.pane else pane._keys:
+            for key in (
+                ("curves", "layer", "problems")
+                if pane is window.bottom.pane
+                else pane._keys
+            ):
                 if pane.tabs.isTabVisible(pane.tabs.index(key)):
                     pane.show_page(key)
                     QApplication.processEvents()
-            assert all(rect.right() < pane.tabs.width() for rect in places(pane)[2:]), "every tab is in sight"
+            assert all(rect.right() < pane.tabs.width() for rect in places(pane)[2:]), (
+                "every tab is in sight"
+            )
         pane_of = {pane: pane.page for pane in panes}
         window.pages.show("network")
         QApplication.processEvents()
         assert {pane: places(pane) for pane in panes} == before, pane_of
         assert window.canvas.view.visible_area() == seen
-        rects = [each.geometry() for each in (*window.toolbar._sides, window.toolbar.deck)]
-        assert not any(a.intersects(b) for a, b in combinations(rects, 2)), "nothing in the toolbar covers another"
+        rects = [
+            each.geometry() for each in (*window.toolbar._sides, window.toolbar.deck)
+        ]
+        assert not any(a.intersects(b) for a, b in combinations(rects, 2)), (
+            "nothing in the toolbar covers another"
+        )
 
 
 @pytest.mark.parametrize("text", [1.0, 1.5])
-def test_no_tab_moves_whatever_page_is_in_front_at_any_size(qtbot, qapp, window: WholeWindow, text: float) -> None:
+def test_no_tab_moves_whatever_page_is_in_front_at_any_size(
+    qtbot, qapp, window: WholeWindow, text: float
+) -> None:
     window.pages.make_all()
     docks = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
 
@@ -212,7 +256,9 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(qtbot, qapp, window:
                 index = pane.tabs.index(key)
                 if pane.tabs.isTabVisible(index):
                     found[pane, key] = pane.tabs.tabRect(index).translated(corner)
-                    assert window.rect().contains(found[pane, key]), "every tab is in sight"
+                    assert window.rect().contains(found[pane, key]), (
+                        "every tab is in sight"
+                    )
         return found
 
     theme.apply(qapp, "dark", text)
@@ -228,14 +274,20 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(qtbot, qapp, window:
                         pane.show_page(key)
                         QApplication.processEvents()
                         now = places()
-                        moved = {one for one in before.keys() & now.keys() if before[one] != now[one]}
+                        moved = {
+                            one
+                            for one in before.keys() & now.keys()
+                            if before[one] != now[one]
+                        }
                         assert not moved, (size, key)
                 pane.show_page(front)
     finally:
         theme.apply(qapp, "dark", 1.0)
 
 
-def test_the_view_menu_has_the_pages_below_in_the_order_of_their_tabs(window: WholeWindow) -> None:
+def test_the_view_menu_has_the_pages_below_in_the_order_of_their_tabs(
+    window: WholeWindow,
+) -> None:
     menu = window.actions_by_key["show.problems"].associatedObjects()[0]
     actions = [action.objectName() for action in menu.actions()]
     shown = [key.removeprefix("show.") for key in actions if key.startswith("show.")]
@@ -243,7 +295,9 @@ def test_the_view_menu_has_the_pages_below_in_the_order_of_their_tabs(window: Wh
 
 
 @pytest.mark.parametrize("text", [1.0, 1.5, 2.0])
-def test_the_name_of_the_project_does_not_run_into_its_arrow(qtbot, qapp, window: WholeWindow, text: float) -> None:
+def test_the_name_of_the_project_does_not_run_into_its_arrow(
+    qtbot, qapp, window: WholeWindow, text: float
+) -> None:
     theme.apply(qapp, "dark", text)
     try:
         window.resize(960, 600)
@@ -255,7 +309,12 @@ def test_the_name_of_the_project_does_not_run_into_its_arrow(qtbot, qapp, window
                 QApplication.processEvents()
                 assert toolbar.project.text().endswith("•")
                 assert toolbar.project.width() >= toolbar.project.sizeHint().width()
-                assert text > 1 or edits or name != "digits" or toolbar.project.text() == "digits •"
+                assert (
+                    text > 1
+                    or edits
+                    or name != "digits"
+                    or toolbar.project.text() == "digits •"
+                )
     finally:
         window.run_control.edits_offered.emit(False)
         theme.apply(qapp, "dark", 1.0)
@@ -271,20 +330,39 @@ def test_docks_hide_and_come_back_from_the_menu(qtbot, window: WholeWindow) -> N
         assert dock.isVisible()
 
 
-PROPER = {"PyTorch", "TensorBoard", "CUDA", "Tapedeck", "Qt", "NaN", "Inf", "HTML", "Python", "Enter"}
+PROPER = {
+    "PyTorch",
+    "TensorBoard",
+    "CUDA",
+    "Tapedeck",
+    "Qt",
+    "NaN",
+    "Inf",
+    "HTML",
+    "Python",
+    "Enter",
+}
 
 
 def test_every_command_is_in_sentence_case(window: WholeWindow) -> None:
     canvas, edges = window.canvas, window.sheet.project.graph.edges
     hits = (Hit(), Hit(node=node(window, "conv1")), Hit(wire=next(iter(edges))))
     menus = [menu_for(canvas, hit, QPoint()) for hit in hits]
-    texts = {action.text() for action in window.actions_by_key.all() if action.objectName()}
+    texts = {
+        action.text() for action in window.actions_by_key.all() if action.objectName()
+    }
     texts |= {action.text() for menu in menus for action in menu.actions()}
     for menu in menus:
         menu.deleteLater()
-    shown = {text: text.replace("&", "").partition("\t")[0].split()[1:] for text in texts}
-    wrong = {text for text, words in shown.items() for word in words
-             if word[:1].isupper() and word.strip("…,.:()") not in PROPER}  # fmt: skip
+    shown = {
+        text: text.replace("&", "").partition("\t")[0].split()[1:] for text in texts
+    }
+    wrong = {
+        text
+        for text, words in shown.items()
+        for word in words
+        if word[:1].isupper() and word.strip("…,.:()") not in PROPER
+    }
     assert not wrong
 
 
@@ -292,7 +370,9 @@ def test_both_themes_on_a_living_window(qtbot, window: WholeWindow) -> None:
     for choice in ("light", "dark"):
         window.actions_by_key[f"theme.{choice}"].trigger()
         assert theme.current().name == choice
-        ground = window.grab().toImage().pixelColor(560, 480)  # of the canvas, beside the nodes
+        ground = (
+            window.grab().toImage().pixelColor(560, 480)
+        )  # of the canvas, beside the nodes
         assert (ground.lightness() > 128) == (choice == "light")
 
 
@@ -321,7 +401,10 @@ def test_keys_run_pause_step_and_stop(qtbot, window: WholeWindow) -> None:
 def test_stop_in_mid_epoch_then_run_again(qtbot, window: WholeWindow) -> None:
     change(window, epochs=LONG)
     press(window, "run")
-    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
+        timeout=60_000,
+    )
     press(window, "stop")
     wait_for(qtbot, window, "stopped")
     assert window.session.training_thread.result.state_dict is not None
@@ -329,7 +412,9 @@ def test_stop_in_mid_epoch_then_run_again(qtbot, window: WholeWindow) -> None:
     assert len(window.session.runs) == 2
 
 
-def test_a_loss_that_is_not_finite_is_told_with_a_cure(qtbot, window: WholeWindow) -> None:
+def test_a_loss_that_is_not_finite_is_told_with_a_cure(
+    qtbot, window: WholeWindow
+) -> None:
     change(window, optimizer=Choice("SGD", replace_params(lr=1e30)))
     press(window, "run")
     wait_for(qtbot, window, "failed")
@@ -345,7 +430,9 @@ def replace_params(**values: object):
     return FrozenMap(values)
 
 
-def test_an_exception_inside_the_loop_names_the_layer(qtbot, window: WholeWindow, monkeypatch) -> None:
+def test_an_exception_inside_the_loop_names_the_layer(
+    qtbot, window: WholeWindow, monkeypatch
+) -> None:
     """Out of memory in the middle of an epoch, at a line of the generated source."""
     start = window.session.start
     greedy = "(self.fc2(x) if setattr(self, 'n', getattr(self, 'n', 0) + 1) or self.n < 20 else x.new_empty(1 << 50))"
@@ -381,23 +468,37 @@ def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: WholeWindow) ->
     window.cures.apply(problem.cures[0])
     ready(qtbot, window)
     assert not window.live.errors
-    assert set(window.document.project.positions) == set(window.document.project.graph.nodes)
+    assert set(window.document.project.positions) == set(
+        window.document.project.graph.nodes
+    )
 
 
-def test_problems_of_the_last_project_are_gone_with_it(qtbot, window: WholeWindow) -> None:
+def test_problems_of_the_last_project_are_gone_with_it(
+    qtbot, window: WholeWindow
+) -> None:
     project = window.document.project
     broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
     window.document.apply("Break it", replace(project, graph=broken))
     ready(qtbot, window)
-    assert window.problems_panel.counts[0] == 1 and window.status.text("errors") == "1 error"
+    assert (
+        window.problems_panel.counts[0] == 1
+        and window.status.text("errors") == "1 error"
+    )
     window.document.new()
-    assert not window.problems_panel.rows and "not been checked" in window.problems_panel.ok_line.text()
+    assert (
+        not window.problems_panel.rows
+        and "not been checked" in window.problems_panel.ok_line.text()
+    )
     assert not window.status.text("errors") and not window.status.text("checked")
     ready(qtbot, window)
-    assert not window.status.text("errors"), "on an empty canvas is nothing that could be fine"
+    assert not window.status.text("errors"), (
+        "on an empty canvas is nothing that could be fine"
+    )
 
 
-def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: WholeWindow) -> None:
+def test_data_that_do_not_fit_are_a_problem_with_a_cure(
+    qtbot, window: WholeWindow
+) -> None:
     project = window.document.project
     graph = project.graph.with_param(node(window, "input"), "shape", (1, 28, 28))
     window.document.apply("Set shape", replace(project, graph=graph))
@@ -406,7 +507,9 @@ def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: WholeWind
     assert "1×8×8" in problem.reason and "1×28×28" in problem.reason
     # Other data are offered before what changes the net.
     changing = [cure for cure in problem.cures if cure.label.startswith("Set shape")]
-    assert len(changing) == 1 and problem.cures[-1] is changing[0] is not problem.cures[0]
+    assert (
+        len(changing) == 1 and problem.cures[-1] is changing[0] is not problem.cures[0]
+    )
     window.cures.apply(changing[0])
     ready(qtbot, window)
     assert not window.live.errors
@@ -425,7 +528,9 @@ def test_edits_during_a_run_do_not_touch_it(qtbot, window: WholeWindow) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_losses_in_the_window_are_those_of_the_command(qtbot, window: WholeWindow, capsys) -> None:
+def test_losses_in_the_window_are_those_of_the_command(
+    qtbot, window: WholeWindow, capsys
+) -> None:
     """With curves, strips and an inspection beside it, bit for bit."""
     import json
 
@@ -434,19 +539,26 @@ def test_losses_in_the_window_are_those_of_the_command(qtbot, window: WholeWindo
     change(window, epochs=2)
     window.overlay.set_value("Gradients")
     press(window, "run")
-    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 5, timeout=60_000)
+    qtbot.waitUntil(
+        lambda: bool(window.session.history) and len(window.session.history.steps) > 5,
+        timeout=60_000,
+    )
     window.autograd_control.capture()
     wait_for(qtbot, window, "done")
     qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
     losses = window.session.history.steps["loss"].tolist()
     out = Path(window.settings.file).parent / "run"
-    assert main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--json"]) == 0
+    assert (
+        main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--json"]) == 0
+    )
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert losses == [event["loss"] for event in events if event["event"] == "step"]
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: WholeWindow, capsys, tmp_path) -> None:
+def test_a_net_with_several_inputs_learns_the_same_in_the_window(
+    qtbot, window: WholeWindow, capsys, tmp_path
+) -> None:
     import json
 
     from app.main import main
@@ -460,7 +572,15 @@ def test_a_net_with_several_inputs_learns_the_same_in_the_window(qtbot, window: 
     press(window, "run")
     wait_for(qtbot, window, "done")
     losses = window.session.history.steps["loss"].tolist()
-    command = ["train", str(tmp_path / "pairs.tape"), "--out", str(tmp_path / "run"), "--epochs", "2", "--json"]
+    command = [
+        "train",
+        str(tmp_path / "pairs.tape"),
+        "--out",
+        str(tmp_path / "run"),
+        "--epochs",
+        "2",
+        "--json",
+    ]
     assert main(command) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert losses == [event["loss"] for event in events if event["event"] == "step"]
@@ -482,7 +602,9 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, answer: DialogAnswer) -> list[s
     return asked
 
 
-def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: WholeWindow, monkeypatch) -> None:
+def test_closing_while_training_asks_and_leaves_nothing_running(
+    qtbot, window: WholeWindow, monkeypatch
+) -> None:
     change(window, epochs=LONG)
     window.document.undo_stack.setClean()
     press(window, "run")
@@ -515,10 +637,14 @@ def test_of_a_run_that_no_folder_takes_it_is_not_said_that_it_can_be_resumed(
 
     monkeypatch.setattr(QuestionDialog, "exec", execute)
     assert window.close()
-    assert any("it is lost" in each for each in said) and not any("resumed" in each for each in said)
+    assert any("it is lost" in each for each in said) and not any(
+        "resumed" in each for each in said
+    )
 
 
-def test_at_the_start_the_window_and_its_frame_are_on_the_screen(window: WholeWindow) -> None:
+def test_at_the_start_the_window_and_its_frame_are_on_the_screen(
+    window: WholeWindow,
+) -> None:
     window.resize(1280, 800)
     window.bound_to(QSize(1280, 800))
     assert window.width() == 1280 and 700 < window.height() < 780
@@ -553,16 +679,27 @@ def test_another_project_while_training_asks_and_the_run_is_kept(
     asked = answer_with(monkeypatch, DialogAnswer.CANCEL)
     leave_by(window, way, other)
     assert asked == ["A training run is in progress"]
-    assert window.document.project is project and window.session.state == "running", "who says no loses nothing"
+    assert window.document.project is project and window.session.state == "running", (
+        "who says no loses nothing"
+    )
     answer_with(monkeypatch, DialogAnswer.DISCARD)
     leave_by(window, way, other)
-    assert window.document.project.name != project.name and window.session.state == "stopped"
-    assert not window.curves.has_run and not window.status.text("run") and not window.status.text("state")
+    assert (
+        window.document.project.name != project.name
+        and window.session.state == "stopped"
+    )
+    assert (
+        not window.curves.has_run
+        and not window.status.text("run")
+        and not window.status.text("state")
+    )
     (kept,) = store.listed(store.runs_beside(mine))
     assert kept.state == "stopped" and checkpoints(kept)
 
 
-def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: WholeWindow, tmp_path: Path, monkeypatch) -> None:
+def test_a_file_that_cannot_be_opened_stops_no_run(
+    qtbot, window: WholeWindow, tmp_path: Path, monkeypatch
+) -> None:
     change(window, epochs=LONG)
     window.document.undo_stack.setClean()
     press(window, "run")
@@ -570,10 +707,16 @@ def test_a_file_that_cannot_be_opened_stops_no_run(qtbot, window: WholeWindow, t
     asked = answer_with(monkeypatch, DialogAnswer.DISCARD)
     (tmp_path / "bad.tape").write_bytes(b"[1, 2]")
     window.files.open_asking(tmp_path / "bad.tape")
-    assert not asked and window.session.state == "running" and "bad.tape" in window.banner.title()
+    assert (
+        not asked
+        and window.session.state == "running"
+        and "bad.tape" in window.banner.title()
+    )
 
 
-def test_closing_with_unsaved_work_asks(qtbot, qapp, tmp_path: Path, monkeypatch) -> None:
+def test_closing_with_unsaved_work_asks(
+    qtbot, qapp, tmp_path: Path, monkeypatch
+) -> None:
     with windows.shown(qapp, "unsaved") as window:
         window.files.open(DIGITS)
         window.canvas.add_op("nn.ReLU")
@@ -585,9 +728,13 @@ def test_closing_with_unsaved_work_asks(qtbot, qapp, tmp_path: Path, monkeypatch
         assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
 
 
-def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: WholeWindow, tmp_path: Path) -> None:
+def test_saving_over_an_older_format_says_where_the_original_is(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
     path = tmp_path / "net.tape"
-    old = file.dumps(window.document.project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
+    old = file.dumps(window.document.project).replace(
+        b'"tapedeck": 2', b'"tapedeck": 1'
+    )
     path.write_bytes(old)
     assert window.files.open(path)
     window.canvas.add_op("nn.ReLU")
@@ -597,10 +744,15 @@ def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: W
     assert (tmp_path / "net.v1.tape").read_bytes() == old and not window.document.dirty
 
 
-def test_a_save_that_fails_keeps_the_work(qtbot, window: WholeWindow, tmp_path: Path) -> None:
+def test_a_save_that_fails_keeps_the_work(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
     window.canvas.add_op("nn.ReLU")
     assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
-    assert window.document.dirty and "was not saved" in window.recovery.files.banner.title()
+    assert (
+        window.document.dirty
+        and "was not saved" in window.recovery.files.banner.title()
+    )
 
 
 # -- one selection, five readings -------------------------------------------------------------------------------------
@@ -618,14 +770,20 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> 
     assert window.curves.gradients.selected == {"conv2"}
     window.pages.show("code")
     lines = window.live.analysis.source.lines[conv]
-    assert len(lines) == 2 and all(window.code.edit.is_selected_line(line) for line in lines)
+    assert len(lines) == 2 and all(
+        window.code.edit.is_selected_line(line) for line in lines
+    )
 
 
 def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: WholeWindow) -> None:
     window.pages.show("autograd")
     window.autograd_control.capture()
     qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
-    conv = next(n for n in window.room.tape.nodes if n.name.startswith("Convolution") and n.layer == "conv2")
+    conv = next(
+        n
+        for n in window.room.tape.nodes
+        if n.name.startswith("Convolution") and n.layer == "conv2"
+    )
     window.room.scene.choose(str(conv.id))
     assert window.selection.ids == {node(window, "conv2")}
     assert window.inspectors.currentWidget() is window.tape_inspector
@@ -651,7 +809,9 @@ def test_the_sheets_open_and_close(qtbot, window: WholeWindow, key: str) -> None
     assert not dialog.isVisible()
 
 
-def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: WholeWindow) -> None:
+def test_enter_on_a_node_puts_the_caret_into_its_first_field(
+    qtbot, window: WholeWindow
+) -> None:
     window.right.pane.show_page("training")
     window.selection.set([node(window, "conv1")])
     window.canvas.view.setFocus()
@@ -661,39 +821,62 @@ def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: Whol
     assert focus is not None and window.inspector.node_page.isAncestorOf(focus)
 
 
-def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window: WholeWindow) -> None:
+def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(
+    qtbot, window: WholeWindow
+) -> None:
     from app.builder.diagnostics.problems import Cure, SetTraining
 
     before = window.document.project
-    window.cures.apply(Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),)))
+    window.cures.apply(
+        Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),))
+    )
     assert window.document.project.training.batch_size == 16
     assert window.document.project.graph is before.graph
     window.document.undo_stack.undo()
     assert window.document.project is before
 
 
-def test_a_message_covers_nothing_that_could_be_clicked(qtbot, window: WholeWindow) -> None:
+def test_a_message_covers_nothing_that_could_be_clicked(
+    qtbot, window: WholeWindow
+) -> None:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     canvas, middle = window.canvas, window.middle
-    window.resizeDocks([window.bottom], [380], Qt.Orientation.Vertical)  # leaves the canvas little room
+    window.resizeDocks(
+        [window.bottom], [380], Qt.Orientation.Vertical
+    )  # leaves the canvas little room
     qtbot.waitUntil(lambda: canvas.height() < 340)
     for page in ("network", "autograd", "code"):
         window.notifier.say(f"Wrote {page}.py", "/home/me")
         window.pages.show(page)
-        controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
-        controls += [one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()]
+        controls = [
+            one for one in middle.findChildren(QAbstractButton) if one.isVisible()
+        ]
+        controls += [
+            one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()
+        ]
         areas = [QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls]
         if page == "network":
-            bodies = [canvas.on_canvas(node.body).toRect() for node in canvas.scene.nodes.values()]
-            areas += [body.translated(canvas.mapTo(middle, QPoint(0, 0))) for body in bodies]
+            bodies = [
+                canvas.on_canvas(node.body).toRect()
+                for node in canvas.scene.nodes.values()
+            ]
+            areas += [
+                body.translated(canvas.mapTo(middle, QPoint(0, 0))) for body in bodies
+            ]
         toasts = [toast.geometry() for toast in window.toasts.toasts()]
         assert toasts and all(middle.rect().contains(toast) for toast in toasts)
-        assert not [area for area in areas for toast in toasts if area.intersects(toast)], page
-        assert not any(a.intersects(b) for a, b in combinations(toasts, 2)), "nor one another"
+        assert not [
+            area for area in areas for toast in toasts if area.intersects(toast)
+        ], page
+        assert not any(a.intersects(b) for a, b in combinations(toasts, 2)), (
+            "nor one another"
+        )
 
 
-def test_a_message_makes_way_for_the_legend_of_a_run(qtbot, window: WholeWindow) -> None:
+def test_a_message_makes_way_for_the_legend_of_a_run(
+    qtbot, window: WholeWindow
+) -> None:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
     canvas, banner = window.canvas, window.banner
@@ -717,13 +900,24 @@ def areas_of_work(window: WholeWindow) -> list[QRect]:
     canvas, middle = window.canvas, window.middle
     controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
     controls = [one for one in controls if not window.banner.isAncestorOf(one)]
-    controls += [window.centre.tabs, *(one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible())]
+    controls += [
+        window.centre.tabs,
+        *(one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()),
+    ]
     corner = canvas.mapTo(middle, QPoint(0, 0))
-    nodes = [canvas.on_canvas(node.body).toRect().translated(corner) for node in canvas.scene.nodes.values()]
-    return [*(QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls), *nodes]
+    nodes = [
+        canvas.on_canvas(node.body).toRect().translated(corner)
+        for node in canvas.scene.nodes.values()
+    ]
+    return [
+        *(QRect(one.mapTo(middle, QPoint(0, 0)), one.size()) for one in controls),
+        *nodes,
+    ]
 
 
-def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qtbot, window: WholeWindow) -> None:
+def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(
+    qtbot, window: WholeWindow
+) -> None:
     canvas, banner = window.canvas, window.banner
     run = window.toolbar.deck
 
@@ -731,7 +925,13 @@ def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qt
         row = window.centre.tabs
         corners = [each.mapTo(window, QPoint(0, 0)) for each in (canvas, row, run)]
         tabs = [row.tabRect(index) for index in range(row.count())]
-        return [*corners, canvas.size(), canvas.view.visible_area(), tabs, window.bottom.geometry()]
+        return [
+            *corners,
+            canvas.size(),
+            canvas.view.visible_area(),
+            tabs,
+            window.bottom.geometry(),
+        ]
 
     forms = set()
     for size in ((1024, 700), (1280, 800), (1600, 1000)):
@@ -742,23 +942,35 @@ def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qt
         before = places()
         done: list[str] = []
         window.notifier.show(
-            "error", "Training stopped: the loss became NaN", "Gradients of fc1 exceeded 1e4. Lower the learning rate.",
-            "Show fc1", lambda done=done: done.append("fc1"), {"Resume run": lambda: None, "Debug step": lambda: None},
-        )  # fmt: skip
+            "error",
+            "Training stopped: the loss became NaN",
+            "Gradients of fc1 exceeded 1e4. Lower the learning rate.",
+            "Show fc1",
+            lambda done=done: done.append("fc1"),
+            {"Resume run": lambda: None, "Debug step": lambda: None},
+        )
         QApplication.processEvents()
         assert places() == before
         assert window.middle.rect().contains(banner.geometry())
-        assert not [area for area in areas_of_work(window) if area.intersects(banner.geometry())]
+        assert not [
+            area for area in areas_of_work(window) if area.intersects(banner.geometry())
+        ]
         forms.add(banner.form)
         window.activateWindow()
         QTest.keyClick(window, Qt.Key.Key_M, CTRL)
         button = banner.button("Show fc1")
-        assert QApplication.focusWidget() is button and button.isVisible() and banner.form is Form.WHOLE
+        assert (
+            QApplication.focusWidget() is button
+            and button.isVisible()
+            and banner.form is Form.WHOLE
+        )
         assert button.width() >= button.sizeHint().width() and places() == before
         QTest.keyClick(button, Qt.Key.Key_Space)
         assert done == ["fc1"]
         QTest.keyClick(window, Qt.Key.Key_M, CTRL)
-        assert canvas.view.hasFocus() and banner.form in forms, "back to the work; the message stays"
+        assert canvas.view.hasFocus() and banner.form in forms, (
+            "back to the work; the message stays"
+        )
         QTest.keyClick(window, Qt.Key.Key_M, CTRL)
         QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
         QApplication.processEvents()
@@ -770,14 +982,20 @@ def test_a_banner_moves_nothing_covers_no_work_and_is_read_and_closed_by_keys(qt
             QTest.mouseClick(expand, Qt.MouseButton.LeftButton)
             assert banner.form is Form.WHOLE and banner.button("Show fc1").hasFocus()
         banner.close_message()
-    assert Form.WHOLE in forms and len(forms) > 1, "in one line where there is no room for all"
+    assert Form.WHOLE in forms and len(forms) > 1, (
+        "in one line where there is no room for all"
+    )
 
 
-def test_a_banner_of_the_autograd_page_leaves_the_graph_where_it_is(qtbot, window: WholeWindow) -> None:
+def test_a_banner_of_the_autograd_page_leaves_the_graph_where_it_is(
+    qtbot, window: WholeWindow
+) -> None:
     window.pages.show("autograd")
     QApplication.processEvents()
     before = window.room._pages.geometry()
-    window.room.show_error("Forward pass failed", "mat1 and mat2 shapes cannot be multiplied", random=True)
+    window.room.show_error(
+        "Forward pass failed", "mat1 and mat2 shapes cannot be multiplied", random=True
+    )
     QApplication.processEvents()
     banner = window.room.banner
     assert banner.isVisible() and window.room.rect().contains(banner.geometry())
@@ -785,7 +1003,9 @@ def test_a_banner_of_the_autograd_page_leaves_the_graph_where_it_is(qtbot, windo
     banner.close_message()
 
 
-def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window: WholeWindow) -> None:
+def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(
+    qtbot, window: WholeWindow
+) -> None:
     status = window.status
     window.files.open_example("digits.tape")
     ready(qtbot, window)
@@ -797,8 +1017,12 @@ def test_the_status_line_shows_what_has_room_and_cuts_nothing_off(qtbot, window:
         shown = [label for label in status.findChildren(QLabel) if label.isVisible()]
         assert all(label.width() >= label.sizeHint().width() for label in shown)
         assert all(label.geometry().right() < status.width() for label in shown)
-        assert {"No problems", "Backward finished", "Autosaved 02:00"} <= {label.text() for label in shown}
-    assert len(shown) < len([label for label in status.findChildren(QLabel) if label.text()])
+        assert {"No problems", "Backward finished", "Autosaved 02:00"} <= {
+            label.text() for label in shown
+        }
+    assert len(shown) < len(
+        [label for label in status.findChildren(QLabel) if label.text()]
+    )
     for clear in (status.set_state, status.set_graph_memory, status.set_autosave):
         clear("")
 
@@ -816,5 +1040,7 @@ def test_a_letter_chooses_one_command_of_a_menu(window: WholeWindow) -> None:
 
     menus = [action.menu() for action in window.menuBar().actions()]
     found = [each for menu in menus if menu is not None for each in letters(menu)]
-    twice = [each for each in found if sum(each[:2] == other[:2] for other in found) > 1]
+    twice = [
+        each for each in found if sum(each[:2] == other[:2] for other in found) > 1
+    ]
     assert len(found) > 60 and not twice

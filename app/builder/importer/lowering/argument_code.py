@@ -22,7 +22,12 @@ from app.builder.literals import DType
 _LONGEST = 20_000  # characters of one argument
 _DEEPEST = 16
 _MOST_NUMBERS = 64  # of a tensor
-_ROOMS = ("torch", "torch.nn.functional", "math", "operator")  # where builtins are that do not know their module
+_ROOMS = (
+    "torch",
+    "torch.nn.functional",
+    "math",
+    "operator",
+)  # where builtins are that do not know their module
 
 
 class ArgumentCode:
@@ -30,7 +35,12 @@ class ArgumentCode:
     cannot be imported, "" if it can; `made_with` tells how a module was constructed. What is defined in `home` goes by
     its plain name."""
 
-    def __init__(self, barred: Callable[[str], str], made_with: Callable[[nn.Module], Any], home: str = "") -> None:
+    def __init__(
+        self,
+        barred: Callable[[str], str],
+        made_with: Callable[[nn.Module], Any],
+        home: str = "",
+    ) -> None:
         self.imports: set[str] = set()
         self._barred, self._made_with, self._home = barred, made_with, home
 
@@ -38,7 +48,9 @@ class ArgumentCode:
         """Return an expression that makes an equal value. Raises BindingError if there is none."""
         text = self._text(value, 0)
         if len(text) > _LONGEST:
-            raise BindingError(f"a {type(value).__name__} takes more than {_LONGEST:,} characters")
+            raise BindingError(
+                f"a {type(value).__name__} takes more than {_LONGEST:,} characters"
+            )
         return text
 
     def _text(self, value: Any, depth: int) -> str:
@@ -50,7 +62,11 @@ class ArgumentCode:
         if type(value) is float:
             return repr(value) if value - value == 0 else f'float("{value}")'
         if isinstance(value, torch.dtype | torch.device):
-            return str(value) if isinstance(value, torch.dtype) else f'torch.device("{value}")'
+            return (
+                str(value)
+                if isinstance(value, torch.dtype)
+                else f'torch.device("{value}")'
+            )
         if isinstance(value, DType):
             return f"torch.{value.name}"
         if isinstance(value, enum.Enum):
@@ -66,7 +82,10 @@ class ArgumentCode:
         return self._instance(value, inner)
 
     def _collection(self, value: Any, inner: Callable[[Any], str]) -> str:
-        kind, items = type(value), [] if isinstance(value, dict) else list(map(inner, value))
+        kind, items = (
+            type(value),
+            [] if isinstance(value, dict) else list(map(inner, value)),
+        )
         if kind is tuple or kind is torch.Size:
             return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
         if kind is list:
@@ -74,7 +93,13 @@ class ArgumentCode:
         if kind in (set, frozenset):
             return f"{kind.__name__}([{', '.join(sorted(items))}])"
         if kind in (dict, OrderedDict):
-            text = "{" + ", ".join(f"{inner(key)}: {inner(item)}" for key, item in value.items()) + "}"
+            text = (
+                "{"
+                + ", ".join(
+                    f"{inner(key)}: {inner(item)}" for key, item in value.items()
+                )
+                + "}"
+            )
             if kind is dict:
                 return text
             self.imports.add("collections")
@@ -88,22 +113,37 @@ class ArgumentCode:
             if made is None:
                 raise BindingError(f"how a {kind.__name__} was made is unknown")
             given = [*(inner(getattr(one, "value", one)) for one in made.args)]
-            named = {name: getattr(one, "value", one) for name, one in made.kwargs.items()}
-            return f"{self._named(kind)}({', '.join([*given, *_keywords(named, inner)])})"
-        if isinstance(value, torch.Tensor) and type(value) is torch.Tensor and value.numel() <= _MOST_NUMBERS:
+            named = {
+                name: getattr(one, "value", one) for name, one in made.kwargs.items()
+            }
+            return (
+                f"{self._named(kind)}({', '.join([*given, *_keywords(named, inner)])})"
+            )
+        if (
+            isinstance(value, torch.Tensor)
+            and type(value) is torch.Tensor
+            and value.numel() <= _MOST_NUMBERS
+        ):
             return f"torch.tensor({value.tolist()}, dtype={value.dtype})"
         if (facts := _configuration(value)) is not None:
             return f"{self._named(kind)}.from_dict({inner(facts)})"
         if kind in (types.SimpleNamespace, argparse.Namespace):
             return f"{self._named(kind)}({', '.join(_keywords(vars(value), inner))})"
         if dataclasses.is_dataclass(value):
-            named = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
+            named = {
+                one.name: getattr(value, one.name)
+                for one in dataclasses.fields(value)
+                if one.init
+            }
             return f"{self._named(kind)}({', '.join(_keywords(named, inner))})"
         raise BindingError(f"a {kind.__name__} cannot be written as Python")
 
     def _named(self, value: Any) -> str:
         """Return a class or function by its qualified name."""
-        room, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        room, name = (
+            getattr(value, "__module__", None),
+            getattr(value, "__qualname__", ""),
+        )
         rooms = [room] if room and not room.startswith("torch._C") else list(_ROOMS)
         if room == "builtins" and value in vars(__import__("builtins")).values():
             return str(name)
@@ -120,7 +160,9 @@ class ArgumentCode:
                     raise BindingError(f"{name} {why}")
                 self.imports.add(place)
                 return f"{place}.{name}"
-        raise BindingError(f"{name or type(value).__name__} cannot be imported by its name")
+        raise BindingError(
+            f"{name or type(value).__name__} cannot be imported by its name"
+        )
 
 
 def _keywords(named: dict[str, Any], inner: Callable[[Any], str]) -> list[str]:
@@ -134,7 +176,13 @@ def _configuration(value: Any) -> dict[str, Any] | None:
     for name in ("to_diff_dict", "to_dict"):
         if callable(getattr(value, name, None)):
             facts = getattr(value, name)()
-            chosen = getattr(value, "_attn_implementation", None)  # by the model, and in no dict
-            facts = {name: fact for name, fact in facts.items() if name != "transformers_version"}
+            chosen = getattr(
+                value, "_attn_implementation", None
+            )  # by the model, and in no dict
+            facts = {
+                name: fact
+                for name, fact in facts.items()
+                if name != "transformers_version"
+            }
             return facts if chosen is None else {**facts, "attn_implementation": chosen}
     return None

@@ -19,7 +19,12 @@ from torch.nn import functional as F
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.introspect import find
-from app.builder.importer.tracing.proxies import Training, float_fact, set_item, tuple_of
+from app.builder.importer.tracing.proxies import (
+    Training,
+    float_fact,
+    set_item,
+    tuple_of,
+)
 from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
@@ -45,49 +50,124 @@ class Bound(Struct):
 
     def check(self, spec: OpSpec) -> None:
         """Raise BindingError if a required argument is missing."""
-        given = {*self.ports, *self.params, *(name.partition("[")[0].partition(".")[0] for name in self.wired)}
-        names = [port.name for port in spec.inputs if port.required] + [one.name for one in spec.params if one.required]
+        given = {
+            *self.ports,
+            *self.params,
+            *(name.partition("[")[0].partition(".")[0] for name in self.wired),
+        }
+        names = [port.name for port in spec.inputs if port.required] + [
+            one.name for one in spec.params if one.required
+        ]
         missing = next((name for name in names if name not in given), None)
         if missing is not None:
-            raise BindingError(f"{spec.key} is called without {missing}, which its node needs")
+            raise BindingError(
+                f"{spec.key} is called without {missing}, which its node needs"
+            )
 
 
 _FUNCTIONS: dict[Any, str] = {
-    torch.add: "operator.add", torch.sub: "operator.sub", torch.mul: "operator.mul", torch.div: "operator.truediv",
-    torch.multiply: "operator.mul", torch.divide: "operator.truediv", torch.subtract: "operator.sub",
-    torch.true_divide: "operator.truediv", torch.floor_divide: "operator.floordiv", torch.remainder: "operator.mod",
-    operator.iadd: "operator.add", operator.isub: "operator.sub", operator.imul: "operator.mul",
-    operator.itruediv: "operator.truediv", operator.ifloordiv: "operator.floordiv", torch.neg: "operator.neg",
-    operator.matmul: "torch.matmul", torch.mm: "torch.matmul",
-    operator.eq: "torch.eq", operator.ne: "torch.ne", operator.lt: "torch.lt",
-    operator.le: "torch.le", operator.gt: "torch.gt", operator.ge: "torch.ge", operator.abs: "torch.abs",
-    operator.and_: "torch.bitwise_and", operator.or_: "torch.bitwise_or", operator.invert: "torch.bitwise_not",
-    operator.xor: "torch.bitwise_xor", operator.lshift: "torch.bitwise_left_shift",
-    operator.rshift: "torch.bitwise_right_shift", torch.arctan2: "torch.atan2", torch.inverse: "torch.linalg.inv",
-    torch.det: "torch.linalg.det", torch.special.gammaln: "torch.lgamma", torch.special.xlogy: "torch.xlogy",
-    torch.cholesky: "torch.linalg.cholesky", torch.fix: "torch.trunc", torch.arcsin: "torch.asin",
-    torch.arccos: "torch.acos", torch.arctan: "torch.atan", torch.special.erf: "torch.erf",
-    torch.relu: "F.relu", torch.relu_: "F.relu", F.relu_: "F.relu", torch.softmax: "F.softmax",
-    torch.log_softmax: "F.log_softmax", F.sigmoid: "torch.sigmoid", F.tanh: "torch.tanh", torch.selu: "F.selu",
-    torch.concat: "torch.cat", torch.concatenate: "torch.cat", torch.tensor_split: "torch.split",
+    torch.add: "operator.add",
+    torch.sub: "operator.sub",
+    torch.mul: "operator.mul",
+    torch.div: "operator.truediv",
+    torch.multiply: "operator.mul",
+    torch.divide: "operator.truediv",
+    torch.subtract: "operator.sub",
+    torch.true_divide: "operator.truediv",
+    torch.floor_divide: "operator.floordiv",
+    torch.remainder: "operator.mod",
+    operator.iadd: "operator.add",
+    operator.isub: "operator.sub",
+    operator.imul: "operator.mul",
+    operator.itruediv: "operator.truediv",
+    operator.ifloordiv: "operator.floordiv",
+    torch.neg: "operator.neg",
+    operator.matmul: "torch.matmul",
+    torch.mm: "torch.matmul",
+    operator.eq: "torch.eq",
+    operator.ne: "torch.ne",
+    operator.lt: "torch.lt",
+    operator.le: "torch.le",
+    operator.gt: "torch.gt",
+    operator.ge: "torch.ge",
+    operator.abs: "torch.abs",
+    operator.and_: "torch.bitwise_and",
+    operator.or_: "torch.bitwise_or",
+    operator.invert: "torch.bitwise_not",
+    operator.xor: "torch.bitwise_xor",
+    operator.lshift: "torch.bitwise_left_shift",
+    operator.rshift: "torch.bitwise_right_shift",
+    torch.arctan2: "torch.atan2",
+    torch.inverse: "torch.linalg.inv",
+    torch.det: "torch.linalg.det",
+    torch.special.gammaln: "torch.lgamma",
+    torch.special.xlogy: "torch.xlogy",
+    torch.cholesky: "torch.linalg.cholesky",
+    torch.fix: "torch.trunc",
+    torch.arcsin: "torch.asin",
+    torch.arccos: "torch.acos",
+    torch.arctan: "torch.atan",
+    torch.special.erf: "torch.erf",
+    torch.relu: "F.relu",
+    torch.relu_: "F.relu",
+    F.relu_: "F.relu",
+    torch.softmax: "F.softmax",
+    torch.log_softmax: "F.log_softmax",
+    F.sigmoid: "torch.sigmoid",
+    F.tanh: "torch.tanh",
+    torch.selu: "F.selu",
+    torch.concat: "torch.cat",
+    torch.concatenate: "torch.cat",
+    torch.tensor_split: "torch.split",
     torch.swapaxes: "torch.transpose",
-    torch.swapdims: "torch.transpose", torch.dropout: "F.dropout", torch.layer_norm: "F.layer_norm",
-    torch.max_pool2d: "F.max_pool2d", torch.conv1d: "F.conv1d", torch.conv2d: "F.conv2d", torch.conv3d: "F.conv3d",
-    torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d", torch.clip: "torch.clamp", torch.absolute: "torch.abs",
-    torch.moveaxis: "torch.movedim", torch.unflatten: "torch.unflatten", set_item: "operator.setitem",
-    torch.group_norm: "F.group_norm", torch.special.expit: "torch.sigmoid",
-    F.batch_norm: BATCH_NORM, float_fact: "torch.finfo", tuple_of: "tuple",
-}  # fmt: skip
+    torch.swapdims: "torch.transpose",
+    torch.dropout: "F.dropout",
+    torch.layer_norm: "F.layer_norm",
+    torch.max_pool2d: "F.max_pool2d",
+    torch.conv1d: "F.conv1d",
+    torch.conv2d: "F.conv2d",
+    torch.conv3d: "F.conv3d",
+    torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d",
+    torch.clip: "torch.clamp",
+    torch.absolute: "torch.abs",
+    torch.moveaxis: "torch.movedim",
+    torch.unflatten: "torch.unflatten",
+    set_item: "operator.setitem",
+    torch.group_norm: "F.group_norm",
+    torch.special.expit: "torch.sigmoid",
+    F.batch_norm: BATCH_NORM,
+    float_fact: "torch.finfo",
+    tuple_of: "tuple",
+}
 _METHODS: dict[str, str] = {
-    "view": "Tensor.view", "view_as": "Tensor.view_as", "expand": "Tensor.expand", "to": "Tensor.to",
-    "contiguous": "Tensor.contiguous", "float": "Tensor.float", "long": "Tensor.long", "type_as": "Tensor.type_as",
-    "dim": "Tensor.dim", "ndimension": "Tensor.dim", "numel": "Tensor.numel", "nelement": "Tensor.numel",
-    "repeat": "torch.tile", "mm": "torch.matmul", "t": "torch.transpose", "__getitem__": "operator.getitem",
-    "softmax": "F.softmax", "log_softmax": "F.log_softmax", "requires_grad_": "Tensor.requires_grad_",
-    "pow": "operator.pow", "remainder": "operator.mod", "floor_divide": "operator.floordiv",
-}  # fmt: skip
+    "view": "Tensor.view",
+    "view_as": "Tensor.view_as",
+    "expand": "Tensor.expand",
+    "to": "Tensor.to",
+    "contiguous": "Tensor.contiguous",
+    "float": "Tensor.float",
+    "long": "Tensor.long",
+    "type_as": "Tensor.type_as",
+    "dim": "Tensor.dim",
+    "ndimension": "Tensor.dim",
+    "numel": "Tensor.numel",
+    "nelement": "Tensor.numel",
+    "repeat": "torch.tile",
+    "mm": "torch.matmul",
+    "t": "torch.transpose",
+    "__getitem__": "operator.getitem",
+    "softmax": "F.softmax",
+    "log_softmax": "F.log_softmax",
+    "requires_grad_": "Tensor.requires_grad_",
+    "pow": "operator.pow",
+    "remainder": "operator.mod",
+    "floor_divide": "operator.floordiv",
+}
 # On boolean tensors these are equivalent and read better.
-_LOGICAL = {f"torch.bitwise_{name}": f"torch.logical_{name}" for name in ("and", "or", "xor", "not")}
+_LOGICAL = {
+    f"torch.bitwise_{name}": f"torch.logical_{name}"
+    for name in ("and", "or", "xor", "not")
+}
 _NEW = {"new_zeros": "torch.zeros", "new_ones": "torch.ones", "new_full": "torch.full"}
 
 # Arguments about device and memory layout, which the run decides, and those without an effect.
@@ -107,20 +187,34 @@ class Binder:
     def bind(self, node: fx.Node, like: fx.Node | None) -> Bound:
         """Bind a call of a function or method to an op; new tensors take the device of `like`. Raises BindingError."""
         args, kwargs = list(node.args), dict(node.kwargs)
-        if node.target in (torch.tensor_split, "tensor_split", torch.split, "split", "split_with_sizes"):
+        if node.target in (
+            torch.tensor_split,
+            "tensor_split",
+            torch.split,
+            "split",
+            "split_with_sizes",
+        ):
             key, args, kwargs = "torch.split", *self._split_at(node, args, kwargs)
         elif node.op == "call_method":
             key, args, kwargs = self._method(str(node.target), args, kwargs)
         else:
             key = self._function(node.target)
-        key = _LOGICAL.get(key, key) if all(map(self._is_truth, node.all_input_nodes)) else key
+        key = (
+            _LOGICAL.get(key, key)
+            if all(map(self._is_truth, node.all_input_nodes))
+            else key
+        )
         spec = self.catalog.get(key)
         if spec is None:
             raise BindingError(f"{_name(node.target)} is not among the ops")
         bound = Bound(key)
         for name, value in self.by_name(spec, args, kwargs).items():
             self.put(bound, spec, name, value)
-        if "like" in spec.input_names and "like" not in bound.ports and like is not None:
+        if (
+            "like" in spec.input_names
+            and "like" not in bound.ports
+            and like is not None
+        ):
             bound.ports["like"] = [like]
         return bound
 
@@ -130,47 +224,81 @@ class Binder:
 
     def _function(self, target: Any) -> str:
         name = getattr(target, "__name__", "")
-        if name.endswith("_") and not name.endswith("__") and getattr(torch, name, None) is target:
-            target = getattr(torch, name[:-1], target)  # drawings are functional: use the out-of-place form
+        if (
+            name.endswith("_")
+            and not name.endswith("__")
+            and getattr(torch, name, None) is target
+        ):
+            target = getattr(
+                torch, name[:-1], target
+            )  # drawings are functional: use the out-of-place form
         known = _FUNCTIONS.get(target) if _hashable(target) else None
         found = known or self._functions.get(target) if _hashable(target) else None
         if found is None:
             raise BindingError(f"{_name(target)} is not among the ops")
         return found
 
-    def _method(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
-        plain = name[:-1] if name.endswith("_") and not name.startswith("_") and name != "requires_grad_" else name
+    def _method(
+        self, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[str, list[Any], dict[str, Any]]:
+        plain = (
+            name[:-1]
+            if name.endswith("_")
+            and not name.startswith("_")
+            and name != "requires_grad_"
+            else name
+        )
         if plain in _NEW:
             size = kwargs.get("size")
             sizes = args[1:] if size is None else [size, *args[1:]]
             sizes += [kwargs["fill_value"]] if "fill_value" in kwargs else []
             if kwargs.get("dtype") is not None:
                 kwargs = {"dtype": kwargs["dtype"], "like": args[0]}
-                whole = plain == "new_full" or (len(sizes) == 1 and isinstance(sizes[0], tuple | list))
+                whole = plain == "new_full" or (
+                    len(sizes) == 1 and isinstance(sizes[0], tuple | list)
+                )
                 return _NEW[plain], sizes if whole else [tuple(sizes)], kwargs
             return f"Tensor.{plain}", [args[0], *sizes], {}
         if plain == "size":
-            return ("Tensor.size", args, kwargs) if len(args) > 1 or kwargs else ("Tensor.shape", args, {})
+            return (
+                ("Tensor.size", args, kwargs)
+                if len(args) > 1 or kwargs
+                else ("Tensor.shape", args, {})
+            )
         if plain == "to" and len(args) == 2 and self._is_tensor(args[1]):
             return "Tensor.type_as", args, {}
         if plain == "t":
             return "torch.transpose", [args[0], 0, 1], {}
-        if plain == "where":  # the condition comes first in the function, and not in the method
-            named = {"input" if name == "self" else name: value for name, value in kwargs.items()}
+        if (
+            plain == "where"
+        ):  # the condition comes first in the function, and not in the method
+            named = {
+                "input" if name == "self" else name: value
+                for name, value in kwargs.items()
+            }
             return "torch.where", [*args[1:2], args[0], *args[2:]], named
         function = getattr(torch, plain, None)
-        key = _METHODS.get(plain) or (_FUNCTIONS.get(function) if function is not None else None)
+        key = _METHODS.get(plain) or (
+            _FUNCTIONS.get(function) if function is not None else None
+        )
         if key is None:
-            names = (f"Tensor.{plain}", f"torch.{plain}")  # a function of F by that name may be another, as unfold is
+            names = (
+                f"Tensor.{plain}",
+                f"torch.{plain}",
+            )  # a function of F by that name may be another, as unfold is
             key = next((name for name in names if name in self.catalog), None)
         if key is None:
             raise BindingError(f"Tensor.{name} is not among the ops")
         return key, args, kwargs
 
     def _is_tensor(self, value: Any) -> bool:
-        return isinstance(value, fx.Node) and isinstance(self.values.get(value), torch.Tensor)
+        return isinstance(value, fx.Node) and isinstance(
+            self.values.get(value), torch.Tensor
+        )
 
-    def _split_at(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _split_at(
+        self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Turn split positions into part sizes, read off the example."""
         dim = kwargs.get("dim", args[2] if len(args) > 2 else 0)
         return [args[0], tuple(part.shape[dim] for part in self.values[node]), dim], {}
@@ -178,7 +306,11 @@ class Binder:
     # --- Arguments by name
 
     def by_name(
-        self, spec: OpSpec, args: list[Any], kwargs: dict[str, Any], names: tuple[str, ...] = ()
+        self,
+        spec: OpSpec,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        names: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         """Map the arguments of a call to names, in the order of `names` or of the op's signature."""
         if spec.key == "torch.einsum":  # the tensors may be given one by one
@@ -187,27 +319,49 @@ class Binder:
         names = names or positions(spec)
         if spec.key == "torch.arange":
             names = ("end",) if len(args) == 1 else ("start", "end", "step")
-        if spec.key == "torch.randint" and "high" not in kwargs and len(args) == (1 if "size" in kwargs else 2):
+        if (
+            spec.key == "torch.randint"
+            and "high" not in kwargs
+            and len(args) == (1 if "size" in kwargs else 2)
+        ):
             names = ("high", "size")
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):
-                raise BindingError(f"{spec.key} takes {len(names)} arguments here, but {len(args)} are given")
+                raise BindingError(
+                    f"{spec.key} takes {len(names)} arguments here, but {len(args)} are given"
+                )
             name = names[number]
             param = spec.param(name)
             rest = args[number:]
-            if param is not None and param.kind == "ints" and len(rest) > 1 and all(map(self._is_number, rest)):
+            if (
+                param is not None
+                and param.kind == "ints"
+                and len(rest) > 1
+                and all(map(self._is_number, rest))
+            ):
                 if param.count == 0:  # x.view(2, 3) as well as x.view((2, 3))
                     given[name] = tuple(rest)
                     break
             given[name] = value
         if spec.key in ("torch.cat", "torch.stack") and "axis" not in kwargs:
             given.setdefault("dim", kwargs.get("dim", 0))
-        if spec.key in _REDUCING and not ({"dim", "axis"} & {*kwargs, *given}) and isinstance(args[0], fx.Node):
+        if (
+            spec.key in _REDUCING
+            and not ({"dim", "axis"} & {*kwargs, *given})
+            and isinstance(args[0], fx.Node)
+        ):
             given["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
-        if spec.key == "torch.repeat_interleave":  # output_size only spares torch computing that size
-            kwargs = {name: value for name, value in kwargs.items() if name != "output_size"}
-        if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in ("fro", None):
+        if (
+            spec.key == "torch.repeat_interleave"
+        ):  # output_size only spares torch computing that size
+            kwargs = {
+                name: value for name, value in kwargs.items() if name != "output_size"
+            }
+        if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in (
+            "fro",
+            None,
+        ):
             given["p"] = 2.0
             kwargs = {name: value for name, value in kwargs.items() if name != "p"}
         for name, value in kwargs.items():
@@ -231,7 +385,9 @@ class Binder:
             if value is None and not port.required:
                 return
             if isinstance(value, fx.Node):
-                raise BindingError(f"{spec.key} takes the output list of another call as {name}")
+                raise BindingError(
+                    f"{spec.key} takes the output list of another call as {name}"
+                )
             if not all(isinstance(item, fx.Node) for item in value):
                 raise BindingError(f"{spec.key} takes only tensors as {name}")
             bound.ports[name] = list(value)
@@ -242,29 +398,51 @@ class Binder:
         elif value is None or name in _DROPPED or _means_nothing(name, value):
             return
         else:
-            raise BindingError(f"{spec.key} has no {name} here, and it is {value!r:.40}")
+            raise BindingError(
+                f"{spec.key} has no {name} here, and it is {value!r:.40}"
+            )
 
     def _put_param(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         param = spec.param(name)
         assert param is not None
-        if param.kind == "ints" and param.count == 0 and param.required and self._is_number_node(value):
+        if (
+            param.kind == "ints"
+            and param.count == 0
+            and param.required
+            and self._is_number_node(value)
+        ):
             value = (value,)
         if isinstance(value, fx.Node):
             wirable = spec.wirable(name)
-            if wirable is not None and self._is_tensor(value) and "tensor" not in wirable.kind:
-                raise BindingError(f"{spec.key} takes a tensor as {name}, where its node takes a number")
-            if wirable is None:  # what decides how many outputs there are is read off the example
+            if (
+                wirable is not None
+                and self._is_tensor(value)
+                and "tensor" not in wirable.kind
+            ):
+                raise BindingError(
+                    f"{spec.key} takes a tensor as {name}, where its node takes a number"
+                )
+            if (
+                wirable is None
+            ):  # what decides how many outputs there are is read off the example
                 value = self.values[value]
             else:
                 bound.wired[name] = value
                 return
         if param.kind == "ints" and isinstance(value, list | tuple):
-            value = tuple(self._item(bound, f"{name}[{i}]", item) for i, item in enumerate(value))
+            value = tuple(
+                self._item(bound, f"{name}[{i}]", item) for i, item in enumerate(value)
+            )
             if param.count == 2 and len(value) == 1:
                 value = value * 2
         elif param.kind == "index":
             value = self._index(bound, name, value)
-        if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
+        if (
+            param.kind == "ints"
+            and param.count == 0
+            and param.required
+            and type(value) is int
+        ):
             value = (value,)
         literal = literal_of(value)
         if literal is None and not param.optional:
@@ -273,7 +451,11 @@ class Binder:
             check_param(param, literal)
         except ParamError as error:
             raise BindingError(f"{spec.key}: {error}") from error
-        if literal != param.default or type(literal) is not type(param.default) or param.required:
+        if (
+            literal != param.default
+            or type(literal) is not type(param.default)
+            or param.required
+        ):
             bound.params[name] = literal
 
     def _item(self, bound: Bound, place: str, value: Any) -> Any:
@@ -287,37 +469,61 @@ class Binder:
             value = (value,)
         if not isinstance(value, tuple):
             return self._index_item(bound, name, value)
-        return tuple(self._index_item(bound, f"{name}[{i}]", item) for i, item in enumerate(value))
+        return tuple(
+            self._index_item(bound, f"{name}[{i}]", item)
+            for i, item in enumerate(value)
+        )
 
     def _index_item(self, bound: Bound, place: str, value: Any) -> Any:
         if isinstance(value, slice):
-            parts = (self._item(bound, f"{place}.{part}", getattr(value, part)) for part in ("start", "stop", "step"))
+            parts = (
+                self._item(bound, f"{place}.{part}", getattr(value, part))
+                for part in ("start", "stop", "step")
+            )
             return Slice(*parts)
         if isinstance(value, list | tuple):
             if not all(type(one) is int for one in value):
-                raise BindingError("a tensor is indexed with a list of values other than integers")
+                raise BindingError(
+                    "a tensor is indexed with a list of values other than integers"
+                )
             return tuple(value)
         return self._item(bound, place, value)
 
 
-_REDUCING = frozenset(f"torch.{name}" for name in ("mean", "sum", "std", "var", "amax", "amin", "logsumexp", "norm"))
+_REDUCING = frozenset(
+    f"torch.{name}"
+    for name in ("mean", "sum", "std", "var", "amax", "amin", "logsumexp", "norm")
+)
 _RENAMED = {
-    ("operator.add", "a"): "input", ("torch.transpose", "axis0"): "dim0", ("torch.transpose", "axis1"): "dim1",
-    ("torch.mean", "axis"): "dim", ("torch.sum", "axis"): "dim", ("torch.cat", "axis"): "dim",
+    ("operator.add", "a"): "input",
+    ("torch.transpose", "axis0"): "dim0",
+    ("torch.transpose", "axis1"): "dim1",
+    ("torch.mean", "axis"): "dim",
+    ("torch.sum", "axis"): "dim",
+    ("torch.cat", "axis"): "dim",
     ("torch.matmul", "mat2"): "other",
-}  # fmt: skip
+}
 
 
 def _means_nothing(name: str, value: Any) -> bool:
     return (
         (name == "alpha" and value == 1)
-        or (name == "return_dict" and value is True)  # of a class that gives a record anyway
+        or (
+            name == "return_dict" and value is True
+        )  # of a class that gives a record anyway
         or (name == "training" and type(value) is Training)
         or (name in _OFF and not value)
     )
 
 
-_OFF = ("return_indices", "sparse", "scale_grad_by_freq", "implicit", "antialias", "enable_gqa")
+_OFF = (
+    "return_indices",
+    "sparse",
+    "scale_grad_by_freq",
+    "implicit",
+    "antialias",
+    "enable_gqa",
+)
 
 
 def _hashable(target: Any) -> bool:
@@ -326,7 +532,11 @@ def _hashable(target: Any) -> bool:
 
 def _name(target: Any) -> str:
     module = getattr(target, "__module__", None) or ""
-    return target if isinstance(target, str) else f"{module}.{getattr(target, '__name__', target)}".lstrip(".")
+    return (
+        target
+        if isinstance(target, str)
+        else f"{module}.{getattr(target, '__name__', target)}".lstrip(".")
+    )
 
 
 def literal_of(value: Any) -> Any:
@@ -340,7 +550,11 @@ def literal_of(value: Any) -> Any:
         return tuple(map(literal_of, value))
     if type(value) is Training:
         return bool(value)
-    if value is None or value is Ellipsis or isinstance(value, bool | int | float | str | Slice):
+    if (
+        value is None
+        or value is Ellipsis
+        or isinstance(value, bool | int | float | str | Slice)
+    ):
         return value
     raise BindingError(f"{value!r:.60} cannot be stored in a project")
 
@@ -349,13 +563,19 @@ def functions(catalog: Catalog) -> dict[Any, str]:
     """Index the catalog's ops by function."""
     found: dict[Any, str] = {}
     for key, spec in catalog.items():
-        if spec.kind in ("function", "operator") and spec.target and not spec.target.startswith("own."):
+        if (
+            spec.kind in ("function", "operator")
+            and spec.target
+            and not spec.target.startswith("own.")
+        ):
             found.setdefault(find(spec.target), key)
     return found
 
 
 @cache
-def _positions(key: str, target: str, inputs: tuple[str, ...], params: tuple[str, ...]) -> tuple[str, ...]:
+def _positions(
+    key: str, target: str, inputs: tuple[str, ...], params: tuple[str, ...]
+) -> tuple[str, ...]:
     if key == "operator.setitem":
         return ("input", "index", "value")
     if key.startswith("operator."):
@@ -363,12 +583,18 @@ def _positions(key: str, target: str, inputs: tuple[str, ...], params: tuple[str
     if key in ops.SCHEMAS:
         namespace, name, overload = ops.SCHEMAS[key].split(".")
         schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
-        names = ["input" if argument.name == "self" else argument.name for argument in schema.arguments]
+        names = [
+            "input" if argument.name == "self" else argument.name
+            for argument in schema.arguments
+        ]
     else:
         told = ops.SIGNATURES.get(key, target)
         names = signature_of(find(told)) if told and not told.startswith("own.") else []
     first = inputs[0] if inputs else ""
-    names = [first if number == 0 and name not in (*inputs, *params) else name for number, name in enumerate(names)]
+    names = [
+        first if number == 0 and name not in (*inputs, *params) else name
+        for number, name in enumerate(names)
+    ]
     known = [name for name in names if name in (*inputs, *params)]
     if not names or not known:
         return (*inputs, *params)
@@ -378,13 +604,19 @@ def _positions(key: str, target: str, inputs: tuple[str, ...], params: tuple[str
 def positions(spec: OpSpec) -> tuple[str, ...]:
     """List an op's argument names in the order of its signature."""
     return _positions(
-        spec.key, spec.target, tuple(port.name for port in spec.inputs if not port.wired),
+        spec.key,
+        spec.target,
+        tuple(port.name for port in spec.inputs if not port.wired),
         tuple(param.name for param in spec.params),
-    )  # fmt: skip
+    )
 
 
 def signature_of(function: Callable[..., Any]) -> list[str]:
     try:
-        return [name for name, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
+        return [
+            name
+            for name, p in inspect.signature(function).parameters.items()
+            if p.kind is not p.VAR_KEYWORD
+        ]
     except (TypeError, ValueError):
         return []

@@ -19,14 +19,23 @@ def _once(draft: Draft, numbers: set[str]) -> None:
         into.setdefault(target, []).append((source, output, port, index))
     known: dict[Any, str] = {}
     same: dict[str, str] = {}
-    for node in draft.nodes.values():  # in topological order, so inputs were visited already
+    for (
+        node
+    ) in draft.nodes.values():  # in topological order, so inputs were visited already
         if node.id in numbers:
-            feeds = sorted((port, index, same.get(source, source), output)
-                           for source, output, port, index in into.get(node.id, ()))  # fmt: skip
+            feeds = sorted(
+                (port, index, same.get(source, source), output)
+                for source, output, port, index in into.get(node.id, ())
+            )
             key = node.op, repr(sorted(node.params.items())), tuple(feeds)
             if known.setdefault(key, node.id) != node.id:
                 same[node.id] = known[key]
     if same:
-        draft.nodes = {key: node for key, node in draft.nodes.items() if key not in same}
-        draft.wires = [(same.get(source, source), output, target, port, index)
-                       for source, output, target, port, index in draft.wires if target not in same]  # fmt: skip
+        draft.nodes = {
+            key: node for key, node in draft.nodes.items() if key not in same
+        }
+        draft.wires = [
+            (same.get(source, source), output, target, port, index)
+            for source, output, target, port, index in draft.wires
+            if target not in same
+        ]

@@ -23,7 +23,10 @@ def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any
     fill = fill_of(tensor) if tensor.numel() > FEW else None
     if fill is not None:
         params: dict[str, Any] = {"shape": shape, **fill}
-        return "buffer", params if tensor.dtype == torch.float32 else {**params, "dtype": dtype}
+        return "buffer", params if tensor.dtype == torch.float32 else {
+            **params,
+            "dtype": dtype,
+        }
     if tensor.numel() <= TYPED and not tensor.dtype.is_complex:
         return "constant", {"value": _nested(tensor.tolist()), "dtype": dtype}
     size = math.prod(shape) * tensor.element_size()
@@ -45,15 +48,23 @@ def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
         value = first.item()
         if value in (0, 1):
             return {"fill": "ones" if value else "zeros"}
-        return {"fill": "full", "value": _shortest(value, tensor.dtype)} if math.isfinite(value) else None
-    made: dict[str, torch.Tensor] = {"arange": torch.arange(tensor.numel()).view(tensor.shape)}
+        return (
+            {"fill": "full", "value": _shortest(value, tensor.dtype)}
+            if math.isfinite(value)
+            else None
+        )
+    made: dict[str, torch.Tensor] = {
+        "arange": torch.arange(tensor.numel()).view(tensor.shape)
+    }
     if tensor.dim() == 2:
         made["eye"] = torch.eye(*tensor.shape)
     if tensor.dim() >= 2:
         ones = torch.ones(tensor.shape)
         made |= {"tril": ones.tril(), "triu": ones.triu()}
     for fill, values in made.items():
-        if not (fill == "arange" and tensor.dtype == torch.bool) and torch.equal(values.to(tensor.dtype), tensor):
+        if not (fill == "arange" and tensor.dtype == torch.bool) and torch.equal(
+            values.to(tensor.dtype), tensor
+        ):
             return {"fill": fill}
     return None
 
@@ -64,7 +75,14 @@ def _shortest(value: Any, dtype: torch.dtype) -> Any:
         return value
     kept = torch.tensor(value, dtype=dtype)
     found = (float(f"{value:.{digits}g}") for digits in range(1, 17))
-    return next((short for short in found if torch.equal(torch.tensor(short, dtype=dtype), kept)), value)
+    return next(
+        (
+            short
+            for short in found
+            if torch.equal(torch.tensor(short, dtype=dtype), kept)
+        ),
+        value,
+    )
 
 
 def _nested(value: Any) -> Any:

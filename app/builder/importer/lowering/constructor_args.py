@@ -44,7 +44,9 @@ class ConstructorArgs:
     No Struct: torch.jit would compile that with the module that has it, into an archive that cannot be loaded.
     """
 
-    def __init__(self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> None:
         self.args, self.kwargs = args, kwargs or {}
 
     def __eq__(self, other: object) -> bool:
@@ -72,7 +74,11 @@ def recording() -> Iterator[None]:
 def constructor_args_of(module: nn.Module) -> ConstructorArgs | None:
     """Return the constructor arguments of a module, None if they were not recorded."""
     found: ConstructorArgs | None = module.__dict__.get(CONSTRUCTOR_ARGS)
-    return ConstructorArgs() if found is None and type(module).__init__ is nn.Module.__init__ else found
+    return (
+        ConstructorArgs()
+        if found is None and type(module).__init__ is nn.Module.__init__
+        else found
+    )
 
 
 def _recorded(constructor: Callable[..., None]) -> bool:
@@ -86,9 +92,13 @@ def _recorded(constructor: Callable[..., None]) -> bool:
 def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def noted(self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        if CONSTRUCTOR_ARGS not in self.__dict__:  # of a class and its bases the class is called first
+        if (
+            CONSTRUCTOR_ARGS not in self.__dict__
+        ):  # of a class and its bases the class is called first
             kept = {name: recordable(value) for name, value in kwargs.items()}
-            self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(tuple(map(recordable, args)), kept)
+            self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(
+                tuple(map(recordable, args)), kept
+            )
         constructor(self, *args, **kwargs)
 
     setattr(noted, _RECORDS, True)

@@ -23,8 +23,17 @@ from app.builder.importer.lowering.package_classes import written_default
 from app.builder.importer.tracing.proxies import Training
 from app.builder.literals import DType
 
-_ROOMS = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows")
-_PLACES = frozenset({"device", "layout", "memory_format", "generator", "out", "pin_memory"})
+_ROOMS = (
+    "torch",
+    "torch.nn.functional",
+    "torch.linalg",
+    "torch.fft",
+    "torch.special",
+    "torch.signal.windows",
+)
+_PLACES = frozenset(
+    {"device", "layout", "memory_format", "generator", "out", "pin_memory"}
+)
 _HEAD = '''"""{called}, as a layer of a drawing."""
 
 import torch
@@ -49,7 +58,9 @@ class FunctionCall(Struct):
 
     def bound(self, key: str) -> Bound:
         """Return the call of the layer's op."""
-        return Bound(key, {name: [node] for name, node in self.ports.items()}, dict(self.params))
+        return Bound(
+            key, {name: [node] for name, node in self.ports.items()}, dict(self.params)
+        )
 
 
 def layer_of(node: fx.Node, values: Mapping[fx.Node, Any]) -> FunctionCall:
@@ -58,24 +69,44 @@ def layer_of(node: fx.Node, values: Mapping[fx.Node, Any]) -> FunctionCall:
     called, function = _named(node)
     call = FunctionCall(called.rpartition(".")[2])
     names, defaults = _names(function, node)
-    written = [_argument(call, names[number], value, values) for number, value in enumerate(node.args)]
+    written = [
+        _argument(call, names[number], value, values)
+        for number, value in enumerate(node.args)
+    ]
     for name, value in node.kwargs.items():
         default = defaults.get(name, inspect.Parameter.empty)
-        if name not in _PLACES and value is not None and not (type(value) is type(default) and value == default):
+        if (
+            name not in _PLACES
+            and value is not None
+            and not (type(value) is type(default) and value == default)
+        ):
             written.append(f"{name}={_argument(call, name, value, values)}")
     found = values[node]
     receiver, *rest = written if node.op == "call_method" else ("", *written)
-    made = f"{receiver}.{call.name}({', '.join(rest)})" if receiver else f"{called}({', '.join(rest)})"
+    made = (
+        f"{receiver}.{call.name}({', '.join(rest)})"
+        if receiver
+        else f"{called}({', '.join(rest)})"
+    )
     body = f"return {made}"
     if isinstance(found, tuple | list):
         items = getattr(type(found), "__match_args__", ()) or range(len(found))
         if not 1 < len(found) == len(items):
             raise BindingError(f"{called} returns {len(found)} values")
-        parts = [f"found.{item}" if isinstance(item, str) else f"found[{item}]" for item in items]
+        parts = [
+            f"found.{item}" if isinstance(item, str) else f"found[{item}]"
+            for item in items
+        ]
         body = f"found = {made}\n        return {', '.join(parts)}"
-    given = ["self", *call.ports, *(f"{name}: {_kind(value)}" for name, value in call.params.items())]
+    given = [
+        "self",
+        *call.ports,
+        *(f"{name}: {_kind(value)}" for name, value in call.params.items()),
+    ]
     label = "".join(part[:1].upper() + part[1:] for part in call.name.split("_"))
-    call.text = _HEAD.format(called=called, label=label, given=", ".join(given), body=body)
+    call.text = _HEAD.format(
+        called=called, label=label, given=", ".join(given), body=body
+    )
     return call
 
 
@@ -89,9 +120,13 @@ def _named(node: fx.Node) -> tuple[str, Any]:
         raise BindingError(f"Tensor.{name} is not among the ops")
     known = _public().get(node.target) if callable(node.target) else None
     if known is None:
-        raise BindingError(f"{getattr(node.target, '__name__', node.target)} is not a public function of torch")
+        raise BindingError(
+            f"{getattr(node.target, '__name__', node.target)} is not a public function of torch"
+        )
     room, _, name = known.rpartition(".")
-    plain = name[:-1] if name.endswith("_") and hasattr(_module(room), name[:-1]) else name
+    plain = (
+        name[:-1] if name.endswith("_") and hasattr(_module(room), name[:-1]) else name
+    )
     return f"{room}.{plain}", getattr(_module(room), plain)
 
 
@@ -101,7 +136,11 @@ def _public() -> dict[Any, str]:
     found: dict[Any, str] = {}
     for room in _ROOMS:
         for name, value in vars(_module(room)).items():
-            if not name.startswith("_") and callable(value) and not isinstance(value, type):
+            if (
+                not name.startswith("_")
+                and callable(value)
+                and not isinstance(value, type)
+            ):
                 with contextlib.suppress(TypeError):  # what has no hash
                     found[value] = f"{room}.{name}"
     return found
@@ -114,13 +153,25 @@ def _module(room: str) -> Any:
     return found
 
 
-def _names(function: Callable[..., Any] | None, node: fx.Node) -> tuple[list[str], dict[str, Any]]:
+def _names(
+    function: Callable[..., Any] | None, node: fx.Node
+) -> tuple[list[str], dict[str, Any]]:
     """Name the positional arguments of a call as the function does, those of an unknown one by number; and the
     defaults of all."""
-    names, defaults = [f"x{number}" for number in range(len(node.args))], dict[str, Any]()
+    names, defaults = (
+        [f"x{number}" for number in range(len(node.args))],
+        dict[str, Any](),
+    )
     for signature in _signatures(function):
-        own = [one.name for one in signature.parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
-        if len(own) >= len(node.args) and node.kwargs.keys() <= signature.parameters.keys():
+        own = [
+            one.name
+            for one in signature.parameters.values()
+            if one.kind is one.POSITIONAL_OR_KEYWORD
+        ]
+        if (
+            len(own) >= len(node.args)
+            and node.kwargs.keys() <= signature.parameters.keys()
+        ):
             names = own[: len(node.args)]
             defaults = {name: one.default for name, one in signature.parameters.items()}
             break
@@ -137,18 +188,27 @@ def _signatures(function: Callable[..., Any] | None) -> Iterator[inspect.Signatu
         yield from get_signature_for_torch_op(function) or ()
 
 
-def _argument(call: FunctionCall, name: str, value: Any, values: Mapping[fx.Node, Any]) -> str:
+def _argument(
+    call: FunctionCall, name: str, value: Any, values: Mapping[fx.Node, Any]
+) -> str:
     """Return an argument as written in the call; a value that arrives becomes an input, a plain one an argument."""
     if isinstance(value, fx.Node):
         if not isinstance(values[value], torch.Tensor | int | float):
-            raise BindingError(f"{call.name} takes {values[value]!r:.40} as {name}, which a wire cannot carry")
+            raise BindingError(
+                f"{call.name} takes {values[value]!r:.40} as {name}, which a wire cannot carry"
+            )
         known = next((port for port, node in call.ports.items() if node is value), None)
         if known is None:
             known = _fresh(name, call)
             call.ports[known] = value
         return known
-    if isinstance(value, list | tuple) and any(isinstance(item, fx.Node) for item in value):
-        items = [_argument(call, f"{name}{number}", item, values) for number, item in enumerate(value)]
+    if isinstance(value, list | tuple) and any(
+        isinstance(item, fx.Node) for item in value
+    ):
+        items = [
+            _argument(call, f"{name}{number}", item, values)
+            for number, item in enumerate(value)
+        ]
         return f"[{', '.join(items)}]"
     if type(value) is Training:
         return "self.training"
@@ -163,7 +223,9 @@ def _argument(call: FunctionCall, name: str, value: Any, values: Mapping[fx.Node
 
 
 def _refused(call: FunctionCall, name: str, value: Any) -> str:
-    raise BindingError(f"{call.name} takes {value!r:.40} as {name}, which a project cannot store")
+    raise BindingError(
+        f"{call.name} takes {value!r:.40} as {name}, which a project cannot store"
+    )
 
 
 def _fresh(name: str, call: FunctionCall) -> str:

@@ -29,7 +29,11 @@ def join_outside(root: Draft) -> None:
         assert node.inner is not None
         join = joins.get(id(node.inner))
         wired = sum(wire[2] == node.id for wire in outer.wires)
-        if join is not None and len(lengths[node.inner.kind]) > 1 and wired == len(node.inner.inputs):
+        if (
+            join is not None
+            and len(lengths[node.inner.kind]) > 1
+            and wired == len(node.inner.inputs)
+        ):
             _moved(outer, node, node.inner, join)
 
 
@@ -40,9 +44,13 @@ def join_further(root: Draft) -> None:
 
 
 def _further(draft: Draft) -> None:
-    lists: dict[str, list[tuple[str, int]]] = {node.id: [] for node in draft.nodes.values() if node.op == JOIN}
+    lists: dict[str, list[tuple[str, int]]] = {
+        node.id: [] for node in draft.nodes.values() if node.op == JOIN
+    }
     others: set[str] = set()  # those that a wire gives more than the tensors
-    for source, output, target, port, _ in sorted(draft.wires, key=lambda wire: wire[4]):
+    for source, output, target, port, _ in sorted(
+        draft.wires, key=lambda wire: wire[4]
+    ):
         if target in lists:
             lists[target].append((source, output))
             others |= {target} if port != "tensors" else set()
@@ -51,17 +59,32 @@ def _further(draft: Draft) -> None:
         if node.id not in lists or node.id in others:
             continue
         taken, dim = lists[node.id], node.params.get("dim", 0)
-        length = next((end for end in range(len(taken) - 1, 1, -1) if (dim, *taken[:end]) in known), 0)
+        length = next(
+            (
+                end
+                for end in range(len(taken) - 1, 1, -1)
+                if (dim, *taken[:end]) in known
+            ),
+            0,
+        )
         known.setdefault((dim, *taken), node.id)
         if length:
             now = [(known[dim, *taken[:length]], 0), *taken[length:]]
             draft.wires = [wire for wire in draft.wires if wire[2] != node.id]
-            draft.wires += [(*source, node.id, "tensors", number) for number, source in enumerate(now)]
+            draft.wires += [
+                (*source, node.id, "tensors", number)
+                for number, source in enumerate(now)
+            ]
 
 
 def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:
     """List every submodule call with the draft containing it, innermost first."""
-    return [(draft, node) for draft in drafts_in(root) for node in draft.nodes.values() if node.inner is not None][::-1]
+    return [
+        (draft, node)
+        for draft in drafts_in(root)
+        for node in draft.nodes.values()
+        if node.inner is not None
+    ][::-1]
 
 
 def _first_join(draft: Draft) -> DraftNode | None:
@@ -73,10 +96,16 @@ def _first_join(draft: Draft) -> DraftNode | None:
     join = draft.nodes[taken.pop()] if len(taken) == 1 else None
     if join is None or join.op != JOIN:
         return None
-    wires = sorted((wire for wire in draft.wires if wire[2] == join.id), key=lambda wire: wire[4])
+    wires = sorted(
+        (wire for wire in draft.wires if wire[2] == join.id), key=lambda wire: wire[4]
+    )
     dim = join.params.get("dim", 0)
     rank = len(inputs[0].params["shape"]) + 1
-    whole = [wire[0] for wire in wires] == draft.inputs and type(dim) is int and dim not in (0, -rank)
+    whole = (
+        [wire[0] for wire in wires] == draft.inputs
+        and type(dim) is int
+        and dim not in (0, -rank)
+    )
     return join if whole else None
 
 
@@ -89,34 +118,58 @@ def _moved(outer: Draft, node: DraftNode, inner: Draft, join: DraftNode) -> None
         outer.wires.append((*given[0], node.id, entry.name, 0))
         return
     made = outer.add(JOIN, outer.fresh("cat"), dict(join.params))
-    outer.wires += [(*source, made.id, "tensors", number) for number, source in enumerate(given)]
+    outer.wires += [
+        (*source, made.id, "tensors", number) for number, source in enumerate(given)
+    ]
     outer.wires.append((made.id, 0, node.id, entry.name, 0))
     del outer.nodes[made.id]
-    outer.nodes = dict(item for known in outer.nodes.items() for item in
-                       (((made.id, made), known) if known[0] == node.id else (known,)))  # fmt: skip
+    outer.nodes = dict(
+        item
+        for known in outer.nodes.items()
+        for item in (((made.id, made), known) if known[0] == node.id else (known,))
+    )
 
 
 def _into(draft: Draft, node: DraftNode, port: str) -> tuple[str, int]:
-    return next((wire[0], wire[1]) for wire in draft.wires if wire[2] == node.id and wire[3] == port)
+    return next(
+        (wire[0], wire[1])
+        for wire in draft.wires
+        if wire[2] == node.id and wire[3] == port
+    )
 
 
-def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> DraftNode:
+def _joined_already(
+    draft: Draft, inputs: list[DraftNode], join: DraftNode
+) -> DraftNode:
     """Replace the inputs of a draft by one for their concatenation, with nodes renumbered."""
     shape = list(inputs[0].params["shape"])
     dim = join.params.get("dim", 0)
     place = dim - 1 if dim > 0 else dim
     shape[place] = sum(one.params["shape"][place] for one in inputs)
     entry = DraftNode("", "input", "x", {**inputs[0].params, "shape": tuple(shape)})
-    left = [node for node in draft.nodes.values() if node.id not in draft.inputs and node is not join]
+    left = [
+        node
+        for node in draft.nodes.values()
+        if node.id not in draft.inputs and node is not join
+    ]
     if any(node.name == entry.name for node in left):
         entry.name = inputs[0].name
-    new = {join.id: "n1", **{node.id: f"n{number}" for number, node in enumerate(left, 2)}}
-    draft.wires = [(new[a], output, new[b], port, index) for a, output, b, port, index in draft.wires if b != join.id]
+    new = {
+        join.id: "n1",
+        **{node.id: f"n{number}" for number, node in enumerate(left, 2)},
+    }
+    draft.wires = [
+        (new[a], output, new[b], port, index)
+        for a, output, b, port, index in draft.wires
+        if b != join.id
+    ]
     draft.outputs = [new[one] for one in draft.outputs]
     entry.id = "n1"
     for node in left:
         node.id, node.shares = new[node.id], new.get(node.shares, "")
-        node.tied = {name: (new[other], theirs) for name, (other, theirs) in node.tied.items()}
+        node.tied = {
+            name: (new[other], theirs) for name, (other, theirs) in node.tied.items()
+        }
     draft.nodes = {node.id: node for node in (entry, *left)}
     draft.inputs, draft.made = [entry.id], len(draft.nodes)
     return entry
@@ -125,4 +178,6 @@ def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> D
 def _kept_by(draft: Draft, entry: DraftNode) -> bool:
     """Return whether the input is never modified in place, so that `cat` of one tensor is that tensor."""
     takers = [draft.nodes[wire[2]] for wire in draft.wires if wire[0] == entry.id]
-    return all(node.op.startswith("nn.") and not node.params.get("inplace") for node in takers)
+    return all(
+        node.op.startswith("nn.") and not node.params.get("inplace") for node in takers
+    )

@@ -29,16 +29,26 @@ def same_calls(one: Draft | None, other: Draft | None) -> bool:
     """Return whether two drafts of a module make the same calls with the same parameters; input sizes may differ."""
     if one is None or other is None:
         return one is other
-    if (one.wires, one.outputs, len(one.nodes)) != (other.wires, other.outputs, len(other.nodes)):
+    if (one.wires, one.outputs, len(one.nodes)) != (
+        other.wires,
+        other.outputs,
+        len(other.nodes),
+    ):
         return False
     pairs = zip(one.nodes.values(), other.nodes.values(), strict=True)
-    return all((a.id, a.op, a.shares) == (b.id, b.op, b.shares) and same_calls(a.inner, b.inner)
-               and (a.op == "input" or _comparable_params(a) == _comparable_params(b)) for a, b in pairs)  # fmt: skip
+    return all(
+        (a.id, a.op, a.shares) == (b.id, b.op, b.shares)
+        and same_calls(a.inner, b.inner)
+        and (a.op == "input" or _comparable_params(a) == _comparable_params(b))
+        for a, b in pairs
+    )
 
 
 def _comparable_params(node: DraftNode) -> dict[str, str]:
     """Return parameters comparable by equality, NaN included; `inplace` is decided by the caller."""
-    return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
+    return {
+        name: repr(value) for name, value in node.params.items() if name != "inplace"
+    }
 
 
 class DraftNode(Struct):
@@ -73,7 +83,9 @@ class Draft(Struct):
     made: int = 0  # nodes so far, for their ids
     numbers: set[str] = field(default_factory=set)  # those that give one number
 
-    def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+    def add(
+        self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None
+    ) -> DraftNode:
         """Append a node."""
         self.made += 1
         made = DraftNode(f"n{self.made}", op, name, params, inner)
@@ -96,4 +108,6 @@ def drafts_in(root: Draft) -> Iterator[Draft]:
         if id(draft) not in seen:
             seen.add(id(draft))
             yield draft
-            todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+            todo.extend(
+                node.inner for node in draft.nodes.values() if node.inner is not None
+            )

@@ -12,9 +12,21 @@ from torch.utils._pytree import tree_unflatten
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import BATCH_NORM, Binder, BindingError, Bound, literal_of
+from app.builder.importer.lowering.binding import (
+    BATCH_NORM,
+    Binder,
+    BindingError,
+    Bound,
+    literal_of,
+)
 from app.builder.importer.lowering.constants import constant_params, fill_of
-from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
+from app.builder.importer.lowering.ir import (
+    Draft,
+    DraftError,
+    DraftNode,
+    Source,
+    same_calls,
+)
 from app.builder.importer.lowering.modules import described
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import wholly_frozen
@@ -29,10 +41,18 @@ class Drafter:
     """Lowers the frames of one trace to drafts. `model` is the traced model, with its real tensors. With `own`, calls
     that no op of the catalog makes become generated layers, by which the catalog is extended."""
 
-    def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog, own: OwnClasses | None = None) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        model: nn.Module,
+        catalog: Catalog,
+        own: OwnClasses | None = None,
+    ) -> None:
         self.tracer, self.model, self.catalog, self.own = tracer, model, catalog, own
         self.binder = Binder(catalog, tracer.values)
-        self.parameters = dict(module_tree.named_parameters(model, remove_duplicate=False))
+        self.parameters = dict(
+            module_tree.named_parameters(model, remove_duplicate=False)
+        )
         self.buffers = dict(module_tree.named_buffers(model, remove_duplicate=False))
         self.drafts: dict[str, Draft] = {}
 
@@ -71,7 +91,9 @@ class _Sheet:
         self.places: dict[fx.Node, Source] = {}
         self.constants: dict[fx.Node, Any] = {}
         self.modules: dict[str, str] = {}
-        self.called_with: dict[str, dict[str, Any]] = {}  # by layer: arguments of its first call
+        self.called_with: dict[
+            str, dict[str, Any]
+        ] = {}  # by layer: arguments of its first call
         self.names: set[str] = set()
         self.needed: set[fx.Node] = set()
         self.values = drafter.tracer.values
@@ -92,9 +114,11 @@ class _Sheet:
         self._return()
         self._tidy()
         self.draft.numbers = {
-            place[0] for node, place in self.places.items()
-            if type(self.values[node]) in (int, float) and node.op in ("call_function", "call_method")
-        }  # fmt: skip
+            place[0]
+            for node, place in self.places.items()
+            if type(self.values[node]) in (int, float)
+            and node.op in ("call_function", "call_method")
+        }
         return self.draft
 
     def _tidy(self) -> None:
@@ -104,32 +128,54 @@ class _Sheet:
             taken = {wire[0] for wire in draft.wires}
             kinds = ("function", "method", "operator")
             idle = {
-                node.id for node in draft.nodes.values()
-                if node.id not in taken and node.inner is None and self.drafter.catalog[node.op].kind in kinds
-            }  # fmt: skip
+                node.id
+                for node in draft.nodes.values()
+                if node.id not in taken
+                and node.inner is None
+                and self.drafter.catalog[node.op].kind in kinds
+            }
             if not idle:
                 return
-            draft.nodes = {key: node for key, node in draft.nodes.items() if key not in idle}
+            draft.nodes = {
+                key: node for key, node in draft.nodes.items() if key not in idle
+            }
             draft.wires = [wire for wire in draft.wires if wire[2] not in idle]
 
     def _return(self) -> None:
         """Add an output for every returned tensor; the caller knows other values already."""
-        leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
+        leaves = [
+            (number, leaf)
+            for number, leaf in enumerate(self.frame.outputs)
+            if isinstance(leaf, fx.Node)
+        ]
         if not leaves:
-            raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
-        whole = tree_unflatten(list(range(self.frame.structure.num_leaves)), self.frame.structure)
-        keys = dict(_keys(whole)) if isinstance(whole, dict) and not self.frame.path else {}
+            raise DraftError(
+                f"{self.frame.path or self.draft.kind} returns no tensor",
+                self.frame.path,
+            )
+        whole = tree_unflatten(
+            list(range(self.frame.structure.num_leaves)), self.frame.structure
+        )
+        keys = (
+            dict(_keys(whole))
+            if isinstance(whole, dict) and not self.frame.path
+            else {}
+        )
         for place, (number, leaf) in enumerate(leaves):
             plain = "output" if len(leaves) == 1 else f"output{place + 1}"
             key = keys.get(number)
-            made = self._add("output", self._fresh(key or plain), {"key": key} if key else {})
+            made = self._add(
+                "output", self._fresh(key or plain), {"key": key} if key else {}
+            )
             self._wire(leaf, made, "input")
             self.draft.outputs.append(made.id)
 
     def _needed(self) -> list[fx.Node]:
         """List the nodes that the outputs need, in order, and calls of modules with parameters, for their state_dict
         keys."""
-        wanted: set[fx.Node] = {leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)}
+        wanted: set[fx.Node] = {
+            leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)
+        }
         order = []
         for node in reversed(list(self.frame.graph.nodes)):
             if node in wanted or node.op == "placeholder":
@@ -167,10 +213,14 @@ class _Sheet:
         tensor: torch.Tensor | None = drafter.parameters.get(path)
         tensor = drafter.buffers.get(path) if tensor is None else tensor
         if node in drafter.tracer.constants or tensor is None:
-            return self._constant(node, drafter.tracer.constants[node], self._fresh("constant"), False)
+            return self._constant(
+                node, drafter.tracer.constants[node], self._fresh("constant"), False
+            )
         name = self._relative(path)
         if path in drafter.buffers and not drafter.persistent(path):
-            if "." in name:  # of a submodule, which may be called too, and has it under this name
+            if (
+                "." in name
+            ):  # of a submodule, which may be called too, and has it under this name
                 name = self._fresh(name.rpartition(".")[2])
             return self._constant(node, tensor, name, False)
         op = "parameter" if path in drafter.parameters else "buffer"
@@ -178,12 +228,19 @@ class _Sheet:
         self.names.add(name)
         return None
 
-    def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
+    def _constant(
+        self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool
+    ) -> None:
         """Add a constant tensor, with its values in the source."""
         if tensor.device.type == "meta":
-            raise BindingError("it reads a tensor without nn.Module's attribute access, so its owner is unknown")
+            raise BindingError(
+                "it reads a tensor without nn.Module's attribute access, so its owner is unknown"
+            )
         op, params = constant_params(tensor, name)
-        self.places[node] = (self._add(op, name, {**params, "persistent": persistent}).id, 0)
+        self.places[node] = (
+            self._add(op, name, {**params, "persistent": persistent}).id,
+            0,
+        )
 
     def _layer(self, node: fx.Node) -> None:
         path = str(node.target)
@@ -194,14 +251,20 @@ class _Sheet:
         else:
             spec, params = described(module, self.drafter.catalog)
         names = tuple(port_name(spec, name) for name in argument_names(module))
-        given = self.drafter.binder.by_name(spec, list(node.args), dict(node.kwargs), names)
+        given = self.drafter.binder.by_name(
+            spec, list(node.args), dict(node.kwargs), names
+        )
         bound = Bound(spec.key)
         for name, value in given.items():
             self.drafter.binder.put(bound, spec, name, value)
         _leave_to_arriving(spec, params, bound, self.values)
         made = self._module(path, spec.key, {**params, **bound.params})
         made.frozen = wholly_frozen(module)
-        at_call = {param.name: bound.params.get(param.name) for param in spec.params if param.call}
+        at_call = {
+            param.name: bound.params.get(param.name)
+            for param in spec.params
+            if param.call
+        }
         if made.shares and self.called_with[made.shares] != at_call:
             raise VaryingCallsError(path, type(module).__name__)
         self.called_with[made.id] = at_call
@@ -223,14 +286,18 @@ class _Sheet:
             self._wire(leaf, made, inner.nodes[input_id].name)
         self.places[node] = (made.id, 0)
 
-    def _module(self, path: str, op: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+    def _module(
+        self, path: str, op: str, params: dict[str, Any], inner: Draft | None = None
+    ) -> DraftNode:
         first = self.modules.get(path)
         if first is not None:
             made = self._add(op, self._fresh(self.draft.nodes[first].name), {}, inner)
             made.shares = first
             return made
         name = self._relative(path)
-        made = self._add(op, name, params, inner)  # an argument of forward may be called so too
+        made = self._add(
+            op, name, params, inner
+        )  # an argument of forward may be called so too
         self.names.add(made.name)
         self.modules[path] = made.id
         return made
@@ -238,14 +305,19 @@ class _Sheet:
     def _function(self, node: fx.Node) -> None:
         if self._plain(node):
             return
-        like = next((n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)), None)
+        like = next(
+            (n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)),
+            None,
+        )
         bound = self.drafter.bind(node, like)
         spec = self.drafter.catalog[bound.key]
         count = self._count_of(bound) if bound.key == BATCH_NORM else None
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             bound.params.pop("inplace", None)
         if spec.kind == "module":  # a generated layer, whose name no submodule may have
-            self.names.update(name for name, _ in module_tree.named_children(self.frame.module))
+            self.names.update(
+                name for name, _ in module_tree.named_children(self.frame.module)
+            )
         made = self._add(bound.key, self._fresh(spec.stem), bound.params)
         made.written = spec.kind == "module"
         self._connect(made, bound)
@@ -258,21 +330,40 @@ class _Sheet:
         views = self.drafter.tracer.views
         source = views.in_place[node]
         others = (source.users.keys() & self.needed) - {node}
-        return source.op not in ("placeholder", "get_attr") and source not in views.links and not others
+        return (
+            source.op not in ("placeholder", "get_attr")
+            and source not in views.links
+            and not others
+        )
 
     def _count_of(self, bound: Bound) -> DraftNode | None:
         """Return the num_batches_tracked buffer that belongs to the statistics of an `F.batch_norm`."""
         mean = bound.ports.get("running_mean", [None])[0]
-        owner = str(mean.target).rpartition(".")[0] if mean is not None and mean.op == "get_attr" else None
+        owner = (
+            str(mean.target).rpartition(".")[0]
+            if mean is not None and mean.op == "get_attr"
+            else None
+        )
         path = f"{owner}.{ops.COUNTED}" if owner else ops.COUNTED
         if owner is None or path not in self.drafter.buffers:
             return None
         tracer = self.drafter.tracer
-        if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.views.became):
+        if int(tracer.root.training) and not any(
+            n.op == "get_attr" and n.target == path for n in tracer.views.became
+        ):
             return None  # present, but never incremented
         name = self._relative(path)
-        known = next((node for node in self.draft.nodes.values() if (node.op, node.name) == ("buffer", name)), None)
-        return known or self._add("buffer", name, {"shape": (), "dtype": DType("int64")})
+        known = next(
+            (
+                node
+                for node in self.draft.nodes.values()
+                if (node.op, node.name) == ("buffer", name)
+            ),
+            None,
+        )
+        return known or self._add(
+            "buffer", name, {"shape": (), "dtype": DType("int64")}
+        )
 
     def _plain(self, node: fx.Node) -> bool:
         """Resolve nodes without a call: one of several outputs, a size of a shape, a fact of the example."""
@@ -284,7 +375,11 @@ class _Sheet:
                 self.constants[node] = value
                 return True
             result = type(self.values[source])
-            named = result.__match_args__ if result.__module__ == "torch.return_types" else ()  # (values, indices)
+            named = (
+                result.__match_args__
+                if result.__module__ == "torch.return_types"
+                else ()
+            )  # (values, indices)
             if name in named and self._item(node, source, named.index(str(name))):
                 return True
             key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
@@ -296,9 +391,17 @@ class _Sheet:
             return True
         if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
             source, index = node.args
-            if isinstance(source, fx.Node) and type(index) is int and self._item(node, source, index):
+            if (
+                isinstance(source, fx.Node)
+                and type(index) is int
+                and self._item(node, source, index)
+            ):
                 return True
-        if node.op == "call_function" and node.target in (operator.not_, torch._assert) or isinstance(value, bool):
+        if (
+            node.op == "call_function"
+            and node.target in (operator.not_, torch._assert)
+            or isinstance(value, bool)
+        ):
             self.constants[node] = value
             return True
         return False
@@ -319,7 +422,10 @@ class _Sheet:
             return True
         if source in self.frame.inner:  # only the tensors it returns have an output
             leaves = self.frame.inner[source].outputs
-            self.places[node] = (owner.id, sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]))
+            self.places[node] = (
+                owner.id,
+                sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]),
+            )
             return True
         several = len(self._outputs(owner)) > 1
         if several and place[1] == 0:
@@ -329,7 +435,9 @@ class _Sheet:
 
     def _outputs(self, node: DraftNode) -> tuple[Any, ...]:
         spec = self.drafter.catalog[node.op]
-        return spec.outputs[: spec.outputs_given({p.name: p.default for p in spec.params} | node.params)]
+        return spec.outputs[
+            : spec.outputs_given({p.name: p.default for p in spec.params} | node.params)
+        ]
 
     # --- Wires
 
@@ -343,11 +451,15 @@ class _Sheet:
     def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
         if node not in self.places:
             known = self.constants.get(node, node)
-            raise BindingError(f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry")
+            raise BindingError(
+                f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry"
+            )
         source, output = self.places[node]
         self.draft.wires.append((source, output, made.id, port, index))
 
-    def _add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+    def _add(
+        self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None
+    ) -> DraftNode:
         self.names.add(name)
         return self.draft.add(op, name, params, inner)
 
@@ -368,7 +480,9 @@ class _Sheet:
         return f"{stem}{number}"
 
 
-def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any) -> None:
+def _leave_to_arriving(
+    spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any
+) -> None:
     """Set sizes to AUTO where inference from the input shape yields the same value."""
     for param in spec.params:
         rule = ops.AUTO_RULES.get((spec.key, param.name))
@@ -383,7 +497,9 @@ def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, value
             continue
         arriving = tuple(arriving) if isinstance(index, slice) else arriving
         mine = params[param.name]
-        if arriving == mine or (isinstance(arriving, tuple) and len(arriving) == 1 and arriving[0] == mine):
+        if arriving == mine or (
+            isinstance(arriving, tuple) and len(arriving) == 1 and arriving[0] == mine
+        ):
             del params[param.name]
 
 

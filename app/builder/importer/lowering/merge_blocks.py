@@ -71,20 +71,42 @@ class Merger:
             group.run = _single_run(group.graph, self.catalog)
             if group.run is None:
                 group.name = unused_name(blocks, _name(group.members[0]))
-                blocks[group.name] = Block(group.name, group.graph, params=tuple(group.params.values()))
+                blocks[group.name] = Block(
+                    group.name, group.graph, params=tuple(group.params.values())
+                )
         used = _used(graph := self._graph(_Group((), [root])), blocks)
-        return graph, FrozenMap({name: block for name, block in blocks.items() if name in used})
+        return graph, FrozenMap(
+            {name: block for name, block in blocks.items() if name in used}
+        )
 
     # --- Which are the same
 
     def _key(self, draft: Draft) -> Key:
         known = self._keys.get(id(draft))
         if known is None:
-            rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept, tuple(n.tied.items()), n.order,
-                          bool(n.frozen)) for n in draft.nodes.values())  # fmt: skip
+            rows = tuple(
+                (
+                    n.name,
+                    self._what(n),
+                    self._fixed(n),
+                    n.shares,
+                    n.kept,
+                    tuple(n.tied.items()),
+                    n.order,
+                    bool(n.frozen),
+                )
+                for n in draft.nodes.values()
+            )
             # Equal neighbours are to become one repeated node, so chains differing in that are not merged.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
-            known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
+            known = (
+                draft.kind,
+                rows,
+                tuple(draft.wires),
+                tuple(draft.inputs),
+                tuple(draft.outputs),
+                equal,
+            )
             self._keys[id(draft)] = known
         return known
 
@@ -98,8 +120,16 @@ class Merger:
             return None
         known = self._wholes.get(id(node.inner))
         if known is None:
-            rows = tuple((n.op, tuple(sorted((k, repr(v)) for k, v in n.params.items())), bool(n.frozen),
-                          self._key_with_numbers(n)) for n in node.inner.nodes.values() if n.op != "input")  # fmt: skip
+            rows = tuple(
+                (
+                    n.op,
+                    tuple(sorted((k, repr(v)) for k, v in n.params.items())),
+                    bool(n.frozen),
+                    self._key_with_numbers(n),
+                )
+                for n in node.inner.nodes.values()
+                if n.op != "input"
+            )
             known = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
         return known
 
@@ -117,7 +147,13 @@ class Merger:
             if not self._may_differ(node, param) or value is None:
                 fixed.append((param.name, type(value).__name__, value))
             elif param.auto or isinstance(value, tuple):
-                fixed.append((param.name, param.name in node.params, len(value) if isinstance(value, tuple) else 0))
+                fixed.append(
+                    (
+                        param.name,
+                        param.name in node.params,
+                        len(value) if isinstance(value, tuple) else 0,
+                    )
+                )
         return tuple(fixed)
 
     def _may_differ(self, node: DraftNode, param: Param) -> bool:
@@ -137,12 +173,30 @@ class Merger:
             mates = [member.nodes[node_id] for member in group.members]
             forms = [self._form(mate) for mate in mates]
             params = self._together(group, node, forms)
-            ties = {name: Tie(other, theirs) for name, (other, theirs) in node.tied.items()}
-            nodes[node_id] = Node(node_id, forms[0].op, node.name, params, shares=node.shares, repeat=forms[0].repeat,
-                                  kept=node.kept, tied=FrozenMap(ties), frozen=bool(node.frozen),
-                                  order=node.order)  # fmt: skip
-        ports = {node_id: port for node_id, node in first.nodes.items() if (port := self._port(node))}
-        edges = tuple(replace(edge, port=ports.get(edge.target, edge.port)) for edge in starmap(Edge, first.wires))
+            ties = {
+                name: Tie(other, theirs) for name, (other, theirs) in node.tied.items()
+            }
+            nodes[node_id] = Node(
+                node_id,
+                forms[0].op,
+                node.name,
+                params,
+                shares=node.shares,
+                repeat=forms[0].repeat,
+                kept=node.kept,
+                tied=FrozenMap(ties),
+                frozen=bool(node.frozen),
+                order=node.order,
+            )
+        ports = {
+            node_id: port
+            for node_id, node in first.nodes.items()
+            if (port := self._port(node))
+        }
+        edges = tuple(
+            replace(edge, port=ports.get(edge.target, edge.port))
+            for edge in starmap(Edge, first.wires)
+        )
         return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)
 
     def _port(self, node: DraftNode) -> str:
@@ -158,24 +212,39 @@ class Merger:
         if node.inner is None:
             return Form(node.op, FrozenMap(node.params))
         group = self._of[id(node.inner)]
-        number = next(i for i, member in enumerate(group.members) if member is node.inner)
+        number = next(
+            i for i, member in enumerate(group.members) if member is node.inner
+        )
         values = {name: vector[number] for name, vector in group.vectors.items()}
         if node.shares:
             values = {}
         if group.run is not None:
             run = group.run
-            params = {name: computed(value, values) for name, value in run.params.items()} if not node.shares else {}
+            params = (
+                {name: computed(value, values) for name, value in run.params.items()}
+                if not node.shares
+                else {}
+            )
             return Form(run.op, FrozenMap(params), run.repeat)
-        mine = {name: value for name, value in values.items() if value != group.params[name].default}
+        mine = {
+            name: value
+            for name, value in values.items()
+            if value != group.params[name].default
+        }
         return Form(PREFIX + group.name, FrozenMap(mine))
 
-    def _together(self, group: _Group, node: DraftNode, forms: list[Form]) -> FrozenMap[str, Any]:
+    def _together(
+        self, group: _Group, node: DraftNode, forms: list[Form]
+    ) -> FrozenMap[str, Any]:
         names = dict.fromkeys(name for form in forms for name in form.params)
         found: dict[str, Any] = {}
         for name in names:
             param = self._param(node, name)
             vector = tuple(form.params.get(name, param.default) for form in forms)
-            if all(value == vector[0] and type(value) is type(vector[0]) for value in vector):
+            if all(
+                value == vector[0] and type(value) is type(vector[0])
+                for value in vector
+            ):
                 if vector[0] != param.default or param.required or node.op == "input":
                     found[name] = vector[0]
             elif node.op == "input":
@@ -186,9 +255,13 @@ class Merger:
                 found[name] = self._exposed(group, node, param, vector)
         return FrozenMap(found)
 
-    def _by_item(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    def _by_item(
+        self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
+    ) -> tuple[Any, ...] | None:
         """Expose each differing or wired item of a size tuple separately; None for other parameters."""
-        if param.kind != "ints" or not all(isinstance(value, tuple) for value in vector):
+        if param.kind != "ints" or not all(
+            isinstance(value, tuple) for value in vector
+        ):
             return None
         if len({len(value) for value in vector}) != 1:
             return None
@@ -196,11 +269,22 @@ class Merger:
         if any(type(item) is not int for column in columns for item in column):
             return None
         apart = {column for column in columns if len(set(column)) > 1}
-        wired = any(wire[2] == node.id and wire[3].startswith(f"{param.name}[") for wire in group.members[0].wires)
+        wired = any(
+            wire[2] == node.id and wire[3].startswith(f"{param.name}[")
+            for wire in group.members[0].wires
+        )
         if len(apart) > 1 and not wired and node.op not in ("parameter", "buffer"):
             return None
-        one = Param("size" if param.name in ("shape", "size") else param.name, "int", minimum=param.minimum)
-        found = {column: self._exposed(group, node, one, column) for column in reversed(columns) if column in apart}
+        one = Param(
+            "size" if param.name in ("shape", "size") else param.name,
+            "int",
+            minimum=param.minimum,
+        )
+        found = {
+            column: self._exposed(group, node, one, column)
+            for column in reversed(columns)
+            if column in apart
+        }
         return tuple(found.get(column, column[0]) for column in columns)
 
     def _param(self, node: DraftNode, name: str) -> Param:
@@ -215,17 +299,27 @@ class Merger:
         return inner.params[name]
 
     def _groups_by_op(self, op: str) -> _Group:
-        return next(group for group in self._groups.values() if PREFIX + group.name == op)
+        return next(
+            group for group in self._groups.values() if PREFIX + group.name == op
+        )
 
-    def _exposed(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> Expr:
+    def _exposed(
+        self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
+    ) -> Expr:
         """Return an expression for these values: an existing parameter, a multiple of one, or a new parameter."""
         for name, known in group.vectors.items():
-            if known == vector and all(type(a) is type(b) for a, b in zip(known, vector, strict=True)):
+            if known == vector and all(
+                type(a) is type(b) for a, b in zip(known, vector, strict=True)
+            ):
                 return Expr(name)
-        if param.kind == "int" and all(type(value) is int and value > 0 for value in vector):
+        if param.kind == "int" and all(
+            type(value) is int and value > 0 for value in vector
+        ):
             for name, known in group.vectors.items():
                 if all(type(value) is int and value > 0 for value in known):
-                    times = {value / base for value, base in zip(vector, known, strict=True)}
+                    times = {
+                        value / base for value, base in zip(vector, known, strict=True)
+                    }
                     (factor, *others) = times
                     if not others and factor in (2, 3, 4, 6, 8):
                         return Expr(f"{name} * {int(factor)}")
@@ -233,14 +327,26 @@ class Merger:
                         return Expr(f"{name} // {int(1 / factor)}")
         taken = set(group.vectors)
         plain = identifier(param.name)
-        name = plain if plain not in taken or not node.name[:1].isalpha() else identifier(f"{node.name}_{plain}")
+        name = (
+            plain
+            if plain not in taken or not node.name[:1].isalpha()
+            else identifier(f"{node.name}_{plain}")
+        )
         number = 2
         while name in taken:
             name, number = f"{plain}{number}", number + 1
         default = Counter(vector).most_common(1)[0][0]
         group.vectors[name] = vector
-        group.params[name] = Param(name, param.kind, default, count=param.count, choices=param.choices,
-                                   optional=param.optional, minimum=param.minimum, maximum=param.maximum)  # fmt: skip
+        group.params[name] = Param(
+            name,
+            param.kind,
+            default,
+            count=param.count,
+            choices=param.choices,
+            optional=param.optional,
+            minimum=param.minimum,
+            maximum=param.maximum,
+        )
         return Expr(name)
 
 
@@ -256,7 +362,11 @@ def _postorder(root: Draft) -> Iterator[Draft]:
                 yield draft
             continue
         todo.append((draft, True))
-        todo.extend((node.inner, False) for node in reversed(draft.nodes.values()) if node.inner is not None)
+        todo.extend(
+            (node.inner, False)
+            for node in reversed(draft.nodes.values())
+            if node.inner is not None
+        )
 
 
 def _used(graph: Graph, blocks: dict[str, Block]) -> set[str]:
@@ -274,7 +384,11 @@ def _used(graph: Graph, blocks: dict[str, Block]) -> set[str]:
 def _name(draft: Draft) -> str:
     """Name a block after its class, or its path for an `nn.Sequential`."""
     if draft.kind in ("Sequential", "Module"):
-        parts = [part for part in re.split(r"[._]", draft.path) if part and not part.isdigit()]
+        parts = [
+            part
+            for part in re.split(r"[._]", draft.path)
+            if part and not part.isdigit()
+        ]
         word = "".join(part[:1].upper() + part[1:] for part in parts[-1:]) or "Chain"
     else:
         word = draft.kind.lstrip("_")
@@ -288,13 +402,19 @@ def _chain(graph: Graph) -> list[Node] | None:
     """Return the nodes of a graph that is one chain named 0, 1, 2, ...; None for any other."""
     inputs = [node for node in graph.nodes.values() if node.op == "input"]
     outputs = [node for node in graph.nodes.values() if node.op == "output"]
-    inner = [node for node in graph.nodes.values() if node.op not in ("input", "output")]
+    inner = [
+        node for node in graph.nodes.values() if node.op not in ("input", "output")
+    ]
     if len(inputs) != 1 or len(outputs) != 1 or len(graph.edges) != len(inner) + 1:
         return None
     at, order = inputs[0].id, []
     for number in range(len(inner)):
         out = graph.out_of(at)
-        if len(out) != 1 or out[0].output or graph.nodes[out[0].target].name != str(number):
+        if (
+            len(out) != 1
+            or out[0].output
+            or graph.nodes[out[0].target].name != str(number)
+        ):
             return None
         at = out[0].target
         order.append(graph.nodes[at])
@@ -313,7 +433,11 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
         node, end = chain[number], number + 1
         alone = node.repeat == 1 and node.op.startswith(PREFIX) and not node.shares
         like = node.op, node.params, node.frozen
-        while alone and end < len(chain) and (chain[end].op, chain[end].params, chain[end].frozen) == like:
+        while (
+            alone
+            and end < len(chain)
+            and (chain[end].op, chain[end].params, chain[end].frozen) == like
+        ):
             if chain[end].repeat != 1 or chain[end].shares:
                 break
             gone.add(chain[end].id)
@@ -324,15 +448,21 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
         return graph
     last: dict[str, str] = {}
     for node in chain:  # the output of a run is that of its first node
-        last[node.id] = node.id if node.id not in gone else last[graph.into(node.id)[0].source]
+        last[node.id] = (
+            node.id if node.id not in gone else last[graph.into(node.id)[0].source]
+        )
     left = (edge for edge in graph.edges if edge.target not in gone)
     edges = (replace(edge, source=last.get(edge.source, edge.source)) for edge in left)
-    nodes = {key: kept.get(key, node) for key, node in graph.nodes.items() if key not in gone}
+    nodes = {
+        key: kept.get(key, node) for key, node in graph.nodes.items() if key not in gone
+    }
     return Graph(FrozenMap(nodes), tuple(edges))
 
 
 def _single_run(graph: Graph, catalog: Catalog) -> Node | None:
     """Return the repeated node if a numbered chain consists of it alone."""
-    inner = [node for node in graph.nodes.values() if node.op not in ("input", "output")]
+    inner = [
+        node for node in graph.nodes.values() if node.op not in ("input", "output")
+    ]
     one = inner[0] if len(inner) == 1 else None
     return one if one is not None and one.repeat > 1 and one.name == "0" else None

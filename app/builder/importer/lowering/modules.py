@@ -32,20 +32,25 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "nn.AlphaDropout.p": lambda m: m.p,
     "nn.CosineSimilarity.dim": lambda m: m.dim,
     "nn.PairwiseDistance.p": lambda m: m.norm,
-    **{f"nn.{name}.{argument}": reader
-       for name in ("TransformerEncoderLayer", "TransformerDecoderLayer")
-       for argument, reader in {
-           "d_model": lambda m: m.self_attn.embed_dim,
-           "nhead": lambda m: m.self_attn.num_heads,
-           "dim_feedforward": lambda m: m.linear1.out_features,
-           "dropout": lambda m: m.dropout.p,
-           "activation": lambda m: {nn.functional.relu: "relu", nn.functional.gelu: "gelu"}.get(m.activation, "?"),
-           "layer_norm_eps": lambda m: m.norm1.eps,
-           "batch_first": lambda m: m.self_attn.batch_first,
-           "bias": lambda m: m.linear1.bias is not None,
-       }.items()},
+    **{
+        f"nn.{name}.{argument}": reader
+        for name in ("TransformerEncoderLayer", "TransformerDecoderLayer")
+        for argument, reader in {
+            "d_model": lambda m: m.self_attn.embed_dim,
+            "nhead": lambda m: m.self_attn.num_heads,
+            "dim_feedforward": lambda m: m.linear1.out_features,
+            "dropout": lambda m: m.dropout.p,
+            "activation": lambda m: {
+                nn.functional.relu: "relu",
+                nn.functional.gelu: "gelu",
+            }.get(m.activation, "?"),
+            "layer_norm_eps": lambda m: m.norm1.eps,
+            "batch_first": lambda m: m.self_attn.batch_first,
+            "bias": lambda m: m.linear1.bias is not None,
+        }.items()
+    },
     **{f"nn.ConstantPad{n}d.value": lambda m: m.value for n in (1, 2, 3)},
-}  # fmt: skip
+}
 
 
 def key_of(module: nn.Module, catalog: Catalog) -> str | None:
@@ -81,7 +86,11 @@ def arguments_of(module: nn.Module, key: str, spec: OpSpec) -> dict[str, Any]:
         if param.call:
             continue
         value = literal_of(_simple(_read(module, key, param.name, param.default)))
-        if value == param.default and type(value) is type(param.default) and not param.required:
+        if (
+            value == param.default
+            and type(value) is type(param.default)
+            and not param.required
+        ):
             continue
         if value is None and not param.optional:
             continue
@@ -109,13 +118,21 @@ def _read(module: nn.Module, key: str, name: str, default: Any) -> Any:
 
 def _dtype(module: nn.Module) -> torch.dtype | None:
     """Return a dtype other than float32 that all parameters have."""
-    kinds = {tensor.dtype for tensor in module_tree.parameters(module) if tensor.is_floating_point()}
+    kinds = {
+        tensor.dtype
+        for tensor in module_tree.parameters(module)
+        if tensor.is_floating_point()
+    }
     return next(iter(kinds)) if len(kinds) == 1 and kinds != {torch.float32} else None
 
 
 def _simple(value: Any) -> Any:
     """Collapse a tuple of equal numbers to one."""
-    if isinstance(value, tuple | list) and len(value) > 1 and all(type(item) is int for item in value):
+    if (
+        isinstance(value, tuple | list)
+        and len(value) > 1
+        and all(type(item) is int for item in value)
+    ):
         return value[0] if len(set(value)) == 1 else tuple(value)
     return value
 
@@ -128,8 +145,12 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         with torch.device("meta"):
             made = TorchCall.resolve(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
-        raise BindingError(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
-    same = _tensor_shapes(made) == _tensor_shapes(module) and _normalized_repr(made) == _normalized_repr(module)
+        raise BindingError(
+            f"{type(module).__name__} cannot be constructed from its attributes: {error}"
+        ) from error
+    same = _tensor_shapes(made) == _tensor_shapes(module) and _normalized_repr(
+        made
+    ) == _normalized_repr(module)
     if not same:
         raise BindingError(f"{type(module).__name__} was changed after construction")
 

@@ -11,13 +11,19 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 KEEPS_STATE = "its spectral norm changes buffers in training"
-_PARAMETRIZED = "Parametrized"  # what torch puts before the name of a class with parametrizations
+_PARAMETRIZED = (
+    "Parametrized"  # what torch puts before the name of a class with parametrizations
+)
 
 
 def plain_class(module: nn.Module) -> type[nn.Module]:
     """Return the class of a module before torch replaced it by one with parametrizations."""
     kind = type(module)
-    return kind.__bases__[0] if is_parametrized(module) and kind.__name__.startswith(_PARAMETRIZED) else kind
+    return (
+        kind.__bases__[0]
+        if is_parametrized(module) and kind.__name__.startswith(_PARAMETRIZED)
+        else kind
+    )
 
 
 def plain_name(name: str) -> str:
@@ -31,13 +37,17 @@ def plain_name(name: str) -> str:
 
 def has_power_iteration(module: nn.Module) -> bool:
     """Return whether a hook of `nn.utils.spectral_norm` computes a weight of a module at each call."""
-    return any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values())
+    return any(
+        isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values()
+    )
 
 
 def computed_at_each_call(module: nn.Module) -> frozenset[str]:
     """Return the attributes that a hook of `spectral_norm` or `weight_norm` sets before each call."""
     hooks = module._forward_pre_hooks.values()
-    return frozenset(hook.name for hook in hooks if isinstance(hook, SpectralNorm | WeightNorm))
+    return frozenset(
+        hook.name for hook in hooks if isinstance(hook, SpectralNorm | WeightNorm)
+    )
 
 
 def statements(module: nn.Module) -> tuple[str, ...]:
@@ -45,7 +55,14 @@ def statements(module: nn.Module) -> tuple[str, ...]:
     other hooks or parametrizations."""
     hooks = [_hooked(hook) for hook in module._forward_pre_hooks.values()]
     lists: Any = module.parametrizations if is_parametrized(module) else {}
-    found = [*hooks, *(_parametrized(name, one) for name, several in lists.items() for one in several)]
+    found = [
+        *hooks,
+        *(
+            _parametrized(name, one)
+            for name, several in lists.items()
+            for one in several
+        ),
+    ]
     return tuple(map(str, found)) if all(found) else ()
 
 
@@ -53,7 +70,11 @@ def _hooked(hook: Any) -> str:
     if isinstance(hook, SpectralNorm):
         more = f"n_power_iterations={hook.n_power_iterations}, eps={hook.eps!r}, dim={hook.dim}"
         return f'nn.utils.spectral_norm(self, "{hook.name}", {more})'
-    return f'nn.utils.weight_norm(self, "{hook.name}", dim={hook.dim})' if isinstance(hook, WeightNorm) else ""
+    return (
+        f'nn.utils.weight_norm(self, "{hook.name}", dim={hook.dim})'
+        if isinstance(hook, WeightNorm)
+        else ""
+    )
 
 
 def _parametrized(name: str, one: nn.Module) -> str:

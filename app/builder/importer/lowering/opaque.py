@@ -20,9 +20,19 @@ from torch import fx, nn
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
-from app.builder.importer.lowering import function_layers, normed_layers, package_classes, scripted_layers
+from app.builder.importer.lowering import (
+    function_layers,
+    normed_layers,
+    package_classes,
+    scripted_layers,
+)
 from app.builder.importer.lowering.binding import BindingError, Bound
-from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS, NoLiteral, constructor_args_of, recordable
+from app.builder.importer.lowering.constructor_args import (
+    CONSTRUCTOR_ARGS,
+    NoLiteral,
+    constructor_args_of,
+    recordable,
+)
 from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.state import mode_switch
@@ -35,8 +45,15 @@ from app.util import module_tree
 from app.util.frozen import FrozenMap
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_OWN = frozenset({"_parameters", "_buffers", "_modules", "training", CONSTRUCTOR_ARGS, *_HOOKS})
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_OWN = frozenset(
+    {"_parameters", "_buffers", "_modules", "training", CONSTRUCTOR_ARGS, *_HOOKS}
+)
 
 
 class OwnClasses:
@@ -45,22 +62,43 @@ class OwnClasses:
     needs, "" for none."""
 
     def __init__(
-        self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None, package: str = ""
+        self,
+        file: CustomFile,
+        classes: Mapping[str, Any],
+        folder: Path | None = None,
+        package: str = "",
     ) -> None:
-        self.file, self._classes, self._folder, self._package = file, classes, folder, package
+        self.file, self._classes, self._folder, self._package = (
+            file,
+            classes,
+            folder,
+            package,
+        )
         self._failed = ""
         self._packaged: dict[str, CustomFile] = {}  # by module
 
     def with_these(self, catalog: Catalog) -> Catalog:
         """Extend the catalog by the classes of the file and those of packages that became layers."""
-        return catalog.plus([spec for file in (self.file, *self._packaged.values()) for spec in file.specs])
+        return catalog.plus(
+            [
+                spec
+                for file in (self.file, *self._packaged.values())
+                for spec in file.specs
+            ]
+        )
 
     def files_of(self, ops: Collection[str]) -> tuple[str, ...]:
         """List the files that a drawing with these ops needs."""
         files = (self.file, *self._packaged.values())
-        return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
+        return tuple(
+            str(file.path)
+            for file in files
+            if any(spec.key in ops for spec in file.specs)
+        )
 
-    def stand_in(self, module: nn.Module, result: Any = None) -> tuple[OpSpec, dict[str, Any]]:
+    def stand_in(
+        self, module: nn.Module, result: Any = None
+    ) -> tuple[OpSpec, dict[str, Any]]:
         """Return the op and the parameters that reproduce a module. The op of a generated layer gives the tensors of a
         `result`, if that is a record. Raises BindingError with the obstacle."""
         if isinstance(module, torch.jit.ScriptModule):
@@ -84,20 +122,31 @@ class OwnClasses:
         _check(module, spec, params, layer.name)
         return spec, params
 
-    def _scripted(self, module: torch.jit.ScriptModule, result: Any) -> tuple[OpSpec, dict[str, Any]]:
+    def _scripted(
+        self, module: torch.jit.ScriptModule, result: Any
+    ) -> tuple[OpSpec, dict[str, Any]]:
         """Return the op of a generated layer that has the TorchScript of a part. Raises BindingError."""
         if self._folder is None:
-            raise BindingError(f"{module.original_name} is TorchScript, which holds no Python code")
+            raise BindingError(
+                f"{module.original_name} is TorchScript, which holds no Python code"
+            )
         label = scripted_layers.label_of(module)
         text = scripted_layers.layer_text(module, result)
-        file = self._written(text, f"torch_jit_{module.original_name}_{digest(text)[:6]}")
+        file = self._written(
+            text, f"torch_jit_{module.original_name}_{digest(text)[:6]}"
+        )
         _check(module, file.specs[0], {}, label)
         return file.specs[0], {}
 
     def _is_own(self, kind: type) -> bool:
-        return self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem
+        return (
+            self._classes.get(kind.__name__) is kind
+            and kind.__module__ == self.file.path.stem
+        )
 
-    def _own(self, kind: type, given: dict[str, Any]) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
+    def _own(
+        self, kind: type, given: dict[str, Any]
+    ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
         """Return a class of the file unchanged, its op and the arguments. Raises BindingError."""
         layer = self._own_layer(kind)
         if not self._failed:
@@ -115,36 +164,57 @@ class OwnClasses:
         name, file = kind.__name__, self.file.name
         layer = next((one for one in self.file.classes if one.name == name), None)
         if layer is None and name.startswith("_"):
-            raise BindingError(f"{name} begins with an underscore, so it is private to {file}")
+            raise BindingError(
+                f"{name} begins with an underscore, so it is private to {file}"
+            )
         if layer is None:
-            raise BindingError(f"in {file}, {name} is not visibly a layer; write nn.Module among its bases")
+            raise BindingError(
+                f"in {file}, {name} is not visibly a layer; write nn.Module among its bases"
+            )
         if layer.reason:
             raise BindingError(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
     def _generated(
-        self, kind: type[nn.Module], given: dict[str, Any], result: Any, norms: tuple[str, ...] = ()
+        self,
+        kind: type[nn.Module],
+        given: dict[str, Any],
+        result: Any,
+        norms: tuple[str, ...] = (),
     ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
         """Return a class of an installed package, or of the file, in its generated file, which has the arguments that
         no form holds and applies `norms`, with its op and the other arguments."""
         if self._folder is None:
             raise BindingError(f"{kind.__name__} is not a class of {self.file.name}")
         if self._package and kind.__module__.partition(".")[0] == self._package:
-            raise BindingError(f"{kind.__name__} is in the package {self._package}, which a project does not include")
-        fixed = {name: value.value for name, value in given.items() if isinstance(value, NoLiteral)}
+            raise BindingError(
+                f"{kind.__name__} is in the package {self._package}, which a project does not include"
+            )
+        fixed = {
+            name: value.value
+            for name, value in given.items()
+            if isinstance(value, NoLiteral)
+        }
         while True:
             files = (self.file, *self._packaged.values())
-            known = {one.module: one.file.sha256 for one in files if one.file is not None}
+            known = {
+                one.module: one.file.sha256 for one in files if one.file is not None
+            }
             beside = self.file.path.resolve().parent
             own = self.file.file if self._is_own(kind) else None
-            file = package_classes.layer_of(kind, self._folder, beside, fixed, known, result, norms, own)
+            file = package_classes.layer_of(
+                kind, self._folder, beside, fixed, known, result, norms, own
+            )
             if file.problem:
                 raise BindingError(file.problem)
             layer = file.classes[-1]  # after those of the file that it is a class of
             if layer.reason:
                 raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
             spec = file.spec_of(layer)
-            params, unfit = _params({name: value for name, value in given.items() if name not in fixed}, spec)
+            params, unfit = _params(
+                {name: value for name, value in given.items() if name not in fixed},
+                spec,
+            )
             if not unfit:
                 break
             fixed |= {name: given[name] for name in unfit}
@@ -163,7 +233,11 @@ class OwnClasses:
 
     def by_mode(self) -> str | None:
         """Return the op of a generated layer that passes on one of two values by the mode; None without a folder."""
-        return self._written(mode_switch.TEXT, "by_mode").specs[0].key if self._folder is not None else None
+        return (
+            self._written(mode_switch.TEXT, "by_mode").specs[0].key
+            if self._folder is not None
+            else None
+        )
 
     def _written(self, text: str, name: str) -> CustomFile:
         """Return the file of a generated layer with this text. Raises BindingError."""
@@ -224,7 +298,11 @@ def _arguments(module: nn.Module, kind: type[nn.Module]) -> dict[str, Any]:
         return _attributes(module, signature)
     bound = signature.bind(module, *made.args, **made.kwargs)
     _, *given = bound.arguments.items()
-    return {argument: value for argument, value in given if not _is_default(value, signature.parameters[argument])}
+    return {
+        argument: value
+        for argument, value in given
+        if not _is_default(value, signature.parameters[argument])
+    }
 
 
 def _attributes(module: nn.Module, signature: inspect.Signature) -> dict[str, Any]:
@@ -235,17 +313,25 @@ def _attributes(module: nn.Module, signature: inspect.Signature) -> dict[str, An
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
         if value is argument.empty:
-            raise BindingError(f"the constructor arguments of {type(module).__name__} are unknown")
+            raise BindingError(
+                f"the constructor arguments of {type(module).__name__} are unknown"
+            )
         if value is not argument.default:
             found[name] = recordable(value)
     return found
 
 
 def _is_default(value: Any, argument: inspect.Parameter) -> bool:
-    return isinstance(value, NoLiteral) and value.value is not None and value.value is argument.default
+    return (
+        isinstance(value, NoLiteral)
+        and value.value is not None
+        and value.value is argument.default
+    )
 
 
-def _params(given: dict[str, Any], spec: OpSpec) -> tuple[dict[str, Any], dict[str, str]]:
+def _params(
+    given: dict[str, Any], spec: OpSpec
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the parameters of a node, and the arguments that no node holds, with the reason."""
     params: dict[str, Any] = {}
     unfit: dict[str, str] = {}
@@ -261,7 +347,11 @@ def _params(given: dict[str, Any], spec: OpSpec) -> tuple[dict[str, Any], dict[s
             except ParamError as error:
                 unfit[argument] = f": {error}"
                 continue
-            if param.required or value != param.default or type(value) is not type(param.default):
+            if (
+                param.required
+                or value != param.default
+                or type(value) is not type(param.default)
+            ):
                 params[argument] = value
     return params, unfit
 
@@ -269,7 +359,9 @@ def _params(given: dict[str, Any], spec: OpSpec) -> tuple[dict[str, Any], dict[s
 # --- Whether a reconstructed module is the same
 
 
-def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str) -> None:
+def _check(
+    module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
+) -> None:
     """Make the layer as the drawing will, and compare it with the module of the model. `made_as` is the name of its
     class there."""
     name = module_tree.class_name(module)
@@ -280,28 +372,46 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
             if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)
     except Exception as error:  # the constructor's message is the reason
-        raise BindingError(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
-    theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
+        raise BindingError(
+            f"{name} cannot be constructed again: {type(error).__name__}: {error}"
+        ) from error
+    theirs, mine = (
+        dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made)
+    )
     if normed_layers.plain_name(mine["its class"]) == made_as:
         mine["its class"] = theirs["its class"]
     for place in dict.fromkeys((*theirs, *mine)):
-        if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
+        if (
+            place not in theirs
+            or place not in mine
+            or not _equal(theirs[place], mine[place])
+        ):
             loose = place.endswith(_LOOSE)
-            words = "is in no state_dict and differs in a new instance" if loose else "was changed after construction"
+            words = (
+                "is in no state_dict and differs in a new instance"
+                if loose
+                else "was changed after construction"
+            )
             raise BindingError(f"{name}: {place.removesuffix(_LOOSE)} {words}")
 
 
 _LOOSE = " (not registered)"
 
 
-def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
+def _facts(
+    module: nn.Module, place: str, depth: int, own: frozenset[int]
+) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about a module, other than the values of its parameters and buffers."""
     yield place or "its class", module_tree.class_name(module)
     dot = f"{place}." if place else ""
     known: dict[int, str] = {}
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
         hooked = bool(getattr(tensor, "_backward_hooks", None))
-        shape = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.requires_grad, hooked)
+        shape = (
+            None
+            if tensor is None
+            else (tuple(tensor.shape), tensor.dtype, tensor.requires_grad, hooked)
+        )
         yield dot + name, shape
         if tensor is not None and name in module._non_persistent_buffers_set:
             yield f"{dot}{name}{_LOOSE}", tensor
@@ -315,7 +425,9 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     kind: Any = type(module)
     hidden = normed_layers.computed_at_each_call(module) | _OWN
-    scripted = isinstance(module, torch.jit.ScriptModule)  # whose values are all in its archive
+    scripted = isinstance(
+        module, torch.jit.ScriptModule
+    )  # whose values are all in its archive
     for name, value in module.__dict__.items():
         if not scripted and name not in hidden and name in _names_in(kind):
             yield from _attribute_facts(value, f"{dot}{name}", depth, own)
@@ -329,9 +441,21 @@ def _names_in(kind: type) -> frozenset[str]:
     """Return the names and texts in a class's code: what others note on a module, such as that it was initialised, is
     none of it."""
     found: set[str] = set()
-    own = [value for one in kind.__mro__ if one is not nn.Module for value in vars(one).values()]
-    functions = (getattr(value, "fget", None) or getattr(value, "__func__", value) for value in own)
-    todo: list[Any] = [getattr(inspect.unwrap(value), "__code__", None) for value in functions if callable(value)]
+    own = [
+        value
+        for one in kind.__mro__
+        if one is not nn.Module
+        for value in vars(one).values()
+    ]
+    functions = (
+        getattr(value, "fget", None) or getattr(value, "__func__", value)
+        for value in own
+    )
+    todo: list[Any] = [
+        getattr(inspect.unwrap(value), "__code__", None)
+        for value in functions
+        if callable(value)
+    ]
     while todo:
         code = todo.pop()
         if isinstance(code, CodeType):
@@ -341,7 +465,9 @@ def _names_in(kind: type) -> frozenset[str]:
     return frozenset(found)
 
 
-def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
+def _attribute_facts(
+    value: Any, place: str, depth: int, own: frozenset[int]
+) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about an attribute that torch does not register."""
     if isinstance(value, _PLAIN):
         yield place, value
@@ -349,7 +475,10 @@ def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) ->
         if value.is_leaf and id(value) not in own:
             yield place + _LOOSE, value
     elif isinstance(value, nn.Module) and depth < 64:
-        for name, tensor in (*module_tree.named_parameters(value), *module_tree.named_buffers(value)):
+        for name, tensor in (
+            *module_tree.named_parameters(value),
+            *module_tree.named_buffers(value),
+        ):
             if id(tensor) not in own:
                 yield f"{place}.{name}{_LOOSE}", tensor
     elif isinstance(value, list | tuple | dict) and depth < 64:
@@ -362,12 +491,18 @@ def _attribute_facts(value: Any, place: str, depth: int, own: frozenset[int]) ->
 
 def _tensors_of(module: nn.Module) -> frozenset[int]:
     """Return the ids of all parameters and buffers, for attributes that alias them."""
-    return frozenset(map(id, (*module_tree.parameters(module), *module_tree.buffers(module))))
+    return frozenset(
+        map(id, (*module_tree.parameters(module), *module_tree.buffers(module)))
+    )
 
 
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+        return (
+            one.shape == other.shape
+            and one.dtype == other.dtype
+            and torch.equal(one, other)
+        )
     if isinstance(one, float) and one != one:
         return isinstance(other, float) and other != other
     return type(one) is type(other) and bool(one == other)

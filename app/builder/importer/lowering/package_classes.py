@@ -26,7 +26,10 @@ from app.builder.catalog.custom_classes import returned_names
 from app.builder.codegen.call_code import wrapped
 from app.builder.importer.lowering.argument_code import ArgumentCode
 from app.builder.importer.lowering.binding import BindingError, literal_of
-from app.builder.importer.lowering.constructor_args import ConstructorArgs, constructor_args_of
+from app.builder.importer.lowering.constructor_args import (
+    ConstructorArgs,
+    constructor_args_of,
+)
 from app.builder.importer.lowering.modules import described
 from app.builder.importer.tracing.records import is_record
 from app.builder.literals import DType, LiteralError, encode
@@ -34,7 +37,9 @@ from app.source import layer_files
 from app.source.layer_files import FOLDER, LayerFile, digest
 
 _PLAIN = ("int", "float", "bool", "str")
-_OPTIONAL = re.compile(rf"(?P<plain>{'|'.join(_PLAIN)}) ?\| ?None|(typing\.)?Optional\[(?P<inner>{'|'.join(_PLAIN)})\]")
+_OPTIONAL = re.compile(
+    rf"(?P<plain>{'|'.join(_PLAIN)}) ?\| ?None|(typing\.)?Optional\[(?P<inner>{'|'.join(_PLAIN)})\]"
+)
 _HEAD = '''"""{name} of {module}, as a layer of a drawing."""
 
 {more}import torch
@@ -63,7 +68,11 @@ _METHOD = """
 def importable(kind: type) -> bool:
     """Return whether a class can be imported by its qualified name."""
     module = sys.modules.get(kind.__module__)
-    return module is not None and kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
+    return (
+        module is not None
+        and kind.__module__ != "__main__"
+        and getattr(module, kind.__qualname__, None) is kind
+    )
 
 
 def layer_of(
@@ -91,7 +100,9 @@ def layer_of(
         raise BindingError(f"{kind.__name__} {why}")
     text = _text(kind, fixed, beside, result, norms, own)
     root = kind.__module__.partition(".")[0]
-    return written(text, re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"), folder, known)
+    return written(
+        text, re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"), folder, known
+    )
 
 
 def written(text: str, name: str, folder: Path, known: Mapping[str, str]) -> CustomFile:
@@ -115,22 +126,36 @@ def _made_with(module: nn.Module) -> ConstructorArgs | None:
     if type(module) is nn.ModuleList:
         return ConstructorArgs((list(module),))
     found = constructor_args_of(module)
-    return ConstructorArgs((), described(module, catalog())[1]) if found is None else found
+    return (
+        ConstructorArgs((), described(module, catalog())[1]) if found is None else found
+    )
 
 
 def _barred(module: str, beside: Path) -> str:
     """Return why no file of a project can import a module, "" if it can."""
     root = module.partition(".")[0]
     home = getattr(importlib.import_module(root), "__file__", None) or ""
-    if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
+    if (
+        home
+        and (
+            Path(home).parent.parent
+            if Path(home).name == "__init__.py"
+            else Path(home).parent
+        )
+        == beside
+    ):
         return f"is in {root} beside the file, which a project does not include"
     return ""
 
 
 def _text(
-    kind: type[nn.Module], fixed: Mapping[str, Any], beside: Path, result: Any, norms: tuple[str, ...],
+    kind: type[nn.Module],
+    fixed: Mapping[str, Any],
+    beside: Path,
+    result: Any,
+    norms: tuple[str, ...],
     own: LayerFile | None,
-) -> str:  # fmt: skip
+) -> str:
     home = kind.__module__ if own is not None else ""
     code = ArgumentCode(lambda module: _barred(module, beside), _made_with, home)
     texts: dict[str, str] = {}
@@ -138,29 +163,53 @@ def _text(
         try:
             texts[name] = code.text(value)
         except BindingError as error:
-            raise BindingError(f"{kind.__name__} was constructed with {name}, and {error}") from error
-    more = "".join(f"import {module}\n" for module in sorted(code.imports - {"torch", "torch.nn"}))
+            raise BindingError(
+                f"{kind.__name__} was constructed with {name}, and {error}"
+            ) from error
+    more = "".join(
+        f"import {module}\n" for module in sorted(code.imports - {"torch", "torch.nn"})
+    )
     if own is not None:
-        text = _OWN.format(text=own.text.rstrip(), more=more, label=_fresh(kind.__name__, own.text), name=kind.__name__)
+        text = _OWN.format(
+            text=own.text.rstrip(),
+            more=more,
+            label=_fresh(kind.__name__, own.text),
+            name=kind.__name__,
+        )
     else:
-        text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=_label(kind, norms), more=more)
+        text = _HEAD.format(
+            name=kind.__name__,
+            module=kind.__module__,
+            label=_label(kind, norms),
+            more=more,
+        )
     if kind.__init__ is not nn.Module.__init__:
-        given, passed = arguments_of(_parameters(kind, "__init__"), kind.__name__, texts)
+        given, passed = arguments_of(
+            _parameters(kind, "__init__"), kind.__name__, texts
+        )
         line = "\n        ".join((wrapped("super().__init__(", passed, ")", 8), *norms))
         text += _METHOD.format(method="__init__", given=given, line=line)
-    given, passed = arguments_of(_parameters(kind, "forward"), kind.__name__, {}, in_forward=True)
+    given, passed = arguments_of(
+        _parameters(kind, "forward"), kind.__name__, {}, in_forward=True
+    )
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
     if opened_in_layer(kind, result):
-        return text + _METHOD.format(method="forward", given=given, line=returning(kind.__name__, call, result))
+        return text + _METHOD.format(
+            method="forward", given=given, line=returning(kind.__name__, call, result)
+        )
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
-    return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
+    return text + _METHOD.format(
+        method="forward", given=given, line=several if names else f"return {call}"
+    )
 
 
 def _label(kind: type, norms: tuple[str, ...]) -> str:
     """Name the layer after its class and its norms."""
     name = kind.__name__.strip("_")
-    words = dict.fromkeys("Spectral" if "spectral_norm" in line else "Weight" for line in norms)
+    words = dict.fromkeys(
+        "Spectral" if "spectral_norm" in line else "Weight" for line in norms
+    )
     return f"{''.join(f'{word}Norm' for word in words)}{name[:1].upper()}{name[1:]}"
 
 
@@ -176,7 +225,11 @@ def _fresh(name: str, text: str) -> str:
 def opened_in_layer(kind: type, result: Any) -> bool:
     """Return whether a layer has to name the tensors that a class returns: those of a record, or of a tuple that no
     `return` of its forward shows."""
-    several = isinstance(result, tuple | list) and len(result) > 1 and len(_returned(kind)) != len(result)
+    several = (
+        isinstance(result, tuple | list)
+        and len(result) > 1
+        and len(_returned(kind)) != len(result)
+    )
     return is_record(result) or several
 
 
@@ -204,11 +257,17 @@ def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
     elif isinstance(result, tuple | list):
         names = getattr(result, "_fields", None)
         for number, item in enumerate(result):
-            yield from _tensors_in(item, f"{place}.{names[number]}" if names else f"{place}[{number}]")
+            yield from _tensors_in(
+                item, f"{place}.{names[number]}" if names else f"{place}[{number}]"
+            )
     elif isinstance(result, dict):
         for key, item in result.items():
-            field = isinstance(key, str) and getattr(result, key, None) is item  # a record that is a dict too
-            yield from _tensors_in(item, f"{place}.{key}" if field else f"{place}[{key!r}]")
+            field = (
+                isinstance(key, str) and getattr(result, key, None) is item
+            )  # a record that is a dict too
+            yield from _tensors_in(
+                item, f"{place}.{key}" if field else f"{place}[{key!r}]"
+            )
     elif is_dataclass(result):
         for one in fields(result):
             yield from _tensors_in(getattr(result, one.name), f"{place}.{one.name}")
@@ -219,7 +278,10 @@ def _parameters(kind: type[nn.Module], method: str) -> list[inspect.Parameter]:
 
 
 def arguments_of(
-    parameters: Iterable[inspect.Parameter], name: str, fixed: Mapping[str, str], in_forward: bool = False
+    parameters: Iterable[inspect.Parameter],
+    name: str,
+    fixed: Mapping[str, str],
+    in_forward: bool = False,
 ) -> tuple[str, list[str]]:
     """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class of
     this name. Those that are `fixed` are passed on only. Raises BindingError."""
@@ -229,11 +291,15 @@ def arguments_of(
             if in_forward and one.kind is one.VAR_POSITIONAL:
                 raise BindingError(f"{name}.forward takes *{one.name}")
             if one.name in fixed:
-                passed.append(f"{'*' if one.kind is one.VAR_POSITIONAL else '**'}{fixed[one.name]}")
+                passed.append(
+                    f"{'*' if one.kind is one.VAR_POSITIONAL else '**'}{fixed[one.name]}"
+                )
             continue
         if one.name in fixed:
             passed.append(
-                f"{one.name}={fixed[one.name]}" if keyword or one.kind is one.KEYWORD_ONLY else fixed[one.name]
+                f"{one.name}={fixed[one.name]}"
+                if keyword or one.kind is one.KEYWORD_ONLY
+                else fixed[one.name]
             )
             continue
         default = "" if one.default is one.empty else written_default(one.default)
@@ -244,9 +310,13 @@ def arguments_of(
             given.append("*")
         note = _annotation(one.annotation, one.default, in_forward)
         equals = " = " if note else "="
-        given.append(f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}")
+        given.append(
+            f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}"
+        )
         # What has a default goes by name: decorators that add others by name would give it twice.
-        keyword = keyword or one.kind is one.KEYWORD_ONLY or (in_forward and bool(default))
+        keyword = (
+            keyword or one.kind is one.KEYWORD_ONLY or (in_forward and bool(default))
+        )
         passed.append(f"{one.name}={one.name}" if keyword else one.name)
     return ", ".join(given), passed
 
@@ -262,11 +332,21 @@ def written_default(default: Any) -> str | None:
 
 
 def _annotation(annotation: Any, default: Any, in_forward: bool) -> str:
-    words = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    words = (
+        annotation
+        if isinstance(annotation, str)
+        else inspect.formatannotation(annotation)
+    )
     if annotation is inspect.Parameter.empty:
         words = ""
     if "Tensor" in words or (in_forward and default is None and not words):
-        return "torch.Tensor | None" if default is None else "torch.Tensor" if "[" not in words else ""
+        return (
+            "torch.Tensor | None"
+            if default is None
+            else "torch.Tensor"
+            if "[" not in words
+            else ""
+        )
     if default is None and (found := _OPTIONAL.fullmatch(words)):
         return f"{found['plain'] or found['inner']} | None"
     return words if words in _PLAIN else ""
@@ -275,7 +355,9 @@ def _annotation(annotation: Any, default: Any, in_forward: bool) -> str:
 def _returned(kind: Any) -> tuple[str, ...]:
     """Return names for the values that `forward` returns, if several."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))).body[0]
+        tree = ast.parse(
+            textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))
+        ).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         return ()
     return returned_names(tree) if isinstance(tree, ast.FunctionDef) else ()

@@ -20,7 +20,10 @@ LEARNS = "requires_grad"
 
 def partly_frozen(module: nn.Module) -> bool:
     """Return whether only some parameters of a module are trainable, which a node cannot express."""
-    return len({parameter.requires_grad for parameter in module_tree.parameters(module)}) > 1
+    return (
+        len({parameter.requires_grad for parameter in module_tree.parameters(module)})
+        > 1
+    )
 
 
 def wholly_frozen(module: nn.Module) -> bool | None:
@@ -33,7 +36,10 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Yield partly frozen layers that cannot be written as free parameters, with the reason."""
     for path, module in module_tree.named_modules(model):
         if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
-            yield path, "only some of its parameters are trainable, and a node freezes all or none"
+            yield (
+                path,
+                "only some of its parameters are trainable, and a node freezes all or none",
+            )
 
 
 # --- Drafts
@@ -51,7 +57,11 @@ def _settle(draft: Draft) -> bool | None:
             node.frozen = _settle(node.inner)
             if node.frozen:
                 _thaw(node.inner)
-    found = [frozen for node in draft.nodes.values() if not node.shares and (frozen := _frozen(node)) is not None]
+    found = [
+        frozen
+        for node in draft.nodes.values()
+        if not node.shares and (frozen := _frozen(node)) is not None
+    ]
     return all(found) if found else None
 
 
@@ -73,16 +83,21 @@ def number(root: Draft, model: nn.Module) -> None:
     places = {path: place for place, path in enumerate(_registered(model))}
     for draft in drafts_in(root):
         prefix = f"{draft.path}." if draft.path else ""
-        there = {node.id: places[prefix + node.name] for node in draft.nodes.values()
-                 if not node.shares and _owns(node) and prefix + node.name in places}  # fmt: skip
+        there = {
+            node.id: places[prefix + node.name]
+            for node in draft.nodes.values()
+            if not node.shares and _owns(node) and prefix + node.name in places
+        }
         for order, key in enumerate(sorted(there, key=there.__getitem__), 1):
             draft.nodes[key].order = order
 
 
 def _owns(node: DraftNode) -> bool:
-    return node.inner is not None or node.op in ("parameter", "buffer", "constant", "packed") or (
-        node.op.startswith(("nn.", "ops.", "custom."))
-    )  # fmt: skip
+    return (
+        node.inner is not None
+        or node.op in ("parameter", "buffer", "constant", "packed")
+        or (node.op.startswith(("nn.", "ops.", "custom.")))
+    )
 
 
 def _registered(model: nn.Module) -> Iterator[str]:
@@ -101,7 +116,19 @@ def as_called(graph: Graph, blocks: Blocks, catalog: Catalog) -> tuple[Graph, Bl
     ops = with_blocks(catalog, blocks)
 
     def plain(graph: Graph) -> Graph:
-        ordered = sorted((node for node in graph.nodes.values() if node.order), key=lambda node: node.order)
-        return with_sequence(graph, ops, [node.id for node in ordered]) if ordered else graph
+        ordered = sorted(
+            (node for node in graph.nodes.values() if node.order),
+            key=lambda node: node.order,
+        )
+        return (
+            with_sequence(graph, ops, [node.id for node in ordered])
+            if ordered
+            else graph
+        )
 
-    return plain(graph), FrozenMap({name: replace(block, graph=plain(block.graph)) for name, block in blocks.items()})
+    return plain(graph), FrozenMap(
+        {
+            name: replace(block, graph=plain(block.graph))
+            for name, block in blocks.items()
+        }
+    )

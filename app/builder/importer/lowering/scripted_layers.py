@@ -96,12 +96,20 @@ def label_of(script: torch.jit.ScriptModule) -> str:
 def layer_text(script: torch.jit.ScriptModule, result: Any) -> str:
     """Return the text of the layer file of a part that once returned `result`. Raises BindingError for an argument that
     no input of a node can be."""
-    given, passed = arguments_of(_parameters(script), script.original_name, {}, in_forward=True)
+    given, passed = arguments_of(
+        _parameters(script), script.original_name, {}, in_forward=True
+    )
     call = f"self.script({', '.join(passed)})"
-    several = is_record(result) or (isinstance(result, tuple | list) and len(result) > 1)
-    line = returning(script.original_name, call, result) if several else f"return {call}"
+    several = is_record(result) or (
+        isinstance(result, tuple | list) and len(result) > 1
+    )
+    line = (
+        returning(script.original_name, call, result) if several else f"return {call}"
+    )
     text = base64.b85encode(zlib.compress(_archive(script), 9)).decode()
-    rows = (f'    "{text[start : start + _ROW]}"' for start in range(0, len(text), _ROW))
+    rows = (
+        f'    "{text[start : start + _ROW]}"' for start in range(0, len(text), _ROW)
+    )
     return _TEXT.format(
         name=script.original_name,
         label=label_of(script),
@@ -115,12 +123,22 @@ def _parameters(script: torch.jit.ScriptModule) -> list[inspect.Parameter]:
     """Return the arguments of a part's forward. Raises BindingError."""
     found = []
     for one in schema_of(script):
-        kind = inspect.Parameter.KEYWORD_ONLY if one.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        default = one.default_value if one.has_default_value() else inspect.Parameter.empty
+        kind = (
+            inspect.Parameter.KEYWORD_ONLY
+            if one.kwarg_only
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+        default = (
+            one.default_value if one.has_default_value() else inspect.Parameter.empty
+        )
         words = str(one.type)
         if default is inspect.Parameter.empty and "[" in words:
-            raise BindingError(f"{one.name} of its forward is a {words}, which no input of a node can be")
-        found.append(inspect.Parameter(one.name, kind, default=default, annotation=words))
+            raise BindingError(
+                f"{one.name} of its forward is a {words}, which no input of a node can be"
+            )
+        found.append(
+            inspect.Parameter(one.name, kind, default=default, annotation=words)
+        )
     return found
 
 

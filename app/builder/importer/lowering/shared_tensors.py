@@ -17,7 +17,9 @@ def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
     for path, module in module_tree.named_modules(model, remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and name not in module._non_persistent_buffers_set:
-                names.setdefault(id(tensor), []).append(f"{path}.{name}" if path else name)
+                names.setdefault(id(tensor), []).append(
+                    f"{path}.{name}" if path else name
+                )
     found = []
     for several in (group for group in names.values() if len(group) > 1):
         outer = _around(several[0], several[-1])
@@ -44,7 +46,9 @@ def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
                 other[0].tied[other[1]] = first[0].id, first[1]
             elif other[1] != first[1]:
                 return False
-        if first[0].kept:  # constructed first, as the others take its tensor; torch reports the first of two names
+        if first[
+            0
+        ].kept:  # constructed first, as the others take its tensor; torch reports the first of two names
             draft.nodes = {first[0].id: first[0], **draft.nodes}
     return True
 
@@ -102,7 +106,11 @@ def called_past(root: Draft) -> tuple[str, bool] | None:
     None if there is none. The part would be drawn twice.
     """
     for draft in drafts_in(root):
-        owning = [node for node in draft.nodes.values() if node.op not in VALUES and _owns(node)]
+        owning = [
+            node
+            for node in draft.nodes.values()
+            if node.op not in VALUES and _owns(node)
+        ]
         blocks = {node.name: node.inner is not None for node in owning}
         for node in owning:
             outer = parent(node.name)

@@ -12,12 +12,18 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.importer.lowering.ir import Draft, DraftError
 from app.builder.importer.lowering.package_classes import is_generated
-from app.builder.importer.tracing.real_evaluation import argument_names, port_name, run_alone
+from app.builder.importer.tracing.real_evaluation import (
+    argument_names,
+    port_name,
+    run_alone,
+)
 from app.builder.importer.tracing.records import is_record, plain
 from app.builder.literals import DType
 
 
-def draw_as_one_node(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]) -> Draft:
+def draw_as_one_node(
+    model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]
+) -> Draft:
     """Draw a model as one node with its inputs and outputs. Raises DraftError."""
     args, kwargs = examples
     draft = Draft("", type(model).__name__)
@@ -27,7 +33,9 @@ def draw_as_one_node(model: nn.Module, spec: OpSpec, params: dict[str, Any], exa
         if value is None:
             continue
         if not isinstance(value, torch.Tensor):
-            raise DraftError(f"{draft.kind} is called with a {type(value).__name__}, which an input cannot be")
+            raise DraftError(
+                f"{draft.kind} is called with a {type(value).__name__}, which an input cannot be"
+            )
         shape: dict[str, Any] = {"shape": tuple(value.shape[1:])}
         if value.dtype != torch.float32:
             shape["dtype"] = DType(str(value.dtype).removeprefix("torch."))
@@ -39,9 +47,13 @@ def draw_as_one_node(model: nn.Module, spec: OpSpec, params: dict[str, Any], exa
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     closed = is_record(found) and not is_generated(spec)
     if closed or not tensors or len(tensors) != len(spec.outputs):
-        raise DraftError(f"{draft.kind} returns a {type(found).__name__}, which an output cannot be")
+        raise DraftError(
+            f"{draft.kind} returns a {type(found).__name__}, which an output cannot be"
+        )
     for number in range(len(tensors)):
-        node = draft.add("output", f"output{number + 1}" if len(tensors) > 1 else "output", {})
+        node = draft.add(
+            "output", f"output{number + 1}" if len(tensors) > 1 else "output", {}
+        )
         draft.wires.append((made.id, number, node.id, "input", 0))
         draft.outputs.append(node.id)
     return draft

@@ -34,10 +34,17 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
         of_sheet.setdefault(place, []).append(key)
     for path, keys in of_sheet.items():
         for name, op, params in list(_nodes(model, path, set(keys), catalog)):
-            layer = model.get_submodule(f"{path}.{name}" if path else name) if op not in VALUES else None
+            layer = (
+                model.get_submodule(f"{path}.{name}" if path else name)
+                if op not in VALUES
+                else None
+            )
             for draft in drafts[path]:
                 made = draft.add(op, name, dict(params))
-                made.kept, made.frozen = True, None if layer is None else wholly_frozen(layer)
+                made.kept, made.frozen = (
+                    True,
+                    None if layer is None else wholly_frozen(layer),
+                )
 
 
 def _keys(model: nn.Module) -> Iterator[str]:
@@ -54,10 +61,16 @@ def _keys_on_sheet(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator
         path = f"{draft.path}.{node.name}" if draft.path else node.name
         if node.op in VALUES:
             yield path
-        elif node.op and catalog[node.op].kind in ("module", "custom") and not (node.shares or node.written):
+        elif (
+            node.op
+            and catalog[node.op].kind in ("module", "custom")
+            and not (node.shares or node.written)
+        ):
             whole = node.name == "self" and not draft.path  # a model that is one node
             layer = model if whole else model.get_submodule(path)
-            yield from ((key if whole else f"{path}.{key}") for key in layer.state_dict())
+            yield from (
+                (key if whole else f"{path}.{key}") for key in layer.state_dict()
+            )
 
 
 def _nodes(
@@ -66,7 +79,9 @@ def _nodes(
     """Yield names, ops and parameters of nodes for the missing keys of a sheet."""
     prefix = f"{sheet}." if sheet else ""
     done: set[str] = set()
-    for path, module in module_tree.named_modules(model.get_submodule(sheet), remove_duplicate=False):
+    for path, module in module_tree.named_modules(
+        model.get_submodule(sheet), remove_duplicate=False
+    ):
         whole = f"{prefix}{path}" if path else sheet
         if any(inside(whole, other) for other in done):
             continue
@@ -75,7 +90,9 @@ def _nodes(
         if path and keys and missing.issuperset(keys) and as_one:
             try:
                 spec, params = described(module, catalog)
-            except BindingError:  # modified after construction: keep its tensors one by one
+            except (
+                BindingError
+            ):  # modified after construction: keep its tensors one by one
                 pass
             else:
                 done.add(whole)

@@ -19,10 +19,18 @@ class OtherBatch:
     entered modules to their frames."""
 
     def __init__(
-        self, values: Mapping[fx.Node, Any], outside: Mapping[fx.Node, fx.Node], frames: Mapping[fx.Node, Frame],
+        self,
+        values: Mapping[fx.Node, Any],
+        outside: Mapping[fx.Node, fx.Node],
+        frames: Mapping[fx.Node, Frame],
         compute: Compute,
-    ) -> None:  # fmt: skip
-        self._values, self._outside, self._frames, self._compute = values, outside, frames, compute
+    ) -> None:
+        self._values, self._outside, self._frames, self._compute = (
+            values,
+            outside,
+            frames,
+            compute,
+        )
         self._found: dict[fx.Node, Any] = {}
         self._batch = 0
 
@@ -48,28 +56,45 @@ class OtherBatch:
         if node.op == "placeholder":
             return [self._outside[node]] if node in self._outside else []
         if node in self._frames:
-            return [leaf for leaf in self._frames[node].outputs if isinstance(leaf, fx.Node)]
+            return [
+                leaf for leaf in self._frames[node].outputs if isinstance(leaf, fx.Node)
+            ]
         return node.all_input_nodes
 
     def _evaluate(self, node: fx.Node) -> Any:
         known = self._values.get(node, _UNKNOWN)
         if node.op == "placeholder":
-            return self._found[self._outside[node]] if node in self._outside else self._larger(known)
+            return (
+                self._found[self._outside[node]]
+                if node in self._outside
+                else self._larger(known)
+            )
         if node.op == "get_attr":
             return known
         if node in self._frames:
             leaves = self._frames[node].outputs
-            return tuple(self._found[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in leaves)
+            return tuple(
+                self._found[leaf] if isinstance(leaf, fx.Node) else leaf
+                for leaf in leaves
+            )
         if any(self._found[one] is _UNKNOWN for one in node.all_input_nodes):
             return _UNKNOWN
         try:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: self._found[one])
+            args, kwargs = fx.map_arg(
+                (node.args, node.kwargs), lambda one: self._found[one]
+            )
             return self._compute(node.op, node.target, args, kwargs)
-        except Exception:  # valid only for the given batch; fails at run time with its own message
+        except (
+            Exception
+        ):  # valid only for the given batch; fails at run time with its own message
             return _UNKNOWN
 
     def _larger(self, known: Any) -> Any:
         if not isinstance(known, torch.Tensor) or not known.dim():
             return known
         self._batch = self._batch or known.shape[0]
-        return known.new_empty((known.shape[0] + 1, *known.shape[1:])) if known.shape[0] == self._batch else known
+        return (
+            known.new_empty((known.shape[0] + 1, *known.shape[1:]))
+            if known.shape[0] == self._batch
+            else known
+        )

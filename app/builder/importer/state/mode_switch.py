@@ -37,7 +37,10 @@ def switch(training: Draft, evaluation: Draft, keys: tuple[Key, Key], op: str) -
             node = training.add(op, training.fresh("by_mode"), {})
             node.written = True
             made[pair] = node.id
-            training.wires += [(*value, node.id, port, 0) for value, port in zip(pair, _PORTS, strict=True)]
+            training.wires += [
+                (*value, node.id, port, 0)
+                for value, port in zip(pair, _PORTS, strict=True)
+            ]
         target, port, index = place
         training.wires = [wire for wire in training.wires if wire[2:] != place]
         training.wires.append((made[pair], 0, target, port, index))
@@ -46,18 +49,27 @@ def switch(training: Draft, evaluation: Draft, keys: tuple[Key, Key], op: str) -
 
 def has_layers(draft: Draft) -> bool:
     """Return whether a part has submodules, parameters or buffers."""
-    owners = (node.inner is not None or node.op in ("parameter", "buffer") or node.op.startswith(_OWNERS)
-              for node in draft.nodes.values())  # fmt: skip
+    owners = (
+        node.inner is not None
+        or node.op in ("parameter", "buffer")
+        or node.op.startswith(_OWNERS)
+        for node in draft.nodes.values()
+    )
     return any(owners)
 
 
 class _Plan:
     """Which inputs of a draft's nodes take one of two values. `chosen` has both by target, port and index."""
 
-    def __init__(self, training: Draft, evaluation: Draft, keys: tuple[Key, Key]) -> None:
+    def __init__(
+        self, training: Draft, evaluation: Draft, keys: tuple[Key, Key]
+    ) -> None:
         self._drafts, self._keys = (training, evaluation), keys
         self._feeds = _feeds(training), _feeds(evaluation)
-        self._places = {keys[0]((source, output)): (source, output) for source, output, *_ in training.wires}
+        self._places = {
+            keys[0]((source, output)): (source, output)
+            for source, output, *_ in training.wires
+        }
         self._paired: dict[str, str] = {}
         self._steps = 0
         self.chosen: dict[tuple[str, str, int], tuple[Source, Source]] = {}
@@ -103,9 +115,17 @@ class _Plan:
     def _alike(self, mine: Source, other: Source) -> bool:
         """Return whether two values are made by the same call."""
         one, two = self._drafts[0].nodes[mine[0]], self._drafts[1].nodes[other[0]]
-        if mine[1] != other[1] or (one.op, _params(one)) != (two.op, _params(two)) or one.op == "input":
+        if (
+            mine[1] != other[1]
+            or (one.op, _params(one)) != (two.op, _params(two))
+            or one.op == "input"
+        ):
             return False
-        owns = one.inner is not None or one.op in ("parameter", "buffer") or one.op.startswith(_OWNERS)
+        owns = (
+            one.inner is not None
+            or one.op in ("parameter", "buffer")
+            or one.op.startswith(_OWNERS)
+        )
         return one.inner is two.inner and (not owns or one.name == two.name)
 
 
@@ -125,7 +145,14 @@ def _sort(draft: Draft) -> bool:
     feeds, ordered = _feeds(draft), dict[str, DraftNode]()
     left = list(draft.nodes.values())
     while left:
-        ready = next((node for node in left if all(feed[2] in ordered for feed in feeds.get(node.id, ()))), None)
+        ready = next(
+            (
+                node
+                for node in left
+                if all(feed[2] in ordered for feed in feeds.get(node.id, ()))
+            ),
+            None,
+        )
         if ready is None:
             return False
         ordered[ready.id] = ready

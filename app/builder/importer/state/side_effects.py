@@ -34,18 +34,24 @@ def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
     found: Facts = {}
     classes: dict[type, str] = {}
     for path, module in module_tree.named_modules(model):
-        if isinstance(module, torch.jit.ScriptModule) or any(inside(path, outer) for outer in beside):
+        if isinstance(module, torch.jit.ScriptModule) or any(
+            inside(path, outer) for outer in beside
+        ):
             continue
         classes.setdefault(type(module), path)
         for name, value in module.__dict__.items():
             if name not in _TORCHS:
                 found.update(_facts(path, name, value, set(), 0))
-        found[path, "its parameters"] = tuple((name, one is not None and one.requires_grad)
-                                              for name, one in module._parameters.items())  # fmt: skip
+        found[path, "its parameters"] = tuple(
+            (name, one is not None and one.requires_grad)
+            for name, one in module._parameters.items()
+        )
         found[path, "its buffers and modules"] = (*module._buffers, *module._modules)
     for kind, path in classes.items():
         for base in kind.__mro__:
-            if is_users(getattr(sys.modules.get(base.__module__), "__file__", None) or "<"):
+            if is_users(
+                getattr(sys.modules.get(base.__module__), "__file__", None) or "<"
+            ):
                 for name, value in vars(base).items():
                     if not name.startswith("__"):
                         found.update(_shallow(path, f"{name} (of the class)", value))
@@ -61,8 +67,11 @@ def _globals(classes: dict[type, str]) -> Iterator[tuple[str, str, Any]]:
             space = function.__globals__
             if id(space) not in done:
                 done.add(id(space))
-                yield from ((path, f"the global {name}", value) for name, value in space.items()
-                            if not name.startswith("__"))  # fmt: skip
+                yield from (
+                    (path, f"the global {name}", value)
+                    for name, value in space.items()
+                    if not name.startswith("__")
+                )
 
 
 def _shallow(path: str, name: str, value: Any) -> Facts:
@@ -75,7 +84,9 @@ def _shallow(path: str, name: str, value: Any) -> Facts:
 
 def _of_numpy(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.random.Generator | numpy.random.RandomState)
+    return numpy is not None and isinstance(
+        value, numpy.random.Generator | numpy.random.RandomState
+    )
 
 
 def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Facts:
@@ -83,9 +94,17 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
     if type(value) in PROXIES:
         if not isinstance(value.known, torch.Tensor):
             return {where: value.known}
-        return {where: KEPT, (path, f"{name} (changed in place)"): 0}  # as the plain one that is put in its place
+        return {
+            where: KEPT,
+            (path, f"{name} (changed in place)"): 0,
+        }  # as the plain one that is put in its place
     if isinstance(value, torch.Tensor):
-        return {where: KEPT, (path, f"{name} (changed in place)"): 0 if value.is_inference() else value._version}
+        return {
+            where: KEPT,
+            (path, f"{name} (changed in place)"): 0
+            if value.is_inference()
+            else value._version,
+        }
     if type(value) is Training:
         return {}
     if isinstance(value, _PLAIN):
@@ -110,7 +129,11 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
         found[where] = f"{len(value)} items"
         for key, item in value.items() if len(value) < _MOST else ():
             found.update(_facts(path, f"{name}[{key!r:.40}]", item, inner, depth + 1))
-    elif hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__path__"):
+    elif (
+        hasattr(value, "__dict__")
+        and not callable(value)
+        and not hasattr(value, "__path__")
+    ):
         for key, item in vars(value).items():
             found.update(_facts(path, f"{name}.{key}", item, inner, depth + 1))
     return found
@@ -118,8 +141,11 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
 
 def differing(before: Facts, after: Facts) -> list[Where]:
     """List the differences, in the order of the model."""
-    return [where for where in dict.fromkeys((*before, *after))
-            if where not in before or where not in after or before[where] != after[where]]  # fmt: skip
+    return [
+        where
+        for where in dict.fromkeys((*before, *after))
+        if where not in before or where not in after or before[where] != after[where]
+    ]
 
 
 def named(where: Where) -> str:
@@ -130,7 +156,9 @@ def named(where: Where) -> str:
     return f"{path}.{name}" if path else f"self.{name}"
 
 
-def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Where, fx.Node] | None:
+def changed_tensor(
+    model: nn.Module, became: dict[fx.Node, fx.Node]
+) -> tuple[Where, fx.Node] | None:
     """Return a parameter or buffer that a call modifies in place, and its new value; None if there is none."""
     for node, made in became.items():
         if node.op == "get_attr":
@@ -139,8 +167,13 @@ def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Wh
                 module = model.get_submodule(owner)
             except AttributeError:
                 continue
-            if name != COUNTED and (name in module._buffers or name in module._parameters):
-                return (owner, name), made  # num_batches_tracked excepted: layers of the drawing count too
+            if name != COUNTED and (
+                name in module._buffers or name in module._parameters
+            ):
+                return (
+                    owner,
+                    name,
+                ), made  # num_batches_tracked excepted: layers of the drawing count too
     return None
 
 
@@ -171,7 +204,11 @@ def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
             for key, item in list(value.items()):
                 if type(item) in PROXIES or isinstance(item, list | tuple | dict):
                     value[key] = plain(item, where, depth + 1)
-        elif hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__path__"):
+        elif (
+            hasattr(value, "__dict__")
+            and not callable(value)
+            and not hasattr(value, "__path__")
+        ):
             for key, item in list(vars(value).items()):
                 if type(item) in PROXIES or isinstance(item, list | tuple | dict):
                     vars(value)[key] = plain(item, where, depth + 1)
@@ -181,6 +218,8 @@ def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
         for name, value in list(module.__dict__.items()):
             if name not in _TORCHS:
                 module.__dict__[name] = plain(value, (path, name))
-        for name in module._non_persistent_buffers_set & module.__dict__.keys():  # set while the model ran
+        for name in (
+            module._non_persistent_buffers_set & module.__dict__.keys()
+        ):  # set while the model ran
             module._buffers[name] = module.__dict__.pop(name)
     return found

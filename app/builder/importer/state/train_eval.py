@@ -13,7 +13,11 @@ from app.builder.importer.state.mode_switch import has_layers, switch
 _What = tuple[Any, ...]
 
 
-def with_evaluation(training: Draft, evaluation: Draft, switch_op: Callable[[], str | None] = lambda: None) -> None:
+def with_evaluation(
+    training: Draft,
+    evaluation: Draft,
+    switch_op: Callable[[], str | None] = lambda: None,
+) -> None:
     """Mark the outputs of the draft that was traced in training where evaluation returns others.
 
     Other values that differ go through nodes of the op that `switch_op` returns, if any. Raises DraftError if
@@ -23,10 +27,15 @@ def with_evaluation(training: Draft, evaluation: Draft, switch_op: Callable[[], 
     _settle_dropouts(training, evaluation)
     told, asked = _CallKeys(training), _CallKeys(evaluation)
     mine = [told.key_of_output(*_source(training, node)) for node in training.outputs]
-    other = [asked.key_of_output(*_source(evaluation, node)) for node in evaluation.outputs]
+    other = [
+        asked.key_of_output(*_source(evaluation, node)) for node in evaluation.outputs
+    ]
     if mine == other:
         return
-    places = {told.key_of_output(source, output): (source, output) for source, output, *_ in training.wires}
+    places = {
+        told.key_of_output(source, output): (source, output)
+        for source, output, *_ in training.wires
+    }
     if not all(what in places for what in other):
         if _switched(training, evaluation, switch_op):
             return
@@ -42,7 +51,9 @@ def with_evaluation(training: Draft, evaluation: Draft, switch_op: Callable[[], 
         training.outputs.append(made.id)
 
 
-def _switched(training: Draft, evaluation: Draft, switch_op: Callable[[], str | None]) -> bool:
+def _switched(
+    training: Draft, evaluation: Draft, switch_op: Callable[[], str | None]
+) -> bool:
     """Draw what differs by the mode within layers with `switch_op`, the innermost first; return whether that is
     possible. A part without layers is left: it can be one node."""
     others = {node.name: node for node in evaluation.nodes.values()}
@@ -51,18 +62,30 @@ def _switched(training: Draft, evaluation: Draft, switch_op: Callable[[], str | 
         if node.inner is None or other is None or other.inner is None:
             continue
         if _CallKeys(node.inner).all_keys() != _CallKeys(other.inner).all_keys():
-            if not has_layers(node.inner) or not _switched(node.inner, other.inner, switch_op):
+            if not has_layers(node.inner) or not _switched(
+                node.inner, other.inner, switch_op
+            ):
                 return False
         other.inner = node.inner
     told, asked = _CallKeys(training), _CallKeys(evaluation)
-    ends = ([_source(draft, node) for node in draft.outputs] for draft in (training, evaluation))
-    if [told.key_of_output(*one) for one in next(ends)] == [asked.key_of_output(*one) for one in next(ends)]:
+    ends = (
+        [_source(draft, node) for node in draft.outputs]
+        for draft in (training, evaluation)
+    )
+    if [told.key_of_output(*one) for one in next(ends)] == [
+        asked.key_of_output(*one) for one in next(ends)
+    ]:
         return True
     op = switch_op()
-    keys = (lambda one: told.key_of_output(*one)), (lambda one: asked.key_of_output(*one))
-    return op is not None and len(training.outputs) == len(evaluation.outputs) and switch(
-        training, evaluation, keys, op
-    )  # fmt: skip
+    keys = (
+        (lambda one: told.key_of_output(*one)),
+        (lambda one: asked.key_of_output(*one)),
+    )
+    return (
+        op is not None
+        and len(training.outputs) == len(evaluation.outputs)
+        and switch(training, evaluation, keys, op)
+    )
 
 
 def innermost(training: Draft, evaluation: Draft) -> str:
@@ -70,7 +93,11 @@ def innermost(training: Draft, evaluation: Draft) -> str:
     theirs = {node.name: node.inner for node in evaluation.nodes.values()}
     for node in training.nodes.values():
         mine, other = node.inner, theirs.get(node.name)
-        if mine is not None and other is not None and _CallKeys(mine).all_keys() != _CallKeys(other).all_keys():
+        if (
+            mine is not None
+            and other is not None
+            and _CallKeys(mine).all_keys() != _CallKeys(other).all_keys()
+        ):
             return innermost(mine, other)
     return training.path
 
@@ -78,15 +105,23 @@ def innermost(training: Draft, evaluation: Draft) -> str:
 def _settle_norms(training: Draft, evaluation: Draft) -> None:
     """Make a normalization that uses batch statistics in training only follow the net's mode."""
     drafts = training, evaluation
-    ours, theirs = ([node for node in draft.nodes.values() if node.op == BATCH_NORM] for draft in drafts)
+    ours, theirs = (
+        [node for node in draft.nodes.values() if node.op == BATCH_NORM]
+        for draft in drafts
+    )
     if len(ours) == len(theirs):
         for one, other in zip(ours, theirs, strict=True):
-            if (one.params.get("training"), other.params.get("training", False)) == (True, False):
+            if (one.params.get("training"), other.params.get("training", False)) == (
+                True,
+                False,
+            ):
                 del one.params["training"]
                 other.params.pop("training", None)
             if not any(wire[2:4] == (one.id, COUNTED) for wire in training.wires):
                 _not_counted(evaluation, other.id)
-    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in drafts)
+    inner, also = (
+        [node.inner for node in draft.nodes.values() if node.inner] for draft in drafts
+    )
     if len(inner) == len(also):
         for first, second in zip(inner, also, strict=True):
             _settle_norms(first, second)
@@ -95,12 +130,18 @@ def _settle_norms(training: Draft, evaluation: Draft) -> None:
 def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
     """Make dropouts that are active in training only follow the net's mode."""
     for key, name in IN_TRAINING.items():
-        ours, theirs = ([node for node in draft.nodes.values() if node.op == key] for draft in (training, evaluation))
+        ours, theirs = (
+            [node for node in draft.nodes.values() if node.op == key]
+            for draft in (training, evaluation)
+        )
         if len(ours) == len(theirs):
             for one, other in zip(ours, theirs, strict=True):
                 if name in one.params and name not in other.params:
                     other.params[name] = one.params[name]
-    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in (training, evaluation))
+    inner, also = (
+        [node.inner for node in draft.nodes.values() if node.inner]
+        for draft in (training, evaluation)
+    )
     if len(inner) == len(also):
         for first, second in zip(inner, also, strict=True):
             _settle_dropouts(first, second)
@@ -111,9 +152,12 @@ def check_chance(training: Draft, evaluation: Draft | None) -> None:
     for node in (evaluation or training).nodes.values():
         if node.params.get(IN_TRAINING.get(node.op, ""), 0.0):
             raise DraftError(
-                f"{training.path or training.kind}: {node.op} applies dropout in eval mode too", training.path
+                f"{training.path or training.kind}: {node.op} applies dropout in eval mode too",
+                training.path,
             )
-    inner = [node.inner for node in (evaluation or training).nodes.values() if node.inner]
+    inner = [
+        node.inner for node in (evaluation or training).nodes.values() if node.inner
+    ]
     for draft in inner:
         check_chance(draft, None)
 
@@ -134,20 +178,33 @@ class _CallKeys:
 
     def __init__(self, draft: Draft) -> None:
         self._whats: dict[str, _What] = {}
-        self._same: dict[str, tuple[str, int]] = {}  # identity nodes, with the source of their input
+        self._same: dict[
+            str, tuple[str, int]
+        ] = {}  # identity nodes, with the source of their input
         into: dict[str, list[tuple[str, int, str, int]]] = {}
         for source, output, target, port, index in draft.wires:
             into.setdefault(target, []).append((port, index, source, output))
-        for node in draft.nodes.values():  # in topological order, so inputs are described already
+        for node in (
+            draft.nodes.values()
+        ):  # in topological order, so inputs are described already
             if node.op == "Tensor.contiguous":
                 ((_, _, source, output),) = into[node.id]
                 self._same[node.id] = self._same.get(source, (source, output))
                 continue
             inner = _CallKeys(node.inner).all_keys() if node.inner is not None else ()
-            feeds = tuple((port, index, self.key_of_output(source, output))
-                          for port, index, source, output in sorted(into.get(node.id, ())))  # fmt: skip
-            params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
-            name = node.name if node.op in ("", "parameter", "buffer", "input") or node.op.startswith("nn.") else ""
+            feeds = tuple(
+                (port, index, self.key_of_output(source, output))
+                for port, index, source, output in sorted(into.get(node.id, ()))
+            )
+            params = tuple(
+                sorted((name, repr(value)) for name, value in node.params.items())
+            )
+            name = (
+                node.name
+                if node.op in ("", "parameter", "buffer", "input")
+                or node.op.startswith("nn.")
+                else ""
+            )
             self._whats[node.id] = (hash((node.op, name, params, inner, feeds)),)
 
     def key_of_output(self, node: str, output: int) -> _What:

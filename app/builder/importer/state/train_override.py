@@ -19,29 +19,41 @@ from app.builder.importer.tracing.proxies import Training
 from app.util import module_tree
 
 # Calls that only read facts, and those of `@torch.no_grad()`.
-_FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"})
+_FACTS = frozenset(
+    {"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"}
+)
 
 
 def set_mode(model: nn.Module, training: bool) -> Training:
     """Put a copied model into a mode by its own `train()`; return the flag that modules following the mode now hold.
     Raises TraceError if `train()` computes with tensors."""
-    owners = [path for path, module in module_tree.named_modules(model) if overrides(module)]
+    owners = [
+        path for path, module in module_tree.named_modules(model) if overrides(module)
+    ]
     flag = Training(training)
     if not owners:
         module_tree.set_mode(model, training)
         held: dict[str, bool] = {}
     else:
-        watch = _NothingComputed(owners[0], type(model.get_submodule(owners[0])).__name__)
+        watch = _NothingComputed(
+            owners[0], type(model.get_submodule(owners[0])).__name__
+        )
         with watch:
             module_tree.set_mode(model, not training)
         other, before = _modes(model), side_effects.facts(model)
         with watch:
             module_tree.set_mode(model, training)
         flag.asked = bool(side_effects.differing(before, side_effects.facts(model)))
-        held = {path: on for path, on in _modes(model).items() if on is not training or other[path] is training}
+        held = {
+            path: on
+            for path, on in _modes(model).items()
+            if on is not training or other[path] is training
+        }
     for path, module in module_tree.named_modules(model):
         if path not in held:
-            by_identity = any(map(_by_identity, source_lines.functions_of(type(module))))
+            by_identity = any(
+                map(_by_identity, source_lines.functions_of(type(module)))
+            )
             flag.asked |= by_identity
             module.__dict__["training"] = training if by_identity else flag
     return flag
@@ -63,10 +75,17 @@ class _NothingComputed(TorchFunctionMode):
         super().__init__()
         self._path, self._name = path, name
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if getattr(func, "__name__", "") not in _FACTS:
             why = "its train() computes with tensors"
-            raise TraceError(f"{self._path or self._name} cannot be followed: {why}", self._path, why, False)
+            raise TraceError(
+                f"{self._path or self._name} cannot be followed: {why}",
+                self._path,
+                why,
+                False,
+            )
         return func(*args, **(kwargs or {}))
 
 
@@ -80,13 +99,21 @@ def _compares(code: CodeType) -> bool:
     if "training" not in code.co_names:
         return False
     steps = list(dis.get_instructions(code))
-    return any(one.opname == "LOAD_ATTR" and one.argval == "training" and third.opname == "IS_OP"
-               for one, third in zip(steps, steps[2:], strict=False))  # fmt: skip
+    return any(
+        one.opname == "LOAD_ATTR"
+        and one.argval == "training"
+        and third.opname == "IS_OP"
+        for one, third in zip(steps, steps[2:], strict=False)
+    )
 
 
 def follows(module: nn.Module) -> bool:
     """Return whether a layer follows the mode of the model, or has none."""
-    return all(type(one.__dict__.get("training")) is Training for one in module_tree.modules(module) if _has_modes(one))
+    return all(
+        type(one.__dict__.get("training")) is Training
+        for one in module_tree.modules(module)
+        if _has_modes(one)
+    )
 
 
 def _has_modes(module: nn.Module) -> bool:
@@ -94,8 +121,15 @@ def _has_modes(module: nn.Module) -> bool:
         return module.running_mean is not None
     if isinstance(module, nn.RReLU):
         return True
-    chance = getattr(module, "dropout", None) if isinstance(module, nn.MultiheadAttention | nn.RNNBase) else None
-    if isinstance(module, nn.modules.dropout._DropoutNd) or type(module).__name__ == "StochasticDepth":
+    chance = (
+        getattr(module, "dropout", None)
+        if isinstance(module, nn.MultiheadAttention | nn.RNNBase)
+        else None
+    )
+    if (
+        isinstance(module, nn.modules.dropout._DropoutNd)
+        or type(module).__name__ == "StochasticDepth"
+    ):
         chance = module.p
     return isinstance(chance, float | int) and chance > 0
 
@@ -104,14 +138,26 @@ def check_apart(model: nn.Module, path: str, training: bool) -> None:
     """Put an untraced part into its mode. Raises TraceError if the mode of a submodule is fixed from
     outside, so that the part alone would have another."""
     part = model.get_submodule(path)
-    as_held = {name: _plain(module.training, training) for name, module in module_tree.named_modules(part)}
+    as_held = {
+        name: _plain(module.training, training)
+        for name, module in module_tree.named_modules(part)
+    }
     for module in module_tree.modules(part):
         module.__dict__["training"] = training
     part.train(training)
-    if as_held != {name: module.training for name, module in module_tree.named_modules(part)}:
-        owner = next((one for one in _upwards(path) if overrides(model.get_submodule(one))), "")
+    if as_held != {
+        name: module.training for name, module in module_tree.named_modules(part)
+    }:
+        owner = next(
+            (one for one in _upwards(path) if overrides(model.get_submodule(one))), ""
+        )
         why = "its train() fixes the mode of its submodules"
-        raise TraceError(f"{owner or type(model).__name__} cannot be followed: {why}", owner, why, False)
+        raise TraceError(
+            f"{owner or type(model).__name__} cannot be followed: {why}",
+            owner,
+            why,
+            False,
+        )
 
 
 def _plain(value: Any, training: bool) -> bool:

@@ -22,13 +22,16 @@ _NUMPY = """
     lognormal multinomial multivariate_normal normal pareto permutation poisson power rand randint randn random
     random_integers random_sample ranf rayleigh sample seed shuffle standard_cauchy standard_exponential standard_gamma
     standard_normal standard_t triangular uniform vonmises wald weibull zipf
-""".split()  # fmt: skip
+""".split()
 
 
 def state() -> tuple[Any, ...]:
     """Return the random state of Python, torch and numpy."""
     numpy = sys.modules.get("numpy")
-    found: tuple[Any, ...] = (random.getstate(), bytes(torch.get_rng_state().numpy().data))
+    found: tuple[Any, ...] = (
+        random.getstate(),
+        bytes(torch.get_rng_state().numpy().data),
+    )
     if numpy is not None:
         kind, keys, *more = numpy.random.get_state(legacy=True)
         found += (kind, keys.tobytes(), *more)
@@ -83,10 +86,18 @@ def watched(tracer: Tracer) -> Iterator[None]:
         if name[:1].islower() and name not in ("getstate",):
             put(random, name, f"it draws random numbers with Python's random.{name}")
     for name in _NUMPY:
-        put(getattr(numpy, "random", None), name, f"it draws random numbers with numpy.random.{name}")
+        put(
+            getattr(numpy, "random", None),
+            name,
+            f"it draws random numbers with numpy.random.{name}",
+        )
     for name in _SEEDS:
         for module in (torch, torch.random):
-            put(module, name, f"it sets the state of torch's random number generator (torch.{name})")
+            put(
+                module,
+                name,
+                f"it sets the state of torch's random number generator (torch.{name})",
+            )
     try:
         yield
     finally:

@@ -48,12 +48,18 @@ class Views:
     """Current versions of the values of one trace. `values` has an example of each; `made` appends a call to the graph
     being traced, and `kind_of` returns the class of the module at a path."""
 
-    def __init__(self, values: dict[fx.Node, Any], made: Made, kind_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, values: dict[fx.Node, Any], made: Made, kind_of: Callable[[str], str]
+    ) -> None:
         self._values, self._made, self._kind_of = values, made, kind_of
         self.became: dict[fx.Node, fx.Node] = {}
         self.links: dict[fx.Node, ViewLink] = {}
-        self.in_place: dict[fx.Node, fx.Node] = {}  # in-place calls, and the value that they modify
-        self._parts: dict[fx.Node, fx.Node] = {}  # calls that return several views, and their base
+        self.in_place: dict[
+            fx.Node, fx.Node
+        ] = {}  # in-place calls, and the value that they modify
+        self._parts: dict[
+            fx.Node, fx.Node
+        ] = {}  # calls that return several views, and their base
 
     # --- Which are views
 
@@ -62,7 +68,9 @@ class Views:
         if node.target is operator.getitem and node.args[0] in self._parts:
             whole = node.args[0]
             assert isinstance(whole, fx.Node)
-            self.links[node] = ViewLink(self._parts[whole], self._parts[whole], (whole, node))
+            self.links[node] = ViewLink(
+                self._parts[whole], self._parts[whole], (whole, node)
+            )
             return
         value = self._values[node]
         for source in node.all_input_nodes:
@@ -73,7 +81,9 @@ class Views:
                     self._parts[node] = source
                 return
 
-    def note_item(self, item: fx.Node, leaf: fx.Node, outer: dict[fx.Node, fx.Node]) -> None:
+    def note_item(
+        self, item: fx.Node, leaf: fx.Node, outer: dict[fx.Node, fx.Node]
+    ) -> None:
         """Do the same for the result of a submodule; `outer` maps its inputs to values outside."""
         chain: tuple[fx.Node, ...] | None = ()
         while leaf in self.links:
@@ -109,11 +119,15 @@ class Views:
     def _again(self, link: ViewLink, base: fx.Node) -> fx.Node:
         """Recompute a view on the new version of its base."""
         if link.chain is None:
-            raise AliasingError("a submodule returns a view of its input, which is later changed in place")
+            raise AliasingError(
+                "a submodule returns a view of its input, which is later changed in place"
+            )
         new = {link.taken: base}
         made = base
         for node in link.chain:
-            args, named = fx.map_arg((node.args, node.kwargs), lambda one: new.get(one, one))
+            args, named = fx.map_arg(
+                (node.args, node.kwargs), lambda one: new.get(one, one)
+            )
             made = node.graph.create_node(node.op, node.target, args, named)
             self._values[made] = self._values[node]
             new[node] = made
@@ -132,7 +146,9 @@ class Views:
                 todo.append((link.base, made))
             elif link is not None:
                 whole = self._written_back(link, made)
-                self.links.pop(whole, None)  # shares the memory of the part, but is read as the base
+                self.links.pop(
+                    whole, None
+                )  # shares the memory of the part, but is read as the base
                 self.links[made] = ViewLink(whole, link.taken, link.chain)
                 todo.append((link.base, whole))
             self.became[old] = made
@@ -142,32 +158,50 @@ class Views:
         if not link.chain:
             return link.chain is not None
         view, base = self._values[link.chain[-1]], self._values[link.base]
-        same = isinstance(view, torch.Tensor) and view.shape == base.shape and view.dtype == base.dtype
+        same = (
+            isinstance(view, torch.Tensor)
+            and view.shape == base.shape
+            and view.dtype == base.dtype
+        )
         return same and self._name(link.chain[0]) in _ITSELF
 
     def _written_back(self, link: ViewLink, part: fx.Node) -> fx.Node:
         """Return the new base after its view became `part`."""
         if not link.chain:
-            raise AliasingError("a submodule returns a view of its input, and it is changed in place")
+            raise AliasingError(
+                "a submodule returns a view of its input, and it is changed in place"
+            )
         node, base = link.chain[-1], link.base
         name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)
         if name in _SAME_NUMBERS:
-            return self._made("call_method", "reshape", (part, (-1, *shape[1:]) if shape else ()))
+            return self._made(
+                "call_method", "reshape", (part, (-1, *shape[1:]) if shape else ())
+            )
         if name == "t":
             return self._made("call_method", "transpose", (part, 0, 1))
         if name in _SWAPPED:
-            return self._made("call_method", "transpose", (part, *_arguments(node, "dim0", "dim1", "axis0", "axis1")))
+            return self._made(
+                "call_method",
+                "transpose",
+                (part, *_arguments(node, "dim0", "dim1", "axis0", "axis1")),
+            )
         if name == "permute":
             return self._made("call_method", "permute", (part, _inverse(node)))
         index = self._index(name, link.chain)
         if index is None:
-            raise AliasingError(f"the output of {name} aliases its input, and is changed in place")
+            raise AliasingError(
+                f"the output of {name} aliases its input, and is changed in place"
+            )
         return self._made("call_function", set_item, (base, index, part))
 
     def _name(self, node: fx.Node) -> str:
         if node.op == "call_module":
             return self._kind_of(str(node.target))
-        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        return (
+            node.target
+            if isinstance(node.target, str)
+            else getattr(node.target, "__name__", "")
+        )
 
     def _index(self, name: str, chain: tuple[fx.Node, ...]) -> Any:
         """Return the index of a view in its base, None if no index expresses it."""
@@ -177,9 +211,14 @@ class Views:
         if node.target is operator.getitem:
             return node.args[1]
         if name in ("select", "narrow"):
-            dim, start, *length = _arguments(node, "dim", *(("index",) if name == "select" else ("start", "length")))
+            dim, start, *length = _arguments(
+                node, "dim", *(("index",) if name == "select" else ("start", "length"))
+            )
             dim %= self._values[node.all_input_nodes[0]].dim()
-            return (*(slice(None),) * dim, slice(start, start + length[0]) if length else start)
+            return (
+                *(slice(None),) * dim,
+                slice(start, start + length[0]) if length else start,
+            )
         return None
 
     def _part_index(self, name: str, call: fx.Node, item: fx.Node) -> Any:
@@ -187,7 +226,10 @@ class Views:
         parts, number = self._values[call], item.args[1]
         assert isinstance(number, int)
         number %= len(parts)
-        dims = (*call.args[1 if name == "unbind" else 2 :], *(call.kwargs.get(key) for key in ("dim", "axis")))
+        dims = (
+            *call.args[1 if name == "unbind" else 2 :],
+            *(call.kwargs.get(key) for key in ("dim", "axis")),
+        )
         rank = self._values[call.all_input_nodes[0]].dim()
         dim = next((one for one in dims if isinstance(one, int)), 0) % rank
         before = (slice(None),) * dim
@@ -195,7 +237,10 @@ class Views:
             return (*before, number)
         sizes = [part.shape[dim] for part in parts]
         start, stop = sum(sizes[:number]), sum(sizes[: number + 1])
-        return (*before, slice(start or None, stop if number < len(sizes) - 1 else None))
+        return (
+            *before,
+            slice(start or None, stop if number < len(sizes) - 1 else None),
+        )
 
 
 def _share(value: Any, other: Any) -> bool:
@@ -208,7 +253,10 @@ def _share(value: Any, other: Any) -> bool:
 
 
 def _arguments(node: fx.Node, *names: str) -> list[Any]:
-    return [*node.args[1:], *(node.kwargs[name] for name in names if name in node.kwargs)]
+    return [
+        *node.args[1:],
+        *(node.kwargs[name] for name in names if name in node.kwargs),
+    ]
 
 
 def _inverse(node: fx.Node) -> tuple[int, ...]:

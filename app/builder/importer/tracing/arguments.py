@@ -19,7 +19,11 @@ from app.builder.importer.tracing.proxies import PROXIES, ValueProxy, dtype_sour
 
 def plain_number(value: Any) -> Any:
     """Convert a numpy scalar to a Python number; return other values unchanged."""
-    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+    return (
+        value.item()
+        if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+        else value
+    )
 
 
 def opened(kind: str, target: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -43,7 +47,12 @@ def lengths_seen(following: Callable[[], bool]) -> Iterator[None]:
     plain = builtins.len
 
     def length(value: Any) -> Any:
-        if type(value) in PROXIES and following() and isinstance(value.known, torch.Tensor) and value.known.dim():
+        if (
+            type(value) in PROXIES
+            and following()
+            and isinstance(value.known, torch.Tensor)
+            and value.known.dim()
+        ):
             return value.size(0)
         return plain(value)
 
@@ -60,16 +69,26 @@ def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
     before = torch.tensor, torch.as_tensor
 
     def instead(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def tensor(data: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Any:
+        def tensor(
+            data: Any, dtype: Any = None, device: Any = None, **rest: Any
+        ) -> Any:
             if not following():
                 return plain(data, dtype=dtype, device=device, **rest)
-            like, known = dtype_source(dtype), dtype.known if type(dtype) in PROXIES else dtype
+            like, known = (
+                dtype_source(dtype),
+                dtype.known if type(dtype) in PROXIES else dtype,
+            )
             if any(type(leaf) in PROXIES for leaf in tree_flatten(data)[0]):
                 if isinstance(data, torch.Tensor) and plain is before[1]:
                     return data if known is None else data.to(dtype)
                 found = _tensor_of(data, known)
             else:
-                found = plain(data, dtype=known, device=None if type(device) in PROXIES else device, **rest)
+                found = plain(
+                    data,
+                    dtype=known,
+                    device=None if type(device) in PROXIES else device,
+                    **rest,
+                )
             return found if like is None else found.type_as(like)
 
         return tensor
@@ -84,9 +103,13 @@ def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
 def _tensor_of(data: Any, dtype: torch.dtype | None) -> Any:
     if isinstance(data, tuple | list):
         rows = [_tensor_of(item, dtype) for item in data]
-        kinds = {row.dtype if type(row) not in PROXIES else row.known.dtype for row in rows}
+        kinds = {
+            row.dtype if type(row) not in PROXIES else row.known.dtype for row in rows
+        }
         widest = functools.reduce(torch.promote_types, kinds)
-        return torch.stack([row if row.dtype == widest else row.to(widest) for row in rows])
+        return torch.stack(
+            [row if row.dtype == widest else row.to(widest) for row in rows]
+        )
     if isinstance(data, torch.Tensor):
         raise DataDependentError(f"torch.tensor of a tensor {DEPENDS}")
     return torch.full((), data, dtype=dtype)

@@ -26,19 +26,28 @@ class Questions:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self.report = tracer, Report()
-        self._other = OtherBatch(tracer.values, tracer.gradients.outside, tracer.entered, tracer.silently)
+        self._other = OtherBatch(
+            tracer.values, tracer.gradients.outside, tracer.entered, tracer.silently
+        )
 
     def truth(self, node: fx.Node) -> bool:
         """Return bool() of a traced value. Raises TraceError if the example does not determine it."""
         value = self._tracer.values[node]
         if node.target is getattr and node.args[1] == "requires_grad":
             return self._learns(node.args[0])  # type: ignore[arg-type]
-        return bool(self.number(node, value if isinstance(value, torch.Tensor) else bool(value)))
+        return bool(
+            self.number(node, value if isinstance(value, torch.Tensor) else bool(value))
+        )
 
     def _learns(self, node: fx.Node) -> bool:
         if node.op != "get_attr":
-            words = f"A branch depends on requires_grad of a value ({source_lines.here()})"
-            self._tracer.doubt(grad_regions.GRAD_MODE, f"{words}: the network takes the training branch.")
+            words = (
+                f"A branch depends on requires_grad of a value ({source_lines.here()})"
+            )
+            self._tracer.doubt(
+                grad_regions.GRAD_MODE,
+                f"{words}: the network takes the training branch.",
+            )
         return bool(self._tracer.gradients.learns(node, self._tracer.root))
 
     def number(self, node: fx.Node, value: Any) -> Any:
@@ -46,7 +55,9 @@ class Questions:
         other batches."""
         tracer = self._tracer
         if isinstance(value, torch.Tensor):
-            raise DataDependentError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)")
+            raise DataDependentError(
+                f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)"
+            )
         place = source_lines.direct_reader()
         if place is None:
             return value  # read inside a torch function, as part of that call
@@ -68,12 +79,23 @@ class Questions:
             seen.add(one)
             if one.op == "placeholder" and one in self._tracer.gradients.outside:
                 todo.append(self._tracer.gradients.outside[one])
-            elif isinstance(self._tracer.values[one], torch.Tensor | torch.Size) or one.target in ("size", "numel"):
+            elif isinstance(
+                self._tracer.values[one], torch.Tensor | torch.Size
+            ) or one.target in ("size", "numel"):
                 return True
-            elif one.target != "dim" and not (one.target is getattr and one.args[1] in ("ndim", "device", "dtype")):
+            elif one.target != "dim" and not (
+                one.target is getattr and one.args[1] in ("ndim", "device", "dtype")
+            ):
                 todo += one.all_input_nodes
         return False
 
     def _batch(self) -> int:
         given = tree_flatten(self._tracer.arrived[""])[0]
-        return next((one.shape[0] for one in given if isinstance(one, torch.Tensor) and one.dim()), 0)
+        return next(
+            (
+                one.shape[0]
+                for one in given
+                if isinstance(one, torch.Tensor) and one.dim()
+            ),
+            0,
+        )

@@ -30,10 +30,20 @@ class TraceError(CodedError, RuntimeError):
     code = "not_followed"
 
     def __init__(
-        self, words: str, path: str | None = None, why: str = "", exportable: bool = True, doubt: str = ""
+        self,
+        words: str,
+        path: str | None = None,
+        why: str = "",
+        exportable: bool = True,
+        doubt: str = "",
     ) -> None:
         super().__init__(words)
-        self.path, self.why, self.exportable, self.doubt = path, why or words, exportable, doubt
+        self.path, self.why, self.exportable, self.doubt = (
+            path,
+            why or words,
+            exportable,
+            doubt,
+        )
         self.place: SourceLine | None = None
         getattr(_raised, "errors", []).append(self)
 
@@ -124,8 +134,11 @@ def words_of(error: Exception) -> str:
 
 def not_taken(path: str, module: nn.Module, given: Any) -> str:
     """Describe a layer and the input shapes that it rejects."""
-    shapes = [shape_text(leaf.shape, "one number") for leaf in tree_flatten(given)[0]
-              if isinstance(leaf, Tensor)]  # fmt: skip
+    shapes = [
+        shape_text(leaf.shape, "one number")
+        for leaf in tree_flatten(given)[0]
+        if isinstance(leaf, Tensor)
+    ]
     layer = f"{type(module).__name__}({module.extra_repr()})"
     return f"{path}, {layer}, does not accept its input ({', '.join(shapes)})"
 
@@ -134,10 +147,14 @@ def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
     """Name each leaf of the arguments: after its argument, numbered if there are several."""
     names: list[str] = []
     try:
-        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+        parameters = list(inspect.signature(type(module).forward).parameters.values())[
+            1:
+        ]
     except (TypeError, ValueError):
         parameters = []
-    plain = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    plain = [
+        p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
     for number, value in enumerate(args):
         name = plain[number] if number < len(plain) else f"{spread}{number}"

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
 
 _DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
-NEVER, IF_ASKED, ALWAYS = range(3)  # when a value requires grad: never, if an input of the net does, always
+NEVER, IF_ASKED, ALWAYS = range(
+    3
+)  # when a value requires grad: never, if an input of the net does, always
 GRAD_MODE = "what it does depends on whether gradients are recorded"
 
 
@@ -34,7 +36,9 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
     def is_enabled() -> bool:
         if tracer.following and source_lines.called_by_theirs():
-            tracer.gradients.asked.setdefault(tracer.frames[-1].path, source_lines.here())
+            tracer.gradients.asked.setdefault(
+                tracer.frames[-1].path, source_lines.here()
+            )
             return enabled() and tracer.gradients.told
         return enabled()
 
@@ -46,12 +50,17 @@ def watched(tracer: Tracer) -> Iterator[None]:
         self._wanted = kwargs.get("enabled", args[2] if len(args) > 2 else True)
 
     def entered(self: Any) -> Any:
-        absent = self.device != "cpu" and not getattr(torch, self.device, torch.cuda).is_available()
+        absent = (
+            self.device != "cpu"
+            and not getattr(torch, self.device, torch.cuda).is_available()
+        )
         if tracer.following:
             if getattr(self, "_wanted", absent or self._enabled):
                 raise tracer.refused(f"it computes under autocast on {self.device}")
             words = f"A region without autocast ({source_lines.here()}) is imported without it"
-            tracer.report.add(f"{words}: under mixed precision it is cast like its surroundings.")
+            tracer.report.add(
+                f"{words}: under mixed precision it is cast like its surroundings."
+            )
         return enter(self)
 
     torch.is_grad_enabled, torch._C._set_grad_enabled = is_enabled, switched  # type: ignore[assignment]
@@ -81,7 +90,9 @@ class Gradients:
         self.quiet: set[fx.Node] = set()
         self.asked: dict[str, source_lines.SourceLine | None] = {}
         self.told = True
-        self.outside: dict[fx.Node, fx.Node] = {}  # of what arrives at a module, where it comes from
+        self.outside: dict[
+            fx.Node, fx.Node
+        ] = {}  # of what arrives at a module, where it comes from
         self._known: dict[fx.Node, int] = {}
 
     def learns(self, node: fx.Node, root: nn.Module) -> int:
@@ -100,7 +111,11 @@ class Gradients:
         return self._known[node]
 
     def _sources(self, node: fx.Node) -> list[fx.Node]:
-        if node in self.quiet or node.target in _DETACHED or not _can_learn(self._values.get(node)):
+        if (
+            node in self.quiet
+            or node.target in _DETACHED
+            or not _can_learn(self._values.get(node))
+        ):
             return []
         if node.op == "placeholder":
             return [self.outside[node]] if node in self.outside else []
@@ -112,37 +127,60 @@ class Gradients:
         if node.op == "placeholder":
             return NEVER if node in self.outside else IF_ASKED
         if node.op == "get_attr":
-            return ALWAYS if getattr(self._values[node], "requires_grad", False) else NEVER
+            return (
+                ALWAYS if getattr(self._values[node], "requires_grad", False) else NEVER
+            )
         if node.op == "call_module":
             module = root.get_submodule("" if node.target == "_" else str(node.target))
-            return ALWAYS if any(one.requires_grad for one in module_tree.parameters(module)) else NEVER
+            return (
+                ALWAYS
+                if any(one.requires_grad for one in module_tree.parameters(module))
+                else NEVER
+            )
         return NEVER
 
 
 def _can_learn(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(_can_learn, value))
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return isinstance(value, torch.Tensor) and (
+        value.is_floating_point() or value.is_complex()
+    )
 
 
 def enabled_inside(frame: Frame, quiet: set[fx.Node]) -> bool:
     """Return whether a module called without gradients enables them inside."""
-    calls = (node for node in frame.graph.nodes if node.op not in ("placeholder", "get_attr"))
+    calls = (
+        node for node in frame.graph.nodes if node.op not in ("placeholder", "get_attr")
+    )
     return not frame.recorded and any(node not in quiet for node in calls)
 
 
-def detached(frame: Frame, gradients: Gradients, values: dict[fx.Node, Any], root: nn.Module) -> None:
+def detached(
+    frame: Frame, gradients: Gradients, values: dict[fx.Node, Any], root: nn.Module
+) -> None:
     """Detach the values that leave a no_grad region, in a frame and in nested ones."""
     for inner in frame.inner.values():
         detached(inner, gradients, values, root)
     if not frame.recorded:
         return  # all of it is in the region, which ends where it was called
-    quiet, given = gradients.quiet, {leaf for leaf in frame.outputs if isinstance(leaf, fx.Node)}
+    quiet, given = (
+        gradients.quiet,
+        {leaf for leaf in frame.outputs if isinstance(leaf, fx.Node)},
+    )
     for node in list(frame.graph.nodes):
-        if node not in quiet or node.target in _DETACHED or isinstance(values[node], tuple | list):
+        if (
+            node not in quiet
+            or node.target in _DETACHED
+            or isinstance(values[node], tuple | list)
+        ):
             continue
         leaving = [user for user in node.users if user not in quiet]
-        if (leaving or node in given) and _can_learn(values[node]) and _asks(node, gradients, root):
+        if (
+            (leaving or node in given)
+            and _can_learn(values[node])
+            and _asks(node, gradients, root)
+        ):
             with frame.graph.inserting_after(node):
                 made = frame.graph.create_node("call_function", torch.detach, (node,))
             values[made] = values[node]

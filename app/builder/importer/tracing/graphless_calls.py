@@ -43,7 +43,9 @@ class Outside(TorchFunctionMode):
         super().__init__()
         self._tracer = tracer
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         given = kwargs or {}
         if not self._tracer.following:
             return func(*args, **given)
@@ -55,7 +57,10 @@ class Outside(TorchFunctionMode):
         leaves = [*_leaves(args), *_leaves(tuple(given.values()))]
         if name not in _FACTS and any(map(self._is_held, leaves)):
             found, structure = tree_flatten((args, given))
-            found = [self._tracer.held_tensor(leaf) if self._is_held(leaf) else leaf for leaf in found]
+            found = [
+                self._tracer.held_tensor(leaf) if self._is_held(leaf) else leaf
+                for leaf in found
+            ]
             args, given = tree_unflatten(found, structure)
             return fx.Proxy.__torch_function__(func, (), args, given)
         known = any(type(leaf) in PROXIES for leaf in leaves)
@@ -78,7 +83,11 @@ class Outside(TorchFunctionMode):
         before = torch.get_rng_state()
         found = func(*args, **given)
         if given.get("generator") is not None:
-            raise self._tracer.refused("it draws random numbers from its own torch.Generator")
+            raise self._tracer.refused(
+                "it draws random numbers from its own torch.Generator"
+            )
         if not torch.equal(before, torch.get_rng_state()):
-            raise self._tracer.refused(f"it draws random numbers with {name} outside the graph", True)
+            raise self._tracer.refused(
+                f"it draws random numbers with {name} outside the graph", True
+            )
         return found

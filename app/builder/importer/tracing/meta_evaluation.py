@@ -22,7 +22,12 @@ from app.builder.importer.tracing.frames import (
 )
 from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
 from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
-from app.builder.importer.tracing.records import is_record, plain, refilled, without_values
+from app.builder.importer.tracing.records import (
+    is_record,
+    plain,
+    refilled,
+    without_values,
+)
 from app.builder.shapes.meta_shortcuts import meta_result
 from app.util import module_tree
 
@@ -33,7 +38,9 @@ _HOME = torch.device("cpu")
 class MetaEvaluator:
     """Makes calls of a trace. `where` names the module that runs."""
 
-    def __init__(self, apart: Callable[[], Mapping[str, Apart]], where: Callable[[], str]) -> None:
+    def __init__(
+        self, apart: Callable[[], Mapping[str, Apart]], where: Callable[[], str]
+    ) -> None:
         self._apart, self._where = apart, where
         self.root: nn.Module = nn.Module()
 
@@ -46,7 +53,9 @@ class MetaEvaluator:
         except TraceError:
             raise
         except Exception as error:
-            if isinstance(error, NotImplementedError) or _runs(kind, target, args, kwargs):
+            if isinstance(error, NotImplementedError) or _runs(
+                kind, target, args, kwargs
+            ):
                 told = f"{self._where()} {DEPENDS} ({first_sentence(error)})"
                 raise DataDependentError(told) from error
             raise
@@ -58,7 +67,10 @@ class MetaEvaluator:
             kwargs = {**kwargs, "device": "meta"}
         if kind == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
-        if kind == "call_function" and (found := meta_result(target, args, kwargs)) is not None:
+        if (
+            kind == "call_function"
+            and (found := meta_result(target, args, kwargs)) is not None
+        ):
             return found
         found = target(*args, **kwargs)
         return _HOME if target is getattr and isinstance(found, torch.device) else found
@@ -69,11 +81,15 @@ class MetaEvaluator:
             with _plain_mode(module):
                 if apart is not None:
                     with unseen_random.restored():
-                        return _tensors_of(alone(module, apart.real, args, kwargs), apart)
+                        return _tensors_of(
+                            alone(module, apart.real, args, kwargs), apart
+                        )
                 found = meta_result(module, args, kwargs)
                 return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
-            whose = path if apart is not None else None  # the next module around a node that fails can be one
+            whose = (
+                path if apart is not None else None
+            )  # the next module around a node that fails can be one
             words = f"{not_taken(path, module, (args, kwargs))}: {error}"
             raise InputNotAcceptedError(words, whose) from error
 
@@ -88,18 +104,29 @@ def _tensors_of(found: Any, apart: Apart) -> Any:
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     if len(tensors) != len(apart.spec.outputs):
         count, kind = len(apart.spec.outputs), type(found).__name__
-        raise TypeError(f"it returns a {kind} of {len(tensors)} tensors, where its node has outputs for {count}")
+        raise TypeError(
+            f"it returns a {kind} of {len(tensors)} tensors, where its node has outputs for {count}"
+        )
     return tensors[0] if len(tensors) == 1 else tensors
 
 
 def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | None:
     """Return the default dtype if a call's result has it for no other reason, so that it would differ elsewhere."""
     default, value = torch.get_default_dtype(), values[node]
-    if default is torch.float32 or not isinstance(value, torch.Tensor) or value.dtype != default:
+    if (
+        default is torch.float32
+        or not isinstance(value, torch.Tensor)
+        or value.dtype != default
+    ):
         return None
     taken = (values[one] for one in node.all_input_nodes)
-    said = any(isinstance(leaf, torch.dtype) for leaf in tree_flatten((node.args, dict(node.kwargs)))[0])
-    of_another = any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in taken)
+    said = any(
+        isinstance(leaf, torch.dtype)
+        for leaf in tree_flatten((node.args, dict(node.kwargs)))[0]
+    )
+    of_another = any(
+        isinstance(one, torch.Tensor) and one.is_floating_point() for one in taken
+    )
     return None if said or of_another or node.op == "call_module" else default
 
 
@@ -122,7 +149,9 @@ def _no_inference() -> Iterator[None]:
 def _plain_mode(module: nn.Module) -> Iterator[None]:
     """Give torch layers a plain bool as `training`."""
     flagged = [
-        (one, flag) for one in module_tree.modules(module) if type(flag := one.__dict__.get("training")) is Training
+        (one, flag)
+        for one in module_tree.modules(module)
+        if type(flag := one.__dict__.get("training")) is Training
     ]
     for one, flag in flagged:
         one.__dict__["training"] = flag.on
@@ -135,14 +164,24 @@ def _plain_mode(module: nn.Module) -> Iterator[None]:
 
 def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
     """Return whether a call that fails on meta tensors succeeds on real ones."""
-    tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-    if kind == "call_module" or not tensors or sum(one.numel() for one in tensors) > _LARGEST:
+    tensors = [
+        leaf
+        for leaf in tree_flatten((args, kwargs))[0]
+        if isinstance(leaf, torch.Tensor)
+    ]
+    if (
+        kind == "call_module"
+        or not tensors
+        or sum(one.numel() for one in tensors) > _LARGEST
+    ):
         return False
     try:
         real, named = tree_map(_real, (args, kwargs))
         with torch.random.fork_rng(devices=[]), torch.no_grad(), _no_inference():
             torch.default_generator.manual_seed(SEED)
-            getattr(real[0], target)(*real[1:], **named) if kind == "call_method" else target(*real, **named)
+            getattr(real[0], target)(
+                *real[1:], **named
+            ) if kind == "call_method" else target(*real, **named)
     except Exception:  # it is the call that fails
         return False
     return True

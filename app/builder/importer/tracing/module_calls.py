@@ -36,37 +36,72 @@ class Modules:
             raise TraceError("cancelled")
         running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
         path = tracer.names.of_module(module, running.path)
-        held = all(map(tracer.is_held, (*module_tree.parameters(module), *module_tree.buffers(module))))
+        held = all(
+            map(
+                tracer.is_held,
+                (*module_tree.parameters(module), *module_tree.buffers(module)),
+            )
+        )
         if path is None and held and not isinstance(module, torch.jit.ScriptModule):
-            return self.forward(module, None)(module, *args, **kwargs)  # an activation made in passing, a tied layer
+            return self.forward(module, None)(
+                module, *args, **kwargs
+            )  # an activation made in passing, a tied layer
         if path is None:
             kind = type(module).__name__
-            raise tracer.refused(f"a {kind} is constructed in forward, or not registered as a submodule", True)
+            raise tracer.refused(
+                f"a {kind} is constructed in forward, or not registered as a submodule",
+                True,
+            )
         if any(frame.module is module for frame in tracer.frames):
             raise TraceError("", path, RECURSIVE)
         tracer.arrived.setdefault(path, tree_map(tracer.known, (args, kwargs)))
         apart = tracer.apart.get(path)
         if apart is not None and apart.spec is not None:
-            return self._opened(tracer.create_proxy("call_module", path, args, kwargs), apart.record)
-        entering = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        empty = any(0 in tracer.known(leaf).shape[1:] for leaf in entering)  # which no block takes
+            return self._opened(
+                tracer.create_proxy("call_module", path, args, kwargs), apart.record
+            )
+        entering = [
+            leaf
+            for leaf in tree_flatten((args, kwargs))[0]
+            if isinstance(leaf, torch.Tensor)
+        ]
+        empty = any(
+            0 in tracer.known(leaf).shape[1:] for leaf in entering
+        )  # which no block takes
         if path in tracer.loose or (empty and not tracer.is_leaf(module)):
             return self.forward(module, path)(module, *args, **kwargs)
         if apart is None and has_power_iteration(module):
             raise TraceError("", path, KEEPS_STATE, False)
         own_forward = "forward" in module.__dict__
-        if apart is None and tracer.is_leaf(module) and train_override.follows(module) and not own_forward:
+        if (
+            apart is None
+            and tracer.is_leaf(module)
+            and train_override.follows(module)
+            and not own_forward
+        ):
             if isinstance(module, nn.LSTMCell):
                 args = tuple(map(items_of, args))
             elif isinstance(module, nn.LSTM):
-                args, kwargs = tuple(map(self._as_value, args)), {key: self._as_value(kwargs[key]) for key in kwargs}
-            call = with_hooks(module, lambda _, *given, **named: tracer.create_proxy("call_module", path, given, named))
+                args, kwargs = (
+                    tuple(map(self._as_value, args)),
+                    {key: self._as_value(kwargs[key]) for key in kwargs},
+                )
+            call = with_hooks(
+                module,
+                lambda _, *given, **named: tracer.create_proxy(
+                    "call_module", path, given, named
+                ),
+            )
             return call(module, *args, **kwargs)
         if isinstance(module, torch.jit.ScriptModule) and apart is None:
             raise TraceError("", path, COMPILED)
         forward = self.forward(module, path)
-        if not entering or (tracer.is_leaf(module) and not module._parameters and not module._buffers):
-            return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
+        if not entering or (
+            tracer.is_leaf(module) and not module._parameters and not module._buffers
+        ):
+            return forward(
+                module, *args, **kwargs
+            )  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
 
     def _as_value(self, given: Any) -> Any:
@@ -80,17 +115,37 @@ class Modules:
         if record is None:
             return call
         whole = self._tracer.values[call.node]
-        items = iter([call[number] for number in range(len(whole))] if isinstance(whole, tuple) else [call])
+        items = iter(
+            [call[number] for number in range(len(whole))]
+            if isinstance(whole, tuple)
+            else [call]
+        )
         leaves = tree_flatten(plain(record))[0]
-        return refilled(record, iter([next(items) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]))
+        return refilled(
+            record,
+            iter(
+                [
+                    next(items) if isinstance(leaf, torch.Tensor) else leaf
+                    for leaf in leaves
+                ]
+            ),
+        )
 
     def forward(self, module: nn.Module, path: str | None) -> Callable[..., Any]:
         """Return the callable of a module call: its own code with hooks, or its exported replay."""
         apart = self._tracer.apart.get(path) if path is not None else None
         if apart is not None and apart.replay is not None:
             return apart.replay
-        own, kind = module.__dict__.get("forward"), type(module)  # the instance's attribute takes precedence
-        return with_hooks(module, kind.forward if own is None else lambda _, *args, **named: own(*args, **named))
+        own, kind = (
+            module.__dict__.get("forward"),
+            type(module),
+        )  # the instance's attribute takes precedence
+        return with_hooks(
+            module,
+            kind.forward
+            if own is None
+            else lambda _, *args, **named: own(*args, **named),
+        )
 
     def state_set(self, module: nn.Module, name: str, value: Any) -> None:
         """Handle assignment to a parameter or buffer during forward. Raises TraceError, except for non-persistent
@@ -113,9 +168,14 @@ class Modules:
         """Trace a reentrant checkpoint, which trains only if its input requires grad."""
         tracer = self._tracer
         nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
-        asked = max((tracer.gradients.learns(node, tracer.root) for node in nodes), default=grad_regions.NEVER)
+        asked = max(
+            (tracer.gradients.learns(node, tracer.root) for node in nodes),
+            default=grad_regions.NEVER,
+        )
         if asked is not grad_regions.ALWAYS:
-            raise tracer.refused("checkpoint(use_reentrant=True) trains only if its input requires grad")
+            raise tracer.refused(
+                "checkpoint(use_reentrant=True) trains only if its input requires grad"
+            )
         self.begin_checkpoint()
         found = run(*args)
         self.checkpoints -= 1

@@ -69,13 +69,27 @@ def _of_the_mode(name: str) -> Callable[..., Any]:
     sign = getattr(operator, f"__{name.removeprefix('r')}__")
 
     def operated(self: Training, *others: Any) -> Any:
-        given = [bool(other) if type(other) is Training else other for other in (self, *others)]
+        given = [
+            bool(other) if type(other) is Training else other
+            for other in (self, *others)
+        ]
         return sign(*(given[::-1] if name.startswith("r") else given))
 
     return operated
 
 
-for _sign in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+for _sign in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+):
     for _name in (_sign, f"r{_sign}"):
         setattr(Training, f"__{_name}__", _of_the_mode(_name))
 for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
@@ -104,7 +118,9 @@ class ValueProxy(fx.Proxy):
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(type(self.known), name):
-            raise AttributeError(f"{type(self.known).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(
+                f"{type(self.known).__name__!r} object has no attribute {name!r}"
+            )
         return Attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -119,11 +135,15 @@ class ValueProxy(fx.Proxy):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         tracer, now = self.tracer, self.tracer.latest(self.node)
-        if now.target is set_item and type(value) in PROXIES and now.args[1:] == (
-            tracer.create_arg(index), tracer.create_arg(value)
-        ):  # fmt: skip
+        if (
+            now.target is set_item
+            and type(value) in PROXIES
+            and now.args[1:] == (tracer.create_arg(index), tracer.create_arg(value))
+        ):
             return  # x[i] += y: the view was changed in place already, and x with it
-        self.changed(tracer.create_proxy("call_function", set_item, (self, index, value), {}))
+        self.changed(
+            tracer.create_proxy("call_function", set_item, (self, index, value), {})
+        )
 
     def changed(self, made: ValueProxy) -> None:
         """Record an in-place change; this value and its aliases are re-read from now on."""
@@ -189,11 +209,15 @@ class Attribute(ValueProxy):
     @property
     def node(self) -> fx.Node:  # type: ignore[override]
         if self._made is None:
-            self._made = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+            self._made = self.tracer.create_proxy(
+                "call_function", getattr, (self.root, self.attr), {}
+            ).node
         return self._made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+        return self.tracer.create_proxy(
+            "call_method", self.attr, (self.root, *args), kwargs
+        )
 
 
 PROXIES = (ValueProxy, Attribute)
@@ -204,7 +228,11 @@ def dtype_source(value: Any) -> Any:
     dtype, since parameters stay with their layer."""
     if type(value) is not Attribute or value.attr != "dtype":
         return None
-    return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
+    return (
+        value.root
+        if value.root.node.op != "get_attr"
+        else value.tracer.arrived_like(value.known)
+    )
 
 
 def float_fact(tensor: torch.Tensor, fact: str) -> float:
@@ -213,20 +241,36 @@ def float_fact(tensor: torch.Tensor, fact: str) -> float:
 
 
 # Factories of tensors, traced wherever their sizes come from.
-FACTORIES = frozenset({
-    torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.rand, torch.randn,
-    torch.randint, torch.randperm, torch.empty,
-})  # fmt: skip
+FACTORIES = frozenset(
+    {
+        torch.arange,
+        torch.zeros,
+        torch.ones,
+        torch.full,
+        torch.linspace,
+        torch.eye,
+        torch.rand,
+        torch.randn,
+        torch.randint,
+        torch.randperm,
+        torch.empty,
+    }
+)
 
 
 def on_meta(model: nn.Module) -> nn.Module:
     """Copy a model to meta tensors without copying data."""
     known: dict[int, Any] = {
         id(value): torch.empty_like(value, device="meta")
-        for module in module_tree.modules(model) for value in module.__dict__.values()
+        for module in module_tree.modules(model)
+        for value in module.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf  # a cached result
-    }  # fmt: skip
+    }
     for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)):
         empty = torch.empty_like(tensor, device="meta")
-        known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+        known[id(tensor)] = (
+            nn.Parameter(empty, tensor.requires_grad)
+            if isinstance(tensor, nn.Parameter)
+            else empty
+        )
     return module_tree.copied(model, known)

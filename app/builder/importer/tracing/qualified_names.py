@@ -18,7 +18,9 @@ class QualifiedNames:
     `carried` names tensors that an earlier call stored in the model, by id.
     """
 
-    def __init__(self, model: nn.Module, original: nn.Module | None, carried: dict[int, str]) -> None:
+    def __init__(
+        self, model: nn.Module, original: nn.Module | None, carried: dict[int, str]
+    ) -> None:
         self._carried = carried
         self._paths: dict[nn.Module, list[str]] = {}
         self._owned: dict[int, list[str]] = {}
@@ -31,7 +33,10 @@ class QualifiedNames:
             self._own(original)
             there = dict(module_tree.named_modules(model, remove_duplicate=False))
             self._twins = {
-                one: there[name] for name, one in module_tree.named_modules(original, remove_duplicate=False)
+                one: there[name]
+                for name, one in module_tree.named_modules(
+                    original, remove_duplicate=False
+                )
             }
             mine = dict(_tensors(model))
             self._copies = {id(one): mine[name] for name, one in _tensors(original)}
@@ -54,7 +59,9 @@ class QualifiedNames:
 
     def of_tensor(self, tensor: torch.Tensor, running: str) -> str | None:
         """Return the path of a tensor likewise, or its name if an earlier call stored it."""
-        return self._carried.get(id(tensor)) or _nearest(self._owned.get(id(tensor)), running)
+        return self._carried.get(id(tensor)) or _nearest(
+            self._owned.get(id(tensor)), running
+        )
 
     def has(self, value: Any) -> bool:
         """Return whether a tensor belongs to the model, or was stored in it by an earlier call."""

@@ -27,7 +27,9 @@ def _filled_uniform(x: Any, *given: Any, **named: Any) -> Any:
 
 
 def _filled_by_chance(x: Any, p: Any = 0.5) -> Any:
-    return (torch.rand_like(x) < p).type_as(x) if not isinstance(p, torch.Tensor) else None
+    return (
+        (torch.rand_like(x) < p).type_as(x) if not isinstance(p, torch.Tensor) else None
+    )
 
 
 def _by_chance(x: Any) -> Any:
@@ -41,14 +43,26 @@ def _moved(drawn: Any, factor: float, shift: float) -> Any:
 
 # Of what learns these give gradients of zero, and the ops give none.
 _METHODS: dict[str, Callable[..., Any]] = {
-    "normal_": _filled_normal, "uniform_": _filled_uniform, "bernoulli_": _filled_by_chance, "bernoulli": _by_chance,
-}  # fmt: skip
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {torch.normal: _normal, torch.bernoulli: _by_chance}
+    "normal_": _filled_normal,
+    "uniform_": _filled_uniform,
+    "bernoulli_": _filled_by_chance,
+    "bernoulli": _by_chance,
+}
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.normal: _normal,
+    torch.bernoulli: _by_chance,
+}
 
 
 def drawn(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Rewrite a call that draws random numbers in terms of ops; None to leave it as it is."""
-    way = _METHODS.get(target) if kind == "call_method" else _FUNCTIONS.get(target) if callable(target) else None
+    way = (
+        _METHODS.get(target)
+        if kind == "call_method"
+        else _FUNCTIONS.get(target)
+        if callable(target)
+        else None
+    )
     if way is None or any(type(arg) in PROXIES and _learns(arg) for arg in args[:1]):
         return None
     return way(*args, **kwargs)

@@ -24,7 +24,9 @@ def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
         return run_alone(real, args, kwargs)
 
 
-def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any] | None = None) -> Any:
+def run_alone(
+    module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any] | None = None
+) -> Any:
     """Run a copy of a real module on random tensors of these shapes; return meta results. Raises what the module
     raises. `results` receives what each submodule returned at its first call, by path."""
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
@@ -44,7 +46,12 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any, results: dict[str, Any]
                 failed = failed or error
     if failed is not None:
         raise failed
-    return tree_map(lambda leaf: leaf.detach().to("meta") if isinstance(leaf, torch.Tensor) else leaf, found)
+    return tree_map(
+        lambda leaf: (
+            leaf.detach().to("meta") if isinstance(leaf, torch.Tensor) else leaf
+        ),
+        found,
+    )
 
 
 def _note_results(model: nn.Module, results: dict[str, Any]) -> None:
@@ -67,12 +74,18 @@ def real_like(value: Any) -> Any:
         return value
     if not value.is_floating_point():
         return torch.zeros(value.shape, dtype=value.dtype)
-    return torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED)).to(value.dtype)
+    return torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED)).to(
+        value.dtype
+    )
 
 
 def _positive(value: Any) -> Any:
     """Take absolute values: loops until convergence mostly terminate from small positive inputs."""
-    return value.abs() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    return (
+        value.abs()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
+    )
 
 
 def schema_of(script: torch.jit.ScriptModule) -> list[Any]:
@@ -91,4 +104,8 @@ def argument_names(module: nn.Module) -> list[str]:
 def port_name(spec: OpSpec, name: str) -> str:
     """Return the port for an argument of `forward`; with an underscore if the constructor has one of that name."""
     renamed = f"{name}_"
-    return renamed if renamed in spec.input_names and name not in spec.input_names else name
+    return (
+        renamed
+        if renamed in spec.input_names and name not in spec.input_names
+        else name
+    )

@@ -14,7 +14,11 @@ from app.builder.importer.tracing.proxies import PROXIES
 
 def is_record(result: Any) -> bool:
     """Return whether a result is more than a tensor or a tuple of tensors."""
-    flat = result if isinstance(result, tuple | list) and not hasattr(result, "_fields") else (result,)
+    flat = (
+        result
+        if isinstance(result, tuple | list) and not hasattr(result, "_fields")
+        else (result,)
+    )
     return result is not None and not all(isinstance(one, torch.Tensor) for one in flat)
 
 
@@ -28,8 +32,18 @@ def without_values(leaf: Any) -> Any:
             known[id(one)] = one.detach().to("meta")
         elif id(one) not in seen and not isinstance(one, type):
             seen.add(id(one))
-            todo += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple | set) else ()
-            todo += vars(one).values() if hasattr(one, "__dict__") and not callable(one) else ()
+            todo += (
+                one.values()
+                if isinstance(one, dict)
+                else one
+                if isinstance(one, list | tuple | set)
+                else ()
+            )
+            todo += (
+                vars(one).values()
+                if hasattr(one, "__dict__") and not callable(one)
+                else ()
+            )
     return copy.deepcopy(leaf, known) if known else leaf
 
 
@@ -61,7 +75,9 @@ def refilled(result: Any, leaves: Iterator[Any]) -> Any:
         changed = copy.copy(result)
         for key, value in result.items():
             changed[key] = refilled(value, leaves)
-            if isinstance(key, str) and getattr(result, key, None) is value:  # a record that is a dict too
+            if (
+                isinstance(key, str) and getattr(result, key, None) is value
+            ):  # a record that is a dict too
                 object.__setattr__(changed, key, changed[key])
         return changed
     if _is_dataclass(result):
@@ -77,4 +93,8 @@ def _is_dataclass(value: Any) -> bool:
 
 
 def _fields(record: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(record) if getattr(record, field.name) is not None]
+    return [
+        field.name
+        for field in dataclasses.fields(record)
+        if getattr(record, field.name) is not None
+    ]

@@ -17,9 +17,21 @@ if TYPE_CHECKING:
 
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 # What Python calls for `x += y`, as the method that it is.
-_SIGNS = {f"__i{sign}__": f"{name}_" for sign, name in (
-    ("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floor_divide"), ("pow", "pow"),
-    ("mod", "remainder"), ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"))}  # fmt: skip
+_SIGNS = {
+    f"__i{sign}__": f"{name}_"
+    for sign, name in (
+        ("add", "add"),
+        ("sub", "sub"),
+        ("mul", "mul"),
+        ("truediv", "div"),
+        ("floordiv", "floor_divide"),
+        ("pow", "pow"),
+        ("mod", "remainder"),
+        ("and", "bitwise_and"),
+        ("or", "bitwise_or"),
+        ("xor", "bitwise_xor"),
+    )
+}
 _AUTOCAST = ("cpu", "cuda")
 
 
@@ -33,7 +45,13 @@ def is_in_place(kind: str, target: Any) -> bool:
     return kind == "call_method" and target.endswith("_") and not target.endswith("__")
 
 
-def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_call(
+    tracer: Tracer,
+    kind: str,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
     """Raise TraceError for a call with side effects, or one whose result depends on hidden state."""
     if kwargs.get("generator") is not None:
         raise tracer.refused("it draws random numbers from its own torch.Generator")
@@ -42,8 +60,12 @@ def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kw
     for device in _AUTOCAST:
         if torch.is_autocast_enabled(device):
             raise tracer.refused(f"it computes under autocast on {device}")
-    if tracer.modules.checkpoints and _moves_statistics(tracer, kind, target, args, kwargs):
-        raise tracer.refused("a checkpoint in it updates normalization statistics twice")
+    if tracer.modules.checkpoints and _moves_statistics(
+        tracer, kind, target, args, kwargs
+    ):
+        raise tracer.refused(
+            "a checkpoint in it updates normalization statistics twice"
+        )
     if kind == "call_method":
         _check_method(tracer, target, args)
     elif target is operator.setitem and type(args[0]) not in PROXIES:
@@ -65,11 +87,18 @@ def _check_written(tracer: Tracer, tensor: Any) -> None:
         raise tracer.refused("it writes into a tensor outside the graph")
 
 
-def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _moves_statistics(
+    tracer: Tracer,
+    kind: str,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> bool:
     """Return whether a call in training updates normalization statistics."""
     if kind == "call_module":
         return any(
-            isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
+            isinstance(one, nn.modules.batchnorm._NormBase)
+            and one.running_mean is not None
             for one in module_tree.modules(tracer.root.get_submodule(target))
         )
     held = (*args[1:2], kwargs.get("running_mean"))

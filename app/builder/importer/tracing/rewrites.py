@@ -11,7 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from app.builder.catalog.ops_functions import DROPOUTS
-from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Attribute, dtype_source
+from app.builder.importer.tracing.proxies import (
+    FACTORIES,
+    PROXIES,
+    Attribute,
+    dtype_source,
+)
 from app.builder.importer.tracing.random_ops import drawn
 
 
@@ -45,7 +50,9 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -
     return _product_added(input, mat1, mat2, beta, alpha)
 
 
-def _baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _baddbmm(
+    input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
     return _product_added(input, batch1, batch2, beta, alpha)
 
 
@@ -74,7 +81,11 @@ def _is_new(x: Any) -> bool:
     node, links = x.tracer.latest(x.node), x.tracer.views.links
     while node in links:
         node = links[node].base
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = (
+        node.target
+        if isinstance(node.target, str)
+        else getattr(node.target, "__name__", "")
+    )
     return name.startswith("new_") or name.endswith("_like") or node.target in FACTORIES
 
 
@@ -92,10 +103,16 @@ def _cast(dtype: torch.dtype, x: Any) -> Any:
 
 def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Rewrite `x.to(y.device, y.dtype)`: the run decides the device; a dtype of a tensor becomes `type_as`."""
-    given = [value for value in (*args, *kwargs.values()) if not _is_device_or_layout(value)]
+    given = [
+        value for value in (*args, *kwargs.values()) if not _is_device_or_layout(value)
+    ]
     if not given:
         return x
-    if len(given) == 1 and type(given[0]) is Attribute and given[0].known == x.known.dtype:
+    if (
+        len(given) == 1
+        and type(given[0]) is Attribute
+        and given[0].known == x.known.dtype
+    ):
         source = dtype_source(given[0])
         return x if source is None or source.node is x.node else x.type_as(source)
     if len(given) == 1 and (source := dtype_source(given[0])) is not None:
@@ -115,27 +132,44 @@ def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
     if source is None or not source.known.is_floating_point():
         return None
     if function in _DRAWING:  # other precisions draw other numbers
-        drawing, named = _DRAWING[function], {name: kwargs[name] for name in ("size",) if name in kwargs}
+        drawing, named = (
+            _DRAWING[function],
+            {name: kwargs[name] for name in ("size",) if name in kwargs},
+        )
         return drawing(source.new_zeros(*args, **named))
-    making = getattr(torch, function.__name__)  # as it is while a model is followed: it takes sizes of the graph
-    return making(*args, **{name: value for name, value in kwargs.items() if name != "dtype"}).type_as(source)
+    making = getattr(
+        torch, function.__name__
+    )  # as it is while a model is followed: it takes sizes of the graph
+    return making(
+        *args, **{name: value for name, value in kwargs.items() if name != "dtype"}
+    ).type_as(source)
 
 
-def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def _diff(
+    x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> Any:
     if n != 1:
         return None
     parts = [part for part in (prepend, x, append) if part is not None]
     whole = torch.cat(parts, dim) if len(parts) > 1 else x
     before: list[Any] = [slice(None)] * (dim % _rank(x))
     later, earlier = slice(1, None), slice(None, -1)
-    return whole[(*before, later)] - whole[(*before, earlier)] if before else whole[later] - whole[earlier]
+    return (
+        whole[(*before, later)] - whole[(*before, earlier)]
+        if before
+        else whole[later] - whole[earlier]
+    )
 
 
 def _where(condition: Any, a: Any = None, b: Any = None) -> Any:
     """Rewrite `torch.where` with a number in place of a tensor."""
     if type(b) in (int, float) and _covers(a, condition):
         return a.masked_fill(torch.logical_not(condition), b)
-    return b.masked_fill(condition, a) if type(a) in (int, float) and _covers(b, condition) else None
+    return (
+        b.masked_fill(condition, a)
+        if type(a) in (int, float) and _covers(b, condition)
+        else None
+    )
 
 
 def _where_method(a: Any, condition: Any, b: Any) -> Any:
@@ -147,18 +181,31 @@ def _covers(x: Any, condition: Any) -> bool:
     if type(x) not in PROXIES or not isinstance(x.known, torch.Tensor):
         return False
     mask = condition.known if type(condition) in PROXIES else condition
-    return x.known.is_floating_point() and torch.broadcast_shapes(x.known.shape, mask.shape) == x.known.shape
+    return (
+        x.known.is_floating_point()
+        and torch.broadcast_shapes(x.known.shape, mask.shape) == x.known.shape
+    )
 
 
 def _of_two(function: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
     """Rewrite `torch.min(a, b)` of two tensors."""
-    return function(x, other) if isinstance(other, torch.Tensor) and not rest and not named else None
+    return (
+        function(x, other)
+        if isinstance(other, torch.Tensor) and not rest and not named
+        else None
+    )
 
 
-def _largest(of_two: Any, over: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
+def _largest(
+    of_two: Any, over: Any, x: Any, other: Any = None, *rest: Any, **named: Any
+) -> Any:
     """Rewrite `torch.max(a, b)` of two tensors, and `x.max()` over all elements."""
     if other is None and not rest and not named:
-        return over(x, tuple(range(_rank(x)))) if _rank(x) and x.known.dtype != torch.bool else None
+        return (
+            over(x, tuple(range(_rank(x))))
+            if _rank(x) and x.known.dtype != torch.bool
+            else None
+        )
     return _of_two(of_two, x, other, *rest, **named)
 
 
@@ -177,7 +224,11 @@ def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
 
 def _power(input: Any, exponent: Any) -> Any:
     """Rewrite `torch.pow(10000, x)` and `torch.pow(x, y)`."""
-    return input**exponent if type(input) in (int, float) or isinstance(exponent, torch.Tensor) else None
+    return (
+        input**exponent
+        if type(input) in (int, float) or isinstance(exponent, torch.Tensor)
+        else None
+    )
 
 
 def _masked_fill(input: Any, mask: Any, value: Any) -> Any:
@@ -190,20 +241,36 @@ def _joined(tensors: Any, dim: Any = 0, axis: Any = None) -> Any:
     if not isinstance(tensors, tuple | list):
         return None
     shapes = [(one.known if type(one) in PROXIES else one).shape for one in tensors]
-    left = [one for one, shape in zip(tensors, shapes, strict=True) if tuple(shape) != (0,)]
+    left = [
+        one for one, shape in zip(tensors, shapes, strict=True) if tuple(shape) != (0,)
+    ]
     if not left or len(left) == len(tensors):
         return None
-    return torch.cat(left, dim if axis is None else axis) if len(left) > 1 else torch.clone(left[0])
+    return (
+        torch.cat(left, dim if axis is None else axis)
+        if len(left) > 1
+        else torch.clone(left[0])
+    )
 
 
-def _prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _prod(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     if dtype is not None:
-        return torch.prod(input.to(dtype), dim, keepdim) if dim is not None else torch.prod(input.to(dtype))
+        return (
+            torch.prod(input.to(dtype), dim, keepdim)
+            if dim is not None
+            else torch.prod(input.to(dtype))
+        )
     return torch.prod(input.reshape(-1), 0) if dim is None else None
 
 
 def _roll(input: Any, shifts: Any, dims: Any = None) -> Any:
-    return torch.roll(input.reshape(-1), shifts, 0).view(input.shape) if dims is None else None
+    return (
+        torch.roll(input.reshape(-1), shifts, 0).view(input.shape)
+        if dims is None
+        else None
+    )
 
 
 def _movedim(input: Any, source: Any, destination: Any) -> Any:
@@ -218,19 +285,34 @@ def _movedim(input: Any, source: Any, destination: Any) -> Any:
 
 
 def _mse_loss(
-    x: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None
+    x: Any,
+    target: Any,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    weight: Any = None,
 ) -> Any:
     if size_average is not None or reduce is not None or weight is not None:
         return None
     squares = torch.square(x - target)
     dims = tuple(range(_rank(squares)))
-    return {"none": lambda: squares, "mean": lambda: squares.mean(dims), "sum": lambda: squares.sum(dims)}[reduction]()
+    return {
+        "none": lambda: squares,
+        "mean": lambda: squares.mean(dims),
+        "sum": lambda: squares.sum(dims),
+    }[reduction]()
 
 
 def _meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    given = (
+        tensors[0]
+        if len(tensors) == 1 and isinstance(tensors[0], tuple | list)
+        else tensors
+    )
     rank = len(given)
-    places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    places = (
+        [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    )
     sizes = [given[places.index(dim)].size(0) for dim in range(rank)]
     grids = []
     for tensor, place in zip(given, places, strict=True):
@@ -241,7 +323,9 @@ def _meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
 
 
 def _divided(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    return {None: lambda: a / b, "floor": lambda: a // b}.get(rounding_mode, lambda: None)()
+    return {None: lambda: a / b, "floor": lambda: a // b}.get(
+        rounding_mode, lambda: None
+    )()
 
 
 def _scaled(function: Any, x: Any, other: Any, *, alpha: Any) -> Any:
@@ -249,20 +333,31 @@ def _scaled(function: Any, x: Any, other: Any, *, alpha: Any) -> Any:
     return None if alpha == 1 else function(x, other * alpha)
 
 
-def _spread(function: Any, x: Any, *args: Any, unbiased: bool | None = None, **named: Any) -> Any:
+def _spread(
+    function: Any, x: Any, *args: Any, unbiased: bool | None = None, **named: Any
+) -> Any:
     """Rewrite `x.var(1, unbiased=False)`, the older form of `correction=0`, and `x.var(False)`, `x.var(1, False)`."""
     given = list(args)
-    place = next((number for number, value in enumerate(given[:2]) if type(value) is bool), None)
+    place = next(
+        (number for number, value in enumerate(given[:2]) if type(value) is bool), None
+    )
     if unbiased is None and place is not None:
         unbiased = given.pop(place)
     if unbiased is None:
         return None
-    return function(x, **dict(zip(("dim", "keepdim"), given, strict=False)), **named, correction=int(unbiased))
+    return function(
+        x,
+        **dict(zip(("dim", "keepdim"), given, strict=False)),
+        **named,
+        correction=int(unbiased),
+    )
 
 
 def _unflatten(x: Any, dim: int, sizes: Any) -> Any:
     at, rank = dim % _rank(x), _rank(x)
-    before, behind = ([x.size(other) for other in dims] for dims in (range(at), range(at + 1, rank)))
+    before, behind = (
+        [x.size(other) for other in dims] for dims in (range(at), range(at + 1, rank))
+    )
     return x.view(*before, *sizes, *behind)
 
 
@@ -273,7 +368,10 @@ def _cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
 def _added(a: Any, b: Any) -> Any:
     """`(1, 2) + x.shape` as the tuple that it is."""
     if isinstance(a, tuple) or isinstance(b, tuple):
-        left, right = (part if isinstance(part, tuple) else _sizes(part, slice(None)) for part in (a, b))
+        left, right = (
+            part if isinstance(part, tuple) else _sizes(part, slice(None))
+            for part in (a, b)
+        )
         return None if left is None or right is None else left + right
     return None
 
@@ -281,7 +379,11 @@ def _added(a: Any, b: Any) -> Any:
 def _repeated(a: Any, b: Any) -> Any:
     """`(1,) * x.dim()` as the tuple that it is."""
     row, times = (a, b) if type(a) in (tuple, list) else (b, a)
-    return row * times.known if type(row) in (tuple, list) and type(times) in PROXIES else None
+    return (
+        row * times.known
+        if type(row) in (tuple, list) and type(times) in PROXIES
+        else None
+    )
 
 
 def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
@@ -293,71 +395,136 @@ def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
 
 def _item(x: Any, index: Any) -> Any:
     """Rewrite a slice of a shape as a tuple of numbers."""
-    plain = isinstance(index, slice) and all(type(part) in (int, type(None)) for part in (index.start, index.stop))
+    plain = isinstance(index, slice) and all(
+        type(part) in (int, type(None)) for part in (index.start, index.stop)
+    )
     return _sizes(x, index) if plain else None
 
 
-_DRAWING: dict[Any, Callable[..., Any]] = {torch.rand: torch.rand_like, torch.randn: torch.randn_like}
+_DRAWING: dict[Any, Callable[..., Any]] = {
+    torch.rand: torch.rand_like,
+    torch.randn: torch.randn_like,
+}
 _DROPOUTS = tuple(getattr(F, name) for name in (*DROPOUTS, "feature_alpha_dropout"))
-_EMPTY, _EYE = torch.empty, torch.eye  # while a model is followed, torch has others under these names
+_EMPTY, _EYE = (
+    torch.empty,
+    torch.eye,
+)  # while a model is followed, torch has others under these names
 # By the name that a function of torch and a method of tensors share.
 _NAMED: dict[str, Callable[..., Any]] = {
-    "outer": _outer, "ger": _outer, "addcmul": _addcmul, "addcdiv": _addcdiv, "addmm": _addmm, "baddbmm": _baddbmm,
-    "div": _divided, "cumsum": _cumsum, "diff": _diff, "unflatten": _unflatten, "prod": _prod, "roll": _roll,
-    "movedim": _movedim, "moveaxis": _movedim, "clamp": _clamped, "clip": _clamped, "pow": _power,
+    "outer": _outer,
+    "ger": _outer,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "addmm": _addmm,
+    "baddbmm": _baddbmm,
+    "div": _divided,
+    "cumsum": _cumsum,
+    "diff": _diff,
+    "unflatten": _unflatten,
+    "prod": _prod,
+    "roll": _roll,
+    "movedim": _movedim,
+    "moveaxis": _movedim,
+    "clamp": _clamped,
+    "clip": _clamped,
+    "pow": _power,
     "masked_fill": _masked_fill,
     "clamp_min": lambda input, min: torch.clamp(input, min=min),
     "clamp_max": lambda input, max: torch.clamp(input, max=max),
-    "add": functools.partial(_scaled, operator.add), "sub": functools.partial(_scaled, operator.sub),
-    "var": functools.partial(_spread, torch.var), "std": functools.partial(_spread, torch.std),
+    "add": functools.partial(_scaled, operator.add),
+    "sub": functools.partial(_scaled, operator.sub),
+    "var": functools.partial(_spread, torch.var),
+    "std": functools.partial(_spread, torch.std),
     "min": functools.partial(_largest, torch.minimum, torch.amin),
     "max": functools.partial(_largest, torch.maximum, torch.amax),
-}  # fmt: skip
+}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.embedding: lambda weight, indices, padding_idx=-1, *_: F.embedding(
-        indices, weight, None if padding_idx < 0 else padding_idx),
+        indices, weight, None if padding_idx < 0 else padding_idx
+    ),
     **{getattr(torch, name): way for name, way in _NAMED.items()},
-    F.mse_loss: _mse_loss, torch.meshgrid: _meshgrid, _EMPTY: lambda *args, **named: torch.zeros(*args, **named),
-    torch.cat: _joined, torch.concat: _joined, torch.concatenate: _joined,
+    F.mse_loss: _mse_loss,
+    torch.meshgrid: _meshgrid,
+    _EMPTY: lambda *args, **named: torch.zeros(*args, **named),
+    torch.cat: _joined,
+    torch.concat: _joined,
+    torch.concatenate: _joined,
     torch.empty_like: lambda *args, **named: torch.zeros_like(*args, **named),
-}  # fmt: skip
+}
 _METHODS: dict[str, Callable[..., Any]] = {
     **_NAMED,
-    "copy_": _copied, "zero_": lambda x: _filled(x, 0), "fill_": _filled,
+    "copy_": _copied,
+    "zero_": lambda x: _filled(x, 0),
+    "fill_": _filled,
     "new_tensor": lambda x, data, dtype=None, **_: (
-        torch.tensor(data).type_as(x) if dtype is None else torch.tensor(data, dtype=dtype)),
+        torch.tensor(data).type_as(x)
+        if dtype is None
+        else torch.tensor(data, dtype=dtype)
+    ),
     "new_empty": lambda x, *args, **named: x.new_zeros(*args, **named),
-    "type": lambda x, dtype=None, *_, **__: None if dtype is None or isinstance(dtype, str) else x.to(dtype),
-    "expand_as": _expand_as, "view_as": _view_as, "reshape_as": _reshape_as, "to": _to, "where": _where_method,
-    **{name: functools.partial(_cast, dtype) for name, dtype in (
-        ("bool", torch.bool), ("int", torch.int32), ("double", torch.float64), ("half", torch.float16),
-        ("bfloat16", torch.bfloat16))},
-}  # fmt: skip
+    "type": lambda x, dtype=None, *_, **__: (
+        None if dtype is None or isinstance(dtype, str) else x.to(dtype)
+    ),
+    "expand_as": _expand_as,
+    "view_as": _view_as,
+    "reshape_as": _reshape_as,
+    "to": _to,
+    "where": _where_method,
+    **{
+        name: functools.partial(_cast, dtype)
+        for name, dtype in (
+            ("bool", torch.bool),
+            ("int", torch.int32),
+            ("double", torch.float64),
+            ("half", torch.float16),
+            ("bfloat16", torch.bfloat16),
+        )
+    },
+}
 _ATTRIBUTES: dict[str, Callable[..., Any]] = {
-    "real": torch.real, "imag": torch.imag, "data": torch.detach, "mT": lambda x: x.transpose(-2, -1),
+    "real": torch.real,
+    "imag": torch.imag,
+    "data": torch.detach,
+    "mT": lambda x: x.transpose(-2, -1),
     "T": lambda x: x.permute(*reversed(range(_rank(x)))),
-}  # fmt: skip
+}
 # Ops in the catalog that do not support this argument.
 _PARTLY = {"div": "rounding_mode", "cumsum": "dtype", "add": "alpha", "sub": "alpha"}
 
 
-def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def rewritten(
+    kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Rewrite a call in terms of others; None to leave it as it is."""
     if kind not in ("call_function", "call_method"):
         return None
-    if kind == "call_function" and target in _DROPOUTS and _argument(args, kwargs, 2, "training") is False:
+    if (
+        kind == "call_function"
+        and target in _DROPOUTS
+        and _argument(args, kwargs, 2, "training") is False
+    ):
         return args[0]
     if (made := drawn(kind, target, args, kwargs)) is not None:
         return made
     if target in (operator.getitem, "__getitem__") and len(args) == 2:
         return _item(*args)
     if target is getattr:
-        return _ATTRIBUTES[args[1]](args[0]) if args[1] in _ATTRIBUTES and isinstance(args[0], torch.Tensor) else None
+        return (
+            _ATTRIBUTES[args[1]](args[0])
+            if args[1] in _ATTRIBUTES and isinstance(args[0], torch.Tensor)
+            else None
+        )
     if target in (operator.add, operator.iadd):
         return _added(*args)
     if target in (operator.mul, operator.imul):
         return _repeated(*args)
-    if target is _EYE and len(args) == 2 and type(args[0]) is int and args[0] == args[1]:
+    if (
+        target is _EYE
+        and len(args) == 2
+        and type(args[0]) is int
+        and args[0] == args[1]
+    ):
         return torch.eye(args[0], **kwargs)
     if target in FACTORIES and target is not _EMPTY:
         return _like_another(target, args, kwargs)
@@ -372,11 +539,16 @@ def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if way is None or (plain in _PARTLY and kwargs.get(_PARTLY[plain]) is None):
         return None
     if not args and "input" in kwargs:
-        args, kwargs = (kwargs["input"],), {name: value for name, value in kwargs.items() if name != "input"}
+        args, kwargs = (
+            (kwargs["input"],),
+            {name: value for name, value in kwargs.items() if name != "input"},
+        )
     return way(*args, **kwargs)
 
 
-def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], number: int, name: str) -> Any:
+def _argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], number: int, name: str
+) -> Any:
     return kwargs.get(name, args[number] if len(args) > number else None)
 
 

@@ -18,7 +18,11 @@ from app.util.user_frames import is_users
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _MODULES = f"{_TORCH}{os.sep.join(('nn', 'modules', 'module.py'))}"
-_PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # skipped between a value and the code that reads it
+_PASSED = (
+    _OURS,
+    f"{_TORCH}fx{os.sep}",
+    "<",
+)  # skipped between a value and the code that reads it
 
 
 class SourceLine(Struct, frozen=True, order=True):
@@ -34,14 +38,28 @@ class SourceLine(Struct, frozen=True, order=True):
 
 def here() -> SourceLine | None:
     """Return the line of the user's code that runs now."""
-    return next((_source_line(one.f_code, one.f_lineno) for one in _frames() if is_users(one.f_code.co_filename)), None)
+    return next(
+        (
+            _source_line(one.f_code, one.f_lineno)
+            for one in _frames()
+            if is_users(one.f_code.co_filename)
+        ),
+        None,
+    )
 
 
 def direct_reader() -> SourceLine | None:
     """Return it if that code reads the value directly, not through a torch function."""
-    outer = next((one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)), None)
+    outer = next(
+        (one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)),
+        None,
+    )
     theirs = outer is not None and is_users(outer.f_code.co_filename)
-    return _source_line(outer.f_code, outer.f_lineno) if outer is not None and theirs else None
+    return (
+        _source_line(outer.f_code, outer.f_lineno)
+        if outer is not None and theirs
+        else None
+    )
 
 
 def _frames() -> Iterator[FrameType]:
@@ -74,7 +92,11 @@ def of_error(error: BaseException | None) -> SourceLine | None:
 def of_forward(kind: type) -> SourceLine | None:
     """Return where a class defines `forward`."""
     code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
-    return _source_line(code, code.co_firstlineno) if code is not None and is_users(code.co_filename) else None
+    return (
+        _source_line(code, code.co_firstlineno)
+        if code is not None and is_users(code.co_filename)
+        else None
+    )
 
 
 def _source_line(code: CodeType, line: int) -> SourceLine:
@@ -88,7 +110,11 @@ def functions_of(kind: type) -> Iterator[Any]:
     """Yield the functions that a class and its bases define, except torch's."""
     for base in kind.__mro__:
         for value in vars(base).values():
-            function = inspect.unwrap(value) if callable(value) else getattr(value, "fget", None)
+            function = (
+                inspect.unwrap(value)
+                if callable(value)
+                else getattr(value, "fget", None)
+            )
             code = getattr(function, "__code__", None)
             if code is not None and is_users(code.co_filename):
                 yield function

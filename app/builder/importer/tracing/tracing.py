@@ -23,14 +23,32 @@ from app.builder.importer.tracing import grad_regions, source_lines
 from app.builder.importer.tracing.aliasing import AliasingError, Views
 from app.builder.importer.tracing.arguments import opened, plain_number
 from app.builder.importer.tracing.data_dependence import Questions
-from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
+from app.builder.importer.tracing.frames import (
+    Apart,
+    Frame,
+    TraceError,
+    leaf_names,
+    none_swallowed,
+    words_of,
+)
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
 from app.builder.importer.tracing.patching.patches import watched
-from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Attribute, Training, ValueProxy, dtype_source
+from app.builder.importer.tracing.proxies import (
+    FACTORIES,
+    PROXIES,
+    Attribute,
+    Training,
+    ValueProxy,
+    dtype_source,
+)
 from app.builder.importer.tracing.qualified_names import QualifiedNames
 from app.builder.importer.tracing.records import plain, refilled
-from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
+from app.builder.importer.tracing.refused_calls import (
+    check_call,
+    is_in_place,
+    method_of,
+)
 from app.builder.importer.tracing.rewrites import rewritten
 from app.builder.importer.tracing.source_lines import SourceLine
 
@@ -38,25 +56,41 @@ from app.builder.importer.tracing.source_lines import SourceLine
 class Tracer(fx.Tracer):
     """Traces one model. `whole` decides which modules are leaves."""
 
-    def __init__(self, whole: Callable[[nn.Module], bool], cancelled: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        whole: Callable[[nn.Module], bool],
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(param_shapes_constant=False)
         self.proxy_buffer_attributes = True
         self.cancelled, self._whole = cancelled, whole
         self.values: dict[fx.Node, Any] = {}
         self.gradients = grad_regions.Gradients(self.values)
-        self.views = Views(self.values, self._append_call, lambda path: type(self.root.get_submodule(path)).__name__)
+        self.views = Views(
+            self.values,
+            self._append_call,
+            lambda path: type(self.root.get_submodule(path)).__name__,
+        )
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.places: dict[fx.Node, SourceLine | None] = {}
         self.frames: list[Frame] = []
         self.entered: dict[fx.Node, Frame] = {}
-        self.apart: dict[str, Apart] = {}  # by path: untraced submodules, and what replaces them
+        self.apart: dict[
+            str, Apart
+        ] = {}  # by path: untraced submodules, and what replaces them
         self.loose: set[str] = set()  # layers inlined because others use their tensors
-        self.accepted: set[str] = set()  # doubts that no fallback resolves, so they become remarks
-        self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
+        self.accepted: set[str] = (
+            set()
+        )  # doubts that no fallback resolves, so they become remarks
+        self.arrived: dict[
+            str, tuple[Any, Any]
+        ] = {}  # by path: what each module was first called with
         self._left: dict[
             fx.Graph, tuple[Frame, fx.Node, Frame]
         ] = {}  # frames that were left, with call and outer frame
-        self.carried: dict[int, str] = {}  # tensors that an earlier call stored in the model, by id
+        self.carried: dict[
+            int, str
+        ] = {}  # tensors that an earlier call stored in the model, by id
         self._computing = MetaEvaluator(lambda: self.apart, self.where)
         self._silent = 0
         self.questions, self.modules = Questions(self), Modules(self)
@@ -66,7 +100,11 @@ class Tracer(fx.Tracer):
     @property
     def following(self) -> bool:
         """True while calls are recorded: not those of other threads, nor our own."""
-        return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
+        return (
+            bool(self.frames)
+            and not self._silent
+            and threading.get_ident() == self._thread
+        )
 
     def is_leaf(self, module: nn.Module) -> bool:
         """Return whether a module is a leaf. Finding out may construct a layer, unrecorded."""
@@ -75,7 +113,11 @@ class Tracer(fx.Tracer):
     # --- The model and its frames
 
     def follow(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], original: nn.Module | None = None
+        self,
+        model: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        original: nn.Module | None = None,
     ) -> Frame:
         """Trace the whole model, called with meta tensors. Raises TraceError.
 
@@ -91,31 +133,48 @@ class Tracer(fx.Tracer):
         _symbolic_trace._wrapped_fns_to_patch.clear()
         recorded, deep = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         try:
-            with none_swallowed(), torch.inference_mode(False), torch.enable_grad(), watched(self):
+            with (
+                none_swallowed(),
+                torch.inference_mode(False),
+                torch.enable_grad(),
+                watched(self),
+            ):
                 self.arrived[""] = (args, kwargs)
-                frame = self.enter(model, "", self.modules.forward(model, ""), args, kwargs, None)[0]
+                frame = self.enter(
+                    model, "", self.modules.forward(model, ""), args, kwargs, None
+                )[0]
             grad_regions.detached(frame, self.gradients, self.values, model)
             return frame
         except TraceError as error:
             if error.path is None and self.frames:
                 error.path = self.frames[-1].path
             if not str(error):
-                error.args = (f"{error.path or type(model).__name__} cannot be followed: {error.why}",)
+                error.args = (
+                    f"{error.path or type(model).__name__} cannot be followed: {error.why}",
+                )
             raise
         except Exception as error:
             path = self.frames[-1].path if self.frames else ""
             why = words_of(error)
-            raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
+            raise TraceError(
+                f"{path or type(model).__name__} cannot be followed: {why}", path, why
+            ) from error
         finally:
             if not deep:
                 torch.set_grad_enabled(recorded)
             _symbolic_trace._wrapped_fns_to_patch.update(functions)
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
-    def refused(self, why: str, exportable: bool = False, doubt: str = "") -> TraceError:
+    def refused(
+        self, why: str, exportable: bool = False, doubt: str = ""
+    ) -> TraceError:
         """Build the error for something that the running module does and a drawing cannot express."""
-        path = self.frames[-1].path if self.frames else None  # which is not known later, if the model catches the error
-        error = TraceError(f"{self.where()} cannot be followed: {why}", path, why, exportable, doubt)
+        path = (
+            self.frames[-1].path if self.frames else None
+        )  # which is not known later, if the model catches the error
+        error = TraceError(
+            f"{self.where()} cannot be followed: {why}", path, why, exportable, doubt
+        )
         error.place = source_lines.here()
         return error
 
@@ -126,7 +185,13 @@ class Tracer(fx.Tracer):
         self.report.add(words)
 
     def enter(
-        self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
+        self,
+        module: nn.Module,
+        path: str,
+        forward: Any,
+        args: Any,
+        kwargs: Any,
+        outer: Frame | None,
     ) -> tuple[Frame, Any]:
         """Trace a submodule into a separate graph; its results in the outer graph are items of the call."""
         frame = Frame(path, module, fx.Graph(), recorded=torch.is_grad_enabled())
@@ -138,7 +203,9 @@ class Tracer(fx.Tracer):
         seen: dict[fx.Node, Any] = {}
         for leaf, name in zip(leaves, names, strict=True):
             if type(leaf) in PROXIES:
-                source = dtype_source(leaf) if isinstance(leaf.known, torch.dtype) else leaf
+                source = (
+                    dtype_source(leaf) if isinstance(leaf.known, torch.dtype) else leaf
+                )
                 source = None if isinstance(leaf.known, torch.device) else source
                 if source is None:
                     fresh.append(leaf.known)
@@ -146,7 +213,9 @@ class Tracer(fx.Tracer):
                 node = self.latest(source.node)
                 if node not in seen:
                     seen[node] = self._placeholder(frame, name, self.values[node], node)
-                fresh.append(seen[node] if source is leaf else Attribute(seen[node], "dtype"))
+                fresh.append(
+                    seen[node] if source is leaf else Attribute(seen[node], "dtype")
+                )
             elif isinstance(leaf, torch.Tensor):
                 fresh.append(self._placeholder(frame, name, leaf, None))
             else:
@@ -155,16 +224,26 @@ class Tracer(fx.Tracer):
         state = unseen_random.state()
         result = forward(module, *given, **named)
         if by := unseen_random.drawn_by(state, unseen_random.state()):
-            raise TraceError("", path, f"it draws random numbers with {by} outside the graph", False)
+            raise TraceError(
+                "", path, f"it draws random numbers with {by} outside the graph", False
+            )
         if frame.recorded and not torch.is_grad_enabled():
-            raise TraceError("", path, "it disables gradients for everything after it", False)
+            raise TraceError(
+                "", path, "it disables gradients for everything after it", False
+            )
         if grad_regions.enabled_inside(frame, self.gradients.quiet):
             around = next(one.path for one in reversed(self.frames) if one.recorded)
-            raise TraceError("", around, f"{path} enables gradients where they are disabled", False)
+            raise TraceError(
+                "", around, f"{path} enables gradients where they are disabled", False
+            )
         frame.outputs, frame.structure = tree_flatten(plain(result))
         known = [self.known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
-        changed = [(p, node) for p in frame.inputs if p in frame.outer and (node := self.latest(p)) is not p]
+        changed = [
+            (p, node)
+            for p in frame.inputs
+            if p in frame.outer and (node := self.latest(p)) is not p
+        ]
         extra = dict.fromkeys(node for _, node in changed if node not in frame.outputs)
         frame.outputs += extra
         known += [self.values[node] for node in extra]
@@ -179,7 +258,9 @@ class Tracer(fx.Tracer):
         items = []
         for number, leaf in enumerate(frame.outputs):
             if isinstance(leaf, fx.Node):
-                item = outer.graph.create_node("call_function", operator.getitem, (call, number))
+                item = outer.graph.create_node(
+                    "call_function", operator.getitem, (call, number)
+                )
                 self.values[item] = known[number]
                 self.views.note_item(item, leaf, frame.outer)
                 items.append(self.proxy(item))
@@ -188,8 +269,13 @@ class Tracer(fx.Tracer):
         if not torch.is_grad_enabled():
             self.gradients.quiet.update((call, *call.users))
         for placeholder, leaf in changed:  # in-place changes of its inputs
-            self.changed(self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)])
-        frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
+            self.changed(
+                self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)]
+            )
+        frame.extra = {
+            number: items[number].node
+            for number in range(len(items) - len(extra), len(items))
+        }
         return frame, refilled(result, iter(items))
 
     def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
@@ -197,10 +283,14 @@ class Tracer(fx.Tracer):
         taken = []
         for placeholder in frame.inputs:
             node = frame.outer.get(placeholder)
-            taken.append(self._own(outer, self.proxy(node)) if node is not None else None)
+            taken.append(
+                self._own(outer, self.proxy(node)) if node is not None else None
+            )
         return outer.graph.create_node("call_module", frame.path or "_", tuple(taken))
 
-    def _placeholder(self, frame: Frame, name: str, value: Any, node: fx.Node | None) -> ValueProxy:
+    def _placeholder(
+        self, frame: Frame, name: str, value: Any, node: fx.Node | None
+    ) -> ValueProxy:
         made = frame.graph.placeholder(name)
         frame.inputs.append(made)
         frame.names.append(name)
@@ -226,14 +316,19 @@ class Tracer(fx.Tracer):
     def _returned_too(self, node: fx.Node) -> fx.Node:
         """Make a module return a value that another reads from a shared object, such as a cache; return the item."""
         frame, call, outer = self._left[node.graph]
-        number = next((place for place, leaf in enumerate(frame.outputs) if leaf is node), len(frame.outputs))
+        number = next(
+            (place for place, leaf in enumerate(frame.outputs) if leaf is node),
+            len(frame.outputs),
+        )
         if number == len(frame.outputs):
             frame.outputs.append(node)
             self.values[call] = (*self.values[call], self.values[node])
         item = next((one for one in call.users if one.args == (call, number)), None)
         if item is None:
             with outer.graph.inserting_after(call):
-                item = outer.graph.create_node("call_function", operator.getitem, (call, number))
+                item = outer.graph.create_node(
+                    "call_function", operator.getitem, (call, number)
+                )
             self.values[item] = self.values[node]
             frame.extra[number] = item
             if node in self.gradients.quiet:
@@ -249,8 +344,14 @@ class Tracer(fx.Tracer):
         before, after = self._own(self.frames[-1], old), made.node
         if before is not after:
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
-            if quiet and before.op != "get_attr" and self.gradients.learns(before, self.root):
-                raise self.refused("it changes a value in place with gradients disabled")
+            if (
+                quiet
+                and before.op != "get_attr"
+                and self.gradients.learns(before, self.root)
+            ):
+                raise self.refused(
+                    "it changes a value in place with gradients disabled"
+                )
             self._refusing_aliasing(lambda: self.views.change(before, after))
 
     def _refusing_aliasing(self, asked: Callable[[], Any]) -> Any:
@@ -260,8 +361,10 @@ class Tracer(fx.Tracer):
             raise self.refused(str(error), True) from error
 
     def _append_call(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
-        made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, lambda one: self.proxy(one)), {}).node  # type: ignore[arg-type,return-value]
-        return made
+        to_proxy: Callable[[fx.Node], Any] = self.proxy
+        proxies: Any = fx.map_arg(args, to_proxy)
+        node: fx.Node = self.create_proxy(kind, target, proxies, {}).node
+        return node
 
     def known(self, leaf: Any) -> Any:
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
@@ -291,12 +394,24 @@ class Tracer(fx.Tracer):
     def create_arg(self, a: Any) -> Any:
         if type(a) in PROXIES:
             return self._own(self.frames[-1], a)
-        if isinstance(a, Training | torch.dtype | torch.device) or a is None or a is Ellipsis:
+        if (
+            isinstance(a, Training | torch.dtype | torch.device)
+            or a is None
+            or a is Ellipsis
+        ):
             return a
         if isinstance(a, torch.Tensor):
-            return self.create_arg(self.held_tensor(a)) if self.is_held(a) else self._constant(a)
+            return (
+                self.create_arg(self.held_tensor(a))
+                if self.is_held(a)
+                else self._constant(a)
+            )
         if isinstance(a, tuple | list):
-            return type(a)(map(self.create_arg, a)) if type(a) in (tuple, list) else tuple(map(self.create_arg, a))
+            return (
+                type(a)(map(self.create_arg, a))
+                if type(a) in (tuple, list)
+                else tuple(map(self.create_arg, a))
+            )
         if isinstance(a, dict):
             return {key: self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):
@@ -306,14 +421,24 @@ class Tracer(fx.Tracer):
     def _constant(self, value: torch.Tensor) -> fx.Node:
         """Add a tensor that is neither parameter nor buffer: created in `forward`, or a plain attribute."""
         if value.requires_grad:
-            raise self.refused("it uses a trainable tensor that is not a parameter of the model")
+            raise self.refused(
+                "it uses a trainable tensor that is not a parameter of the model"
+            )
         node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
         self.values[node] = value.to("meta")
-        self.constants[node] = value.detach().clone()  # a snapshot, as it may be changed later
+        self.constants[node] = (
+            value.detach().clone()
+        )  # a snapshot, as it may be changed later
         return node
 
     def create_proxy(
-        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *_: Any,
+        **__: Any,
     ) -> Any:
         target = method_of(target) if kind == "call_method" else target
         check_call(self, kind, target, args, kwargs)
@@ -324,10 +449,15 @@ class Tracer(fx.Tracer):
             args[0].changed(made)
         return made
 
-    def _call(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if kind == "call_function" and target in FACTORIES:
             self._near()
-        given, named = self.create_arg(opened(kind, target, args)), self.create_arg(kwargs)
+        given, named = (
+            self.create_arg(opened(kind, target, args)),
+            self.create_arg(kwargs),
+        )
         node = self.frames[-1].graph.create_node(kind, target, given, named)
         self.places[node] = source_lines.here()
         taken = node.all_input_nodes
@@ -336,12 +466,23 @@ class Tracer(fx.Tracer):
         self.values[node] = self._computed(kind, target, given, named)
         if (dtype := by_default(node, self.values)) is not None:
             if target not in FACTORIES:
-                raise self.refused(f"it computes in {dtype}, the default dtype where the model is constructed")
+                raise self.refused(
+                    f"it computes in {dtype}, the default dtype where the model is constructed"
+                )
             node.kwargs = {**node.kwargs, "dtype": dtype}
-        part = target is operator.getitem and isinstance(self.values[taken[0]], tuple | list) if taken else False
+        part = (
+            target is operator.getitem
+            and isinstance(self.values[taken[0]], tuple | list)
+            if taken
+            else False
+        )
         if not torch.is_grad_enabled() or (part and taken[0] in self.gradients.quiet):
             self.gradients.quiet.add(node)
-        moved = [one for one, version in zip(arriving, before, strict=True) if self.values[one]._version != version]
+        moved = [
+            one
+            for one, version in zip(arriving, before, strict=True)
+            if self.values[one]._version != version
+        ]
         if not moved:
             self.views.note(node)
         elif kind != "call_method":
@@ -361,7 +502,10 @@ class Tracer(fx.Tracer):
         if any(isinstance(self.values[node], torch.Tensor) for node in frame.inputs):
             return
         given = (node for one in reversed(outer) for node in one.inputs)
-        node = next((node for node in given if isinstance(self.values[node], torch.Tensor)), None)
+        node = next(
+            (node for node in given if isinstance(self.values[node], torch.Tensor)),
+            None,
+        )
         if node is not None:
             self._own(frame, self.proxy(node))
 
@@ -369,11 +513,20 @@ class Tracer(fx.Tracer):
         """Return an input of the running module with this dtype; None if there is none."""
         self._near()
         inputs = self.frames[-1].inputs
-        return next((self.proxy(node) for node in inputs if getattr(self.values[node], "dtype", None) == dtype), None)
+        return next(
+            (
+                self.proxy(node)
+                for node in inputs
+                if getattr(self.values[node], "dtype", None) == dtype
+            ),
+            None,
+        )
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """Evaluate a call for the example."""
-        return self.silently(kind, target, *fx.map_arg((args, kwargs), lambda node: self.values[node]))
+        return self.silently(
+            kind, target, *fx.map_arg((args, kwargs), lambda node: self.values[node])
+        )
 
     def silently(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """Evaluate a call on values, unrecorded."""

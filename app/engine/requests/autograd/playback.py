@@ -25,7 +25,9 @@ class PlaybackRequest(Request[None], frozen=True):
     """
 
     lane: ClassVar[str] = "playback"
-    overtaken: ClassVar[bool] = True  # a cancelled one is abandoned amid a long step as well
+    overtaken: ClassVar[bool] = (
+        True  # a cancelled one is abandoned amid a long step as well
+    )
     batch: AnyCapture
     expected: Tape | None = None
     speed: float | None = None
@@ -173,4 +175,6 @@ class GraphFreed(Struct, frozen=True):
     alive: int
 
 
-Event = GraphHeld | Back | Steps | MovementEnded | GradientInspected | Trouble | GraphFreed
+Event = (
+    GraphHeld | Back | Steps | MovementEnded | GradientInspected | Trouble | GraphFreed
+)

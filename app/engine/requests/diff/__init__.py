@@ -71,7 +71,11 @@ class Diff(Request[Difference], frozen=True):
 
 
 def side_of_project(
-    project: Project, name: str, source: Callable[[], Source], weights: str = "", named: NamedRun | None = None
+    project: Project,
+    name: str,
+    source: Callable[[], Source],
+    weights: str = "",
+    named: NamedRun | None = None,
 ) -> DiffSide:
     """Return the side that a project is, with the weights of a file or of a stored run of it. `source` returns the text
     of a drawn net; an opened model is returned as its source, which has its own inputs. Raises what `source` raises,
@@ -83,8 +87,16 @@ def side_of_project(
     elif weights:
         name = f"{name} with {Path(weights).name}"
     of = project.opened
-    model = source() if of is None else Observe(of.source, of.arguments, of.inputs, of.folder)
-    run, step = (str(named.kept.folder.absolute()), named.step) if named is not None else ("", None)
+    model = (
+        source()
+        if of is None
+        else Observe(of.source, of.arguments, of.inputs, of.folder)
+    )
+    run, step = (
+        (str(named.kept.folder.absolute()), named.step)
+        if named is not None
+        else ("", None)
+    )
     return DiffSide(name, model, weights, project.training.start, run, step)
 
 

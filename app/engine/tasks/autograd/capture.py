@@ -50,8 +50,14 @@ def capture(request: CaptureRequest, context: Context) -> Captured:
 
     found = with_weights_found(request)
     job, weights = found.job, found.weights
-    words = weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
-    with batch_of(found).hold(around=until_cancelled(context.cancelled, found.options)) as graph:
+    words = (
+        weights.words
+        if isinstance(weights, WeightsFile)
+        else untrained_text(job.training.seed, job.training.start)
+    )
+    with batch_of(found).hold(
+        around=until_cancelled(context.cancelled, found.options)
+    ) as graph:
         return Captured(graph.tape, found, f"weights {words}")
 
 
@@ -78,10 +84,17 @@ def with_weights_found(request: CaptureRequest) -> CaptureRequest:
     if not isinstance(request.weights, NewestWeights):
         return request
     found = newest_checkpoint(Path(request.weights.folder), request.job.source)
-    return replace(request, weights=WeightsFile(str(found[0]), found[1]) if found is not None else InitialWeights())
+    return replace(
+        request,
+        weights=WeightsFile(str(found[0]), found[1])
+        if found is not None
+        else InitialWeights(),
+    )
 
 
-def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None) -> TrainingBatch:
+def batch_of(
+    request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
+) -> TrainingBatch:
     """Return the net with its batch and loss, or an opened model with its inputs. `state_dict` overrides the request's
     weights.
 
@@ -101,10 +114,14 @@ def batch_of(request: AnyCapture, state_dict: Mapping[str, Tensor] | None = None
 
     job, options = request.job, request.options
     state = state_dict if state_dict is not None else _state(request)
-    inputs, target, loss = _random(request) if options.data == "random" else _of_data(request)
+    inputs, target, loss = (
+        _random(request) if options.data == "random" else _of_data(request)
+    )
     made = compile_batch(job.source, inputs, target, loss, job.training.seed, state)
     special, seeds = Special.from_options(options), chosen_vectors(options)
-    return replace(made, train=request.train, labels=request.labels, special=special, seeds=seeds)
+    return replace(
+        made, train=request.train, labels=request.labels, special=special, seeds=seeds
+    )
 
 
 def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
@@ -117,11 +134,17 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
     if isinstance(weights, WeightsFile):
         try:
             path = Path(weights.path)
-            return weights_in(path) if weights.is_checkpoint else tensor_files.load(path)
+            return (
+                weights_in(path) if weights.is_checkpoint else tensor_files.load(path)
+            )
         except (OSError, tensor_files.UnreadableTensorsError) as error:
             problem = f"The weights {weights.words} can no longer be read: {error}. Capture again."
             raise CaptureError(problem) from None
-    return initial_weights(request.job.source, training.seed, training.start) if training.start is not None else None
+    return (
+        initial_weights(request.job.source, training.seed, training.start)
+        if training.start is not None
+        else None
+    )
 
 
 def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
@@ -133,7 +156,9 @@ def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
 
     job, options = request.job, request.options
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
-    with rng.borrowed(job.training.seed):  # augmentation draws, and every run of this batch is to see the same one
+    with rng.borrowed(
+        job.training.seed
+    ):  # augmentation draws, and every run of this batch is to see the same one
         given, ids = data.batch(options.batch or job.training.batch_size)
     task = task_of(job, data.info)
     try:
@@ -142,7 +167,9 @@ def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
         raise CaptureError(str(error)) from error
     if not options.loss:
         return inputs, None, None
-    loss = task.loss_module() or ReadyLoss(make_loss(job.training.loss), _in_precision_of_output(task))
+    loss = task.loss_module() or ReadyLoss(
+        make_loss(job.training.loss), _in_precision_of_output(task)
+    )
     return inputs, getattr(ids, "parts", ids), loss
 
 
@@ -165,5 +192,7 @@ def _random(request: CaptureRequest) -> tuple[Any, Any, Any]:
     from app.preflight import random_batch
 
     job, options = request.job, request.options
-    inputs = random_batch.inputs(job.source, options.batch or random_batch.samples(job), job.training.seed)
+    inputs = random_batch.inputs(
+        job.source, options.batch or random_batch.samples(job), job.training.seed
+    )
     return inputs, None, random_batch.loss_of(job) if options.loss else None

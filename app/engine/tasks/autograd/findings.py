@@ -28,8 +28,10 @@ def measure_blocks(request: CheckpointRequest, context: Context) -> tuple[WhatIf
     batch, rows = batch_of(request.batch), []
     paths = checkpointing.blocks(batch.model)
     if not paths:
-        raise CaptureError("This net has no blocks, that is, modules with submodules. A checkpointed single layer "
-                           "still stores its input, so little would be freed.")  # fmt: skip
+        raise CaptureError(
+            "This net has no blocks, that is, modules with submodules. A checkpointed single layer "
+            "still stores its input, so little would be freed."
+        )
     for number, path in enumerate(paths, 1):
         context.progress(f"Checkpointing {path} ({number} of {len(paths)})")
         if stopped(context):

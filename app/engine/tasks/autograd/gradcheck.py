@@ -7,7 +7,11 @@ from functools import partial
 from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.gradcheck import check_layer, check_net, check_node
 from app.autograd.gradcheck.report import GradcheckReport
-from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, NodeOperation
+from app.engine.requests.autograd.gradcheck import (
+    GradcheckRequest,
+    LayerCall,
+    NodeOperation,
+)
 from app.engine.server import Context, handles
 from app.engine.tasks.autograd.capture import batch_of
 from app.engine.tasks.autograd.findings import stopped
@@ -17,7 +21,11 @@ from app.engine.tasks.autograd.findings import stopped
 def check(request: GradcheckRequest, context: Context) -> GradcheckReport:
     """Run the requested check. Raises as `batch_of`, and CaptureError if a node is not in this graph."""
     context.progress(f"Checking {request.title} with finite differences…")
-    batch, what, cancelled = batch_of(request.batch), request.what, partial(stopped, context)
+    batch, what, cancelled = (
+        batch_of(request.batch),
+        request.what,
+        partial(stopped, context),
+    )
     tape = batch.capture()  # raises with the source location if the forward pass fails
     if isinstance(what, LayerCall):
         return check_layer(batch, what.path, call=what.call, cancelled=cancelled)

@@ -53,8 +53,15 @@ EVERY = 0.03  # seconds between two messages of steps while a pass is played
 @handles(PlaybackRequest)
 def play(request: PlaybackRequest, context: Context) -> None:
     """Play a batch until the client leaves."""
-    session = PlaybackSession(request, context.progress, lambda: graph_of(request.batch, context))
-    threading.Thread(target=_commands, args=(session, context), name="commands of a playback", daemon=True).start()
+    session = PlaybackSession(
+        request, context.progress, lambda: graph_of(request.batch, context)
+    )
+    threading.Thread(
+        target=_commands,
+        args=(session, context),
+        name="commands of a playback",
+        daemon=True,
+    ).start()
     session.run()
     context.inbox.put(None)  # ends the thread that waits for commands
 
@@ -85,7 +92,9 @@ class Outbox:
         self._wake = Condition()
         self._waiting: list[Event | StepRecord] = []
         self._urgent = self._closing = False
-        self._thread = threading.Thread(target=self._run, name="events of a playback", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="events of a playback", daemon=True
+        )
         self._thread.start()
 
     def put(self, event: Event) -> None:
@@ -139,13 +148,20 @@ class PlaybackSession:
     A newer movement (Seek, Play) ends the current one; everything else is done in order, between two steps if need be.
     """
 
-    def __init__(self, request: PlaybackRequest, send: Callable[[Event], None], hold: Callable[[], LiveGraph]) -> None:
+    def __init__(
+        self,
+        request: PlaybackRequest,
+        send: Callable[[Event], None],
+        hold: Callable[[], LiveGraph],
+    ) -> None:
         self._request, self._hold = request, hold
         self.speed = request.speed
         self._outbox = Outbox(send)
         self._wake = Condition()
         self._waiting: deque[tuple[Any, int]] = deque()
-        self._turn = 0  # of the newest movement: an older one ends when it sees a newer number
+        self._turn = (
+            0  # of the newest movement: an older one ends when it sees a newer number
+        )
         self._leaving = False
 
     # -- from any thread -----------------------------------------------------------------------------------------------
@@ -169,7 +185,9 @@ class PlaybackSession:
             self._wake.notify()
 
     def _drop(self, *kinds: type) -> None:
-        self._waiting = deque(one for one in self._waiting if not isinstance(one[0], kinds))
+        self._waiting = deque(
+            one for one in self._waiting if not isinstance(one[0], kinds)
+        )
 
     # -- on its own ----------------------------------------------------------------------------------------------------
 
@@ -187,7 +205,11 @@ class PlaybackSession:
             self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
         # A borrowed graph is kept alive by its script.
-        watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)] if not graph.lent else []
+        watched = (
+            [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
+            if not graph.lent
+            else []
+        )
         held, nodes = graph.tape.held_bytes, len(graph.nodes)
         self._play_all(graph)
         del graph
@@ -208,9 +230,13 @@ class PlaybackSession:
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
-        except Exception as error:  # unexpected: errors of torch and the net are handled in `_do`
+        except (
+            Exception
+        ) as error:  # unexpected: errors of torch and the net are handled in `_do`
             reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
-            self._outbox.put(Trouble("The backward pass cannot be played", reason, traceback=trace))
+            self._outbox.put(
+                Trouble("The backward pass cannot be played", reason, traceback=trace)
+            )
         finally:
             if playback is not None:
                 playback.release()
@@ -238,19 +264,27 @@ class PlaybackSession:
             trouble = Trouble("The gradient was not changed", str(error))
         if trouble is not None:
             self._outbox.put(trouble)
-            self._report_stop(playback, Stop("failed", playback.position, playback.next_node), turn)
+            self._report_stop(
+                playback, Stop("failed", playback.position, playback.next_node), turn
+            )
 
     def _play(self, playback: Playback, play: Play, turn: int) -> None:
         if self._turn != turn:  # it was ended before it began
-            self._report_stop(playback, Stop("cancelled", playback.position, playback.next_node), turn)
+            self._report_stop(
+                playback, Stop("cancelled", playback.position, playback.next_node), turn
+            )
             return
         if play.again:
             playback.seek(0)
             self._outbox.put(Back(0))
-        stop = playback.run(play.breaks, lambda record: self._played(playback, record, turn, play.quick))
+        stop = playback.run(
+            play.breaks, lambda record: self._played(playback, record, turn, play.quick)
+        )
         self._report_stop(playback, stop, turn)
 
-    def _played(self, playback: Playback, record: StepRecord, turn: int, quick: bool) -> bool:
+    def _played(
+        self, playback: Playback, record: StepRecord, turn: int, quick: bool
+    ) -> bool:
         """Wait after a step as the speed requires, handling commands meanwhile. False ends the movement."""
         self._outbox.step(record)
         return self._turn == turn and (quick or self._rest(playback, turn))
@@ -279,23 +313,42 @@ class PlaybackSession:
             if record is None:
                 break
             self._outbox.step(record)
-        reason = "end" if playback.next_node is None else "node" if playback.position == position else "cancelled"
-        self._report_stop(playback, Stop(reason, playback.position, playback.next_node), turn)
+        reason = (
+            "end"
+            if playback.next_node is None
+            else "node"
+            if playback.position == position
+            else "cancelled"
+        )
+        self._report_stop(
+            playback, Stop(reason, playback.position, playback.next_node), turn
+        )
 
     def _report_stop(self, playback: Playback, stop: Stop, turn: int) -> None:
         arriving, fan_ins = playback.waiting()
-        self._outbox.put(MovementEnded(stop, turn, playback.stored_bytes, playback.edits, arriving, fan_ins))
+        self._outbox.put(
+            MovementEnded(
+                stop, turn, playback.stored_bytes, playback.edits, arriving, fan_ins
+            )
+        )
 
     def _handle_command(self, playback: Playback, request: Any) -> None:
         """Handle a command that does not move the position."""
         if isinstance(request, InspectGradient):
-            self._outbox.put(GradientInspected(request, playback.inspect(request.node, request.output_nr, request.at)))
+            self._outbox.put(
+                GradientInspected(
+                    request,
+                    playback.inspect(request.node, request.output_nr, request.at),
+                )
+            )
             return
         if isinstance(request, UndoEdit):
             playback.undo_edit()
         else:
             playback.edit(request.node, request.output_nr, _change(playback, request))
-        self._report_stop(playback, Stop("edited", playback.position, playback.next_node), -1)
+        self._report_stop(
+            playback, Stop("edited", playback.position, playback.next_node), -1
+        )
 
 
 def _change(playback: Playback, request: Edit) -> Any:
@@ -306,7 +359,9 @@ def _change(playback: Playback, request: Edit) -> Any:
         return GradEdit(request.kind, request.amount, seed=playback.position)
     gradient = playback.gradient(request.node, request.output_nr)
     if gradient is None:
-        raise ValueError(f"No gradient has arrived at node {request.node} yet. Step to a position just before it.")
+        raise ValueError(
+            f"No gradient has arrived at node {request.node} yet. Step to a position just before it."
+        )
     changed = gradient.to_dense().clone()
     changed[request.index if request.index else ...] = request.amount
     return changed

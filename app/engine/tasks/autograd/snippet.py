@@ -26,7 +26,9 @@ def run_snippet(request: RunSnippet, context: Context) -> SnippetAnswer:
     with _limited(request.limits):
         answer = snippet_run.run(request.snippet, execute)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
+        with contextlib.suppress(
+            AttributeError, OSError, ValueError
+        ):  # the text may have put away or closed it
             stream.flush()
     return answer
 
@@ -60,6 +62,8 @@ def _limited(limits: Limits) -> Iterator[None]:
 
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + limits.memory, hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (pages * resource.getpagesize() + limits.memory, hard)
+    )
     yield
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

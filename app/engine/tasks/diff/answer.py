@@ -39,21 +39,31 @@ def compare(request: Diff, context: Context) -> Difference:
 
 
 def answer(
-    request: Diff, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
-) -> Difference:  # fmt: skip
+    request: Diff,
+    tell: Callable[[str], None] = lambda _words: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Difference:
     """Compare in this process. Raises as the request says."""
     with contextlib.ExitStack() as threads:
         found = _compared(request, tell, cancelled, threads)
     runs = [Path(side.run) for side in (request.a, request.b) if side.run]
     if len(runs) == 2 and request.modes is None:
         rows = compare_settings([Kept(folder, record.read(folder)) for folder in runs])
-        found = replace(found, settings=tuple(Setting(row.name, row.values[0], row.values[1]) for row in rows))
+        found = replace(
+            found,
+            settings=tuple(
+                Setting(row.name, row.values[0], row.values[1]) for row in rows
+            ),
+        )
     return found
 
 
 def _compared(
-    request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool], threads: contextlib.ExitStack
-) -> Difference:  # fmt: skip
+    request: Diff,
+    tell: Callable[[str], None],
+    cancelled: Callable[[], bool],
+    threads: contextlib.ExitStack,
+) -> Difference:
     names = request.a.name, request.b.name
     if request.a.model is None or request.b.model is None:
         return _of_weights(request.a, request.b)
@@ -64,12 +74,20 @@ def _compared(
     if request.python:
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
         exchange = exchange_with(request.python, request.a, cancelled)
-        return _remarked(compare_interpreters(one.model, batch, request.trains, names, exchange, tell), remarks)
+        return _remarked(
+            compare_interpreters(
+                one.model, batch, request.trains, names, exchange, tell
+            ),
+            remarks,
+        )
     if _is_small(one):
         threads.enter_context(cpu_threads(1))
     if request.modes is not None:
         batch = Batch(one.args, one.kwargs, request.seed, one.targets)
-        return _remarked(compare_modes(one.model, request.modes, batch, request.trains, names, tell), remarks)
+        return _remarked(
+            compare_modes(one.model, request.modes, batch, request.trains, names, tell),
+            remarks,
+        )
     forget(request.a)
     tell(f"Making {request.b.name}")
     with gc_pause.put_off():
@@ -88,9 +106,15 @@ def _compared(
         return _remarked(found, remarks)
     batch = Batch(one.args, one.kwargs, request.seed, one.targets)
     found = compare_models(
-        one.model, other.model, batch, names=names, share=own != (True, True),
-        fill=own == (False, False), modes=tuple("train" if train else "eval" for train in request.trains), tell=tell,
-    )  # fmt: skip
+        one.model,
+        other.model,
+        batch,
+        names=names,
+        share=own != (True, True),
+        fill=own == (False, False),
+        modes=tuple("train" if train else "eval" for train in request.trains),
+        tell=tell,
+    )
     return _remarked(found, remarks)
 
 
@@ -108,16 +132,37 @@ def _remarked(found: Difference, remarks: list[str]) -> Difference:
 def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
     """Compare two files of weights, key by key."""
     if a.model is not None or b.model is not None or not a.weights or not b.weights:
-        raise SourceError(f"{a.name} and {b.name}: weights can only be compared with weights, and a model with a model")
+        raise SourceError(
+            f"{a.name} and {b.name}: weights can only be compared with weights, and a model with a model"
+        )
     one, other = state_of(a.weights), state_of(b.weights)
     shapes = [
-        (key, Setting(key.rpartition(".")[2], shape_text(value), shape_text(other[key])))
-        for key, value in one.items() if key in other and other[key].shape != value.shape
-    ]  # fmt: skip
+        (
+            key,
+            Setting(key.rpartition(".")[2], shape_text(value), shape_text(other[key])),
+        )
+        for key, value in one.items()
+        if key in other and other[key].shape != value.shape
+    ]
     structure = Structure(
         tuple((key, key) for key in one if key in other),
-        tuple(Alone(key, shape_text(value)) for key, value in other.items() if key not in one),
-        tuple(Alone(key, shape_text(value)) for key, value in one.items() if key not in other),
-        (), tuple(Changed(key, key, (setting,)) for key, setting in shapes),
-    )  # fmt: skip
-    return Difference(a.name, b.name, structure=structure, distances=weights.state_distances(one, other), ran=False)
+        tuple(
+            Alone(key, shape_text(value))
+            for key, value in other.items()
+            if key not in one
+        ),
+        tuple(
+            Alone(key, shape_text(value))
+            for key, value in one.items()
+            if key not in other
+        ),
+        (),
+        tuple(Changed(key, key, (setting,)) for key, setting in shapes),
+    )
+    return Difference(
+        a.name,
+        b.name,
+        structure=structure,
+        distances=weights.state_distances(one, other),
+        ran=False,
+    )

@@ -62,7 +62,10 @@ def exchange_with(
 def _written(source: Source, folder: Path) -> Path:
     """Write the text of a net, and the files of layers that it imports, as modules."""
     folder.mkdir()
-    for name, text in ((NET, source.text), *((one.module, one.text) for one in source.files)):
+    for name, text in (
+        (NET, source.text),
+        *((one.module, one.text) for one in source.files),
+    ):
         Path(folder, f"{name}.py").write_text(text, encoding="utf-8")
     return folder
 
@@ -80,16 +83,25 @@ def _write(given: dict[str, Any], file: Path) -> None:
 
 def _run(python: str, folder: str, cancelled: Callable[[], bool]) -> None:
     """Run the script to its end. Raises SourceError."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
     with tempfile.TemporaryFile() as said:
         try:
             process = subprocess.Popen(
                 [python, "-c", PROGRAM, str(PATH_ENTRY), folder],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env=environment,
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )  # fmt: skip
+            )
         except OSError as error:
-            raise SourceError(f"{python} cannot be started: {error.strerror or error}") from error
+            raise SourceError(
+                f"{python} cannot be started: {error.strerror or error}"
+            ) from error
         try:
             while process.poll() is None:
                 if cancelled():
@@ -110,14 +122,26 @@ def _how(side: DiffSide) -> dict[str, Any]:
     """Return the recipe by which the other interpreter makes a model, for JSON. Raises SourceError if there is none."""
     model = side.model
     if isinstance(model, Source):
-        return {"kind": "module", "module": NET, "name": model.class_name, "arguments": {}}
+        return {
+            "kind": "module",
+            "module": NET,
+            "name": model.class_name,
+            "arguments": {},
+        }
     assert isinstance(model, Observe)
     source = model.source
-    how = {"kind": source.kind, "name": source.name, "module": source.where, "paths": [model.folder or os.getcwd()],
-           "arguments": dict(model.arguments)}  # fmt: skip
+    how = {
+        "kind": source.kind,
+        "name": source.name,
+        "module": source.where,
+        "paths": [model.folder or os.getcwd()],
+        "arguments": dict(model.arguments),
+    }
     if (files := files_of(source, model.folder)) is not None:
         if not layer_files.allowed(files.key):
-            raise SourceError(f"{files.entry.name} is not trusted as it is now, so none of its code was run")
+            raise SourceError(
+                f"{files.entry.name} is not trusted as it is now, so none of its code was run"
+            )
         how |= files.permission()
     if source.kind == "file":
         top, name = package_of(Path(model.folder, source.where))

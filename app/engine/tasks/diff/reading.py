@@ -25,14 +25,22 @@ def read_side(request: ReadSide, _context: Context) -> DiffSide:
     try:
         if (named := named_run(path, weights)) is not None:
             project, title = store.project_of(named.kept), named.kept.record.title
-            return side_of_project(project, title, lambda: _source(project, title), named=named)
+            return side_of_project(
+                project, title, lambda: _source(project, title), named=named
+            )
         if weights and not Path(weights).is_file():
             raise SourceError(f"There is no file {weights}, and no run of that name")
         if not path.is_file():
-            raise SourceError(f"There is no run in {path}" if path.is_dir() else f"There is no file {path}")
+            raise SourceError(
+                f"There is no run in {path}"
+                if path.is_dir()
+                else f"There is no file {path}"
+            )
         if path.suffix == PROJECT:
             project = file.read(path)
-            return side_of_project(project, path.name, lambda: _source(project, path.name), weights)
+            return side_of_project(
+                project, path.name, lambda: _source(project, path.name), weights
+            )
     except (OSError, RunError, ProjectFileError) as error:
         raise SourceError(str(error)) from error
     return DiffSide(path.name, None, str(path))
@@ -42,7 +50,9 @@ def _source(project: Project, name: str) -> Source:
     """Return the text of a drawn net. Raises SourceError for one that cannot run, or may not yet."""
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
-        raise SourceError(f"{names} is not trusted yet: open the project and review its layers first")
+        raise SourceError(
+            f"{names} is not trusted yet: open the project and review its layers first"
+        )
     try:
         analysis = analyse(project.graph, custom_layers.ops_of(project))
     except CodedError as error:

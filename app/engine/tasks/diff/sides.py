@@ -32,11 +32,15 @@ def load_side(side: DiffSide, request: Diff) -> Loaded:
             model = make_module(side.model)
         if side.start is not None:
             put_in(model, side.start)
-        return Loaded(model, random_batch.inputs(side.model, request.batch, request.seed))
+        return Loaded(
+            model, random_batch.inputs(side.model, request.batch, request.seed)
+        )
     assert isinstance(side.model, Observe)
     wanted = side.model
     if wanted.source.looked_at:
-        raise SourceError(f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2")
+        raise SourceError(
+            f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2"
+        )
     if wanted.folder:
         os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
     if not wanted.source.own_code:
@@ -63,10 +67,19 @@ def forget(side: DiffSide) -> None:
     if not isinstance(side.model, Observe) or not side.model.source.own_code:
         return
     source = side.model.source
-    top = package_of(Path(side.model.folder, source.where))[0] if source.kind == "file" else Path(side.model.folder)
+    top = (
+        package_of(Path(side.model.folder, source.where))[0]
+        if source.kind == "file"
+        else Path(side.model.folder)
+    )
     for name, module in tuple(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and top in Path(file).resolve().parents and "-packages" not in file and not _is_ours(name):
+        if (
+            file
+            and top in Path(file).resolve().parents
+            and "-packages" not in file
+            and not _is_ours(name)
+        ):
             del sys.modules[name]
     sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != top]
 
@@ -76,8 +89,12 @@ def _is_ours(name: str) -> bool:
 
 
 def load_weights(
-    model: nn.Module, side: DiffSide, request: Diff, tell: Callable[[str], None], cancelled: Callable[[], bool]
-) -> list[str]:  # fmt: skip
+    model: nn.Module,
+    side: DiffSide,
+    request: Diff,
+    tell: Callable[[str], None],
+    cancelled: Callable[[], bool],
+) -> list[str]:
     """Load the weights of a side, and return remarks. Raises WeightsError, CheckpointError, SourceError, RunError and
     RecomputeError."""
     if not side.has_weights or (side.step is not None and not request.numbers):
@@ -91,7 +108,9 @@ def load_weights(
         def show(done: int, of: int) -> None:
             tell(f"Recomputing {side.name}: {done:,} of {of:,} steps")
 
-        given, remarks = weights_at_step(Path(side.run), side.step, request.data_root, show, cancelled)
+        given, remarks = weights_at_step(
+            Path(side.run), side.step, request.data_root, show, cancelled
+        )
     else:
         given = state_of(side.weights)
     return [*remarks, *fit_weights(model, given, where, side.name)]

@@ -32,7 +32,13 @@ from app.engine.tasks.pace import Pace
 from app.engine.tasks.weights import load_chosen
 from app.interpret import attention_maps, attribution, subject
 from app.interpret.interventions import Interventions
-from app.interpret.results import AttentionFound, Attribution, Effect, InterpretError, SampleLook
+from app.interpret.results import (
+    AttentionFound,
+    Attribution,
+    Effect,
+    InterpretError,
+    SampleLook,
+)
 from app.interpret.subject import Subject
 from app.training.evaluation import predict
 from app.training.evaluation.evaluator import VISIBLE, EvaluationError, Evaluator
@@ -57,18 +63,30 @@ def prepare(request: PrepareInterpreted, context: Context) -> InterpretedNet:
 
     job = request.job
     with cpu_threads(None):
-        weights = load_chosen(request.weights, job.source, job.training.seed, job.training.start)
+        weights = load_chosen(
+            request.weights, job.source, job.training.seed, job.training.start
+        )
         evaluator = Evaluator(job, weights.state_dict, None, reading)
-    layers = tuple(path for path, _ in module_tree.named_modules(evaluator.stepper.model) if path)
+    layers = tuple(
+        path for path, _ in module_tree.named_modules(evaluator.stepper.model) if path
+    )
     return InterpretedNet(
-        context.keep(evaluator), counts_of(evaluator), evaluator.data.info.classes, weights.words, layers
+        context.keep(evaluator),
+        counts_of(evaluator),
+        evaluator.data.info.classes,
+        weights.words,
+        layers,
     )
 
 
 def counts_of(evaluator: Evaluator) -> tuple[tuple[str, int], ...]:
     """Return how many samples each split has, but for empty ones."""
     data = evaluator.data
-    counts = (("validation", len(data.val)), ("test", len(data.test)), ("training", len(data.train)))
+    counts = (
+        ("validation", len(data.val)),
+        ("test", len(data.test)),
+        ("training", len(data.train)),
+    )
     return tuple((name, count) for name, count in counts if count)
 
 
@@ -83,19 +101,25 @@ def source_of(net: Interpreted, context: Context) -> Evaluator | ModelCapture:
     return evaluator
 
 
-def subject_of(source: Evaluator | ModelCapture, part: str, numbers: Sequence[int]) -> Subject:
+def subject_of(
+    source: Evaluator | ModelCapture, part: str, numbers: Sequence[int]
+) -> Subject:
     """Return a net with some samples. Raises InterpretError for samples that do not exist, and as reading does."""
     if isinstance(source, ModelCapture):
         batch = batch_of_model(source)
         one = subject.of_model(batch.model, batch.inputs, batch.kwargs)
-        one = subject.in_samples(replace(one, remarks=tuple(filter(None, [batch.remark]))))
+        one = subject.in_samples(
+            replace(one, remarks=tuple(filter(None, [batch.remark])))
+        )
         return one.of_samples(numbers)
     try:
         count = len(source.samples(part))
     except EvaluationError as error:
         raise InterpretError(str(error)) from error
     if not numbers or not all(0 <= one < count for one in numbers):
-        raise InterpretError(f"there are {count:,} {part} samples, counted from 0; choose among them")
+        raise InterpretError(
+            f"there are {count:,} {part} samples, counted from 0; choose among them"
+        )
     inputs, labels = source.read(part, numbers)
     inputs, labels = inputs.to(source.device), labels.to(source.device)
     stepper, task = source.stepper, source.task
@@ -107,12 +131,25 @@ def subject_of(source: Evaluator | ModelCapture, part: str, numbers: Sequence[in
     def scores(output: Any) -> Tensor:
         return task.scores(task.chief(output, labels)[0])
 
-    label_ids = labels.flatten().tolist() if isinstance(labels, Tensor) and task.kind == CLASSES else ()
+    label_ids = (
+        labels.flatten().tolist()
+        if isinstance(labels, Tensor) and task.kind == CLASSES
+        else ()
+    )
     return Subject(
-        stepper.model, arguments(inputs, stepper.fields), run, scores,
-        _loss(source, labels), task.kind, source.job.training.loss.name, classes,
-        tuple(_label(labels, place, task.kind, classes) for place in range(len(numbers))), tuple(label_ids),
-    )  # fmt: skip
+        stepper.model,
+        arguments(inputs, stepper.fields),
+        run,
+        scores,
+        _loss(source, labels),
+        task.kind,
+        source.job.training.loss.name,
+        classes,
+        tuple(
+            _label(labels, place, task.kind, classes) for place in range(len(numbers))
+        ),
+        tuple(label_ids),
+    )
 
 
 def _loss(evaluator: Evaluator, labels: Any) -> Callable[[Any], tuple[Tensor, Tensor]]:
@@ -137,7 +174,11 @@ def _label(labels: Any, place: int, kind: str, classes: tuple[str, ...]) -> str:
     own = labels[place]
     if kind == CLASSES and own.ndim == 0:
         return classes[int(own)] if int(own) < len(classes) else str(int(own))
-    return "" if kind == TOKENS else ", ".join(f"{value:.3g}" for value in own.flatten().tolist()[:4])
+    return (
+        ""
+        if kind == TOKENS
+        else ", ".join(f"{value:.3g}" for value in own.flatten().tolist()[:4])
+    )
 
 
 def numbers_of(source: Evaluator | ModelCapture, samples: Samples) -> tuple[int, ...]:
@@ -145,8 +186,12 @@ def numbers_of(source: Evaluator | ModelCapture, samples: Samples) -> tuple[int,
     if not samples.worst:
         return samples.numbers
     if isinstance(source, ModelCapture):
-        raise InterpretError("the samples with the largest loss need data: choose data with --on DATA, or name samples")
-    return tuple(int(one) for one in source.evaluate(samples.part).worst()[: samples.worst])
+        raise InterpretError(
+            "the samples with the largest loss need data: choose data with --on DATA, or name samples"
+        )
+    return tuple(
+        int(one) for one in source.evaluate(samples.part).worst()[: samples.worst]
+    )
 
 
 def look_of(one: Subject, number: int, output: Any = None) -> SampleLook:
@@ -157,11 +202,20 @@ def look_of(one: Subject, number: int, output: Any = None) -> SampleLook:
         own = tensor[0].detach().cpu() if tensor.ndim else tensor
         if picture is None and own.is_floating_point() and is_picture(tuple(own.shape)):
             picture = predict.picture(own)
-        elif not tokens and not own.is_floating_point() and own.ndim == 1 and own.dtype != torch.bool:
+        elif (
+            not tokens
+            and not own.is_floating_point()
+            and own.ndim == 1
+            and own.dtype != torch.bool
+        ):
             named = one.kind == TOKENS
-            tokens = tuple(one.name_of(int(value)) if named else str(int(value)) for value in own)
+            tokens = tuple(
+                one.name_of(int(value)) if named else str(int(value)) for value in own
+            )
     prediction = subject.predictions(one, output)[0] if output is not None else ""
-    return SampleLook(number, picture, tokens, one.labels[0] if one.labels else "", prediction)
+    return SampleLook(
+        number, picture, tokens, one.labels[0] if one.labels else "", prediction
+    )
 
 
 # --- Requests
@@ -172,27 +226,40 @@ def read_attention(request: ReadAttention, context: Context) -> AttentionFound:
     return attention(source_of(request.net, context), request)
 
 
-def attention(source: Evaluator | ModelCapture, request: ReadAttention) -> AttentionFound:
+def attention(
+    source: Evaluator | ModelCapture, request: ReadAttention
+) -> AttentionFound:
     """Return the attentions of one forward pass. Raises as `subject_of`, and what the model raises."""
     number = numbers_of(source, request.samples)[0]
     one = subject_of(source, request.samples.part, (number,))
     outputs: list[Any] = []
     with one.quiet():
         found, remarks = attention_maps.attentions(
-            one.model, lambda: outputs.append(one.run(*one.tensors)), one.batch, keep=request.layers
+            one.model,
+            lambda: outputs.append(one.run(*one.tensors)),
+            one.batch,
+            keep=request.layers,
         )
-    return AttentionFound(look_of(one, number, outputs[-1]), found, (*remarks, *one.remarks))
+    return AttentionFound(
+        look_of(one, number, outputs[-1]), found, (*remarks, *one.remarks)
+    )
 
 
 @handles(ReadAttributions)
-def read_attributions(request: ReadAttributions, context: Context) -> tuple[Attribution, ...]:
-    return attributions(source_of(request.net, context), request, context.progress, context.cancelled)
+def read_attributions(
+    request: ReadAttributions, context: Context
+) -> tuple[Attribution, ...]:
+    return attributions(
+        source_of(request.net, context), request, context.progress, context.cancelled
+    )
 
 
 def attributions(
-    source: Evaluator | ModelCapture, request: ReadAttributions, tell: Callable[[str], None] = lambda _words: None,
+    source: Evaluator | ModelCapture,
+    request: ReadAttributions,
+    tell: Callable[[str], None] = lambda _words: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[Attribution, ...]:  # fmt: skip
+) -> tuple[Attribution, ...]:
     """Return an attribution of each sample. Raises as `attribution.attribute` and `subject_of`."""
     found: list[Attribution] = []
     numbers = numbers_of(source, request.samples)
@@ -204,8 +271,17 @@ def attributions(
         with one.quiet(), torch.no_grad():
             look = look_of(one, number, one.run(*one.tensors))
         with _named_changes(source):
-            made = attribution.attribute(one, look, request.method, request.target, request.layer, request.argument)
-        found.append(replace(made, remark="; ".join(filter(None, (made.remark, *one.remarks)))))
+            made = attribution.attribute(
+                one,
+                look,
+                request.method,
+                request.target,
+                request.layer,
+                request.argument,
+            )
+        found.append(
+            replace(made, remark="; ".join(filter(None, (made.remark, *one.remarks))))
+        )
     return tuple(found)
 
 
@@ -215,12 +291,16 @@ def _named_changes(source: Evaluator | ModelCapture) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "inplace operation" not in str(error) or not isinstance(source, ModelCapture):
+        if "inplace operation" not in str(error) or not isinstance(
+            source, ModelCapture
+        ):
             raise
         broken = find_broken(batch_of_model(source)).first
         if broken is None:
             raise
-        raise CaptureError(f"backward of {source.model.source} fails: {broken.sentence}") from error
+        raise CaptureError(
+            f"backward of {source.model.source} fails: {broken.sentence}"
+        ) from error
 
 
 @handles(MeasureEffect)
@@ -234,9 +314,16 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
     one = subject_of(source, request.samples.part, numbers)
     changes = Interventions(one.model, request.interventions, one.batch)
     with one.quiet():
-        for number in dict.fromkeys(each.source for each in request.interventions if each.source is not None):
+        for number in dict.fromkeys(
+            each.source for each in request.interventions if each.source is not None
+        ):
             other = subject_of(source, request.samples.part, (number,) * one.batch)
-            with changes.recording([each for each in request.interventions if each.source == number]), torch.no_grad():
+            with (
+                changes.recording(
+                    [each for each in request.interventions if each.source == number]
+                ),
+                torch.no_grad(),
+            ):
                 one.run(*other.tensors)
         with changes.unchanged():
             plain = one.run(*one.tensors)
@@ -248,10 +335,22 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
             old, new = one.scores(plain).double(), one.scores(changed).double()
             shift = float((new - old).norm() / old.norm().clamp_min(1e-300))
     return Effect(
-        measure, float(before), float(after), tuple(numbers), tuple(each_before.tolist()), tuple(each_after.tolist()),
-        tuple(zip(subject.predictions(one, plain), subject.predictions(one, changed), strict=True)), shift,
+        measure,
+        float(before),
+        float(after),
+        tuple(numbers),
+        tuple(each_before.tolist()),
+        tuple(each_after.tolist()),
+        tuple(
+            zip(
+                subject.predictions(one, plain),
+                subject.predictions(one, changed),
+                strict=True,
+            )
+        ),
+        shift,
         (*changes.remarks, *one.remarks),
-    )  # fmt: skip
+    )
 
 
 @handles(FindWorst)

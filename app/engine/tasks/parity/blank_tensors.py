@@ -25,10 +25,16 @@ def blank() -> Iterator[None]:
     }
 
     class Zeros(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func in drawing:
                 return args[0] if args else (kwargs or {})["tensor"]
-            made = torch.zeros if func is torch.empty and "memory_format" not in (kwargs or {}) else func
+            made = (
+                torch.zeros
+                if func is torch.empty and "memory_format" not in (kwargs or {})
+                else func
+            )
             return made(*args, **(kwargs or {}))
 
     with Zeros():

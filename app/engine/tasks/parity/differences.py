@@ -12,7 +12,10 @@ from app.engine.tasks.parity.subject import ModuleResult
 from app.export.certify import measure
 from app.util import module_tree
 
-ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
+ALLOWED = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-5,
+}  # what may be lost to rounding, where other threads add up
 ALLOWED_ELSE = 1e-2  # half and bfloat16
 CALL = "a call"  # what differs where a drawing does not run
 
@@ -36,18 +39,31 @@ class Difference(Struct, frozen=True):
 
 def static_differences(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
     """Yield static differences: names of parameters, which of them are trainable, and which are shared."""
-    mine, others = dict(module_tree.named_parameters(ours)), dict(module_tree.named_parameters(theirs))
+    mine, others = (
+        dict(module_tree.named_parameters(ours)),
+        dict(module_tree.named_parameters(theirs)),
+    )
     for name in others.keys() - mine.keys():
         yield Difference("parameters", name, "is not in the drawing")
     for name in mine.keys() - others.keys():
         yield Difference("parameters", name, "is only in the drawing")
     for name, parameter in others.items():
         if name in mine and mine[name].requires_grad != parameter.requires_grad:
-            there, here = ("learns", "is frozen") if parameter.requires_grad else ("is frozen", "learns")
-            yield Difference("trainable parameters", name, f"{here} in the drawing and {there} in the model")
+            there, here = (
+                ("learns", "is frozen")
+                if parameter.requires_grad
+                else ("is frozen", "learns")
+            )
+            yield Difference(
+                "trainable parameters",
+                name,
+                f"{here} in the drawing and {there} in the model",
+            )
     if one_tensor(ours) != one_tensor(theirs):
         names = next(iter(sorted({*one_tensor(theirs)} ^ {*one_tensor(ours)})), ())
-        yield Difference("parameters", " and ".join(names[:2]), "are tied in only one of the two")
+        yield Difference(
+            "parameters", " and ".join(names[:2]), "are tied in only one of the two"
+        )
 
 
 def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
@@ -55,10 +71,14 @@ def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
     groups: dict[int, list[str]] = {}
     for name, parameter in module_tree.named_parameters(net, remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
-    return frozenset(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
+    return frozenset(
+        tuple(sorted(names)) for names in groups.values() if len(names) > 1
+    )
 
 
-def first_difference(ours: ModuleResult, theirs: ModuleResult, stage: str, allowed: float) -> Difference | None:
+def first_difference(
+    ours: ModuleResult, theirs: ModuleResult, stage: str, allowed: float
+) -> Difference | None:
     """Return the first difference between the results of two nets in one stage; outputs are compared by order.
     `allowed` is the tolerance for rounding, relative to the largest number of a tensor."""
     if ours.refused != theirs.refused and not (ours.refused and theirs.refused):
@@ -69,7 +89,12 @@ def first_difference(ours: ModuleResult, theirs: ModuleResult, stage: str, allow
     outputs = dict(zip(theirs.outputs, ours.outputs.values(), strict=True))
     shared = ours.state.keys() & theirs.state.keys()
     one, other = ({key: net.state[key] for key in shared} for net in (ours, theirs))
-    pairs: tuple[tuple[str, Mapping[str, torch.Tensor | None], Mapping[str, torch.Tensor | None]], ...] = (
+    pairs: tuple[
+        tuple[
+            str, Mapping[str, torch.Tensor | None], Mapping[str, torch.Tensor | None]
+        ],
+        ...,
+    ] = (
         ("outputs", outputs, theirs.outputs),
         ("gradients", ours.gradients, theirs.gradients),
         ("values after two calls", one, other),
@@ -77,7 +102,14 @@ def first_difference(ours: ModuleResult, theirs: ModuleResult, stage: str, allow
     for what, mine, expected in pairs:
         if (found := _apart(mine, expected, allowed)) is not None:
             return Difference(what, found[0], found[1], stage, found[2])
-    moved = next((path for path, value in theirs.moving.items() if ours.moving.get(path, path) != value), None)
+    moved = next(
+        (
+            path
+            for path, value in theirs.moving.items()
+            if ours.moving.get(path, path) != value
+        ),
+        None,
+    )
     if moved is not None:
         words = f"is {theirs.moving[moved]!r:.40} after two calls and changes at every call, which a drawing does not"
         return Difference("attributes", moved, words, stage)
@@ -91,7 +123,9 @@ def _refused(ours: ModuleResult, theirs: ModuleResult) -> str:
 
 
 def _apart(
-    mine: Mapping[str, torch.Tensor | None], expected: Mapping[str, torch.Tensor | None], allowed: float
+    mine: Mapping[str, torch.Tensor | None],
+    expected: Mapping[str, torch.Tensor | None],
+    allowed: float,
 ) -> tuple[str, str, float | None] | None:
     """Describe where two sets of tensors differ by more than rounding, and by which share of the largest number."""
     found = measure.compare(mine, expected)

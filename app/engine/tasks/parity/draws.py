@@ -21,7 +21,13 @@ class SameDraws(TorchDispatchMode):
         super().__init__()
         self._seed = seed
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
         told = f"{self._seed} {func} {_signature(args)} {_signature(sorted((kwargs or {}).items()))}"

@@ -27,7 +27,11 @@ Tell = Callable[[str], None]
 
 
 def against(
-    model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...], probe: Probe, tell: Tell
+    model: nn.Module,
+    analysis: Analysis,
+    inputs: tuple[ModelInput, ...],
+    probe: Probe,
+    tell: Tell,
 ) -> ParityResult:
     """Compare a drawn net with the live model, both with the model's values but for those that `probe` changes in both.
     A drawing that cannot run differs."""
@@ -35,14 +39,27 @@ def against(
     given = Inputs(source.inputs, tuple(one.shape for one in inputs), model)
     if not analysis.runnable:
         first = analysis.errors[0]
-        difference = Difference(CALL, "the drawing", f"cannot run: {first.message}. {first.reason}".rstrip("."))
-        return ParityResult((difference,), inputs=given.tensors(given.shapes(given.batch), "first", False))
+        difference = Difference(
+            CALL,
+            "the drawing",
+            f"cannot run: {first.message}. {first.reason}".rstrip("."),
+        )
+        return ParityResult(
+            (difference,),
+            inputs=given.tensors(given.shapes(given.batch), "first", False),
+        )
     try:
         theirs = module_tree.copied(model)
     except Exception as error:  # a lock, a generator, an open file in an attribute
-        return ParityResult(notes=(f"It was not checked against the model, which cannot be copied: {error}.",))
+        return ParityResult(
+            notes=(
+                f"It was not checked against the model, which cannot be copied: {error}.",
+            )
+        )
     change(theirs, probe)
-    return ParityCheck(ComparedModule(loaded(source, theirs)), ComparedModule(theirs), given, tell).run()
+    return ParityCheck(
+        ComparedModule(loaded(source, theirs)), ComparedModule(theirs), given, tell
+    ).run()
 
 
 def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
@@ -57,7 +74,10 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
     for path, module in module_tree.named_modules(model):
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             dot = f"{path}." if path else ""
-            tensors |= {dot + name: buffer for name, buffer in module_tree.named_buffers(module, recurse=False)}
+            tensors |= {
+                dot + name: buffer
+                for name, buffer in module_tree.named_buffers(module, recurse=False)
+            }
     for key, tensor in tensors.items():
         values = tensor.detach()
         if not tensor.is_floating_point():
@@ -65,13 +85,22 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
         value = fill_value(values)
         if value is not None and math.isfinite(value):
             found[key] = (value, 0.5 * abs(value) or 0.1)
-        elif value is None and not keep_weights and isinstance(tensor, nn.Parameter) and values.isfinite().all():
+        elif (
+            value is None
+            and not keep_weights
+            and isinstance(tensor, nn.Parameter)
+            and values.isfinite().all()
+        ):
             found[key] = (float(values.mean()), 1.5 * float(values.std()))
     return found
 
 
 def part_to_keep(
-    model: nn.Module, found: ParityResult, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
+    model: nn.Module,
+    found: ParityResult,
+    apart: Mapping[str, str],
+    own: OwnClasses | None,
+    tell: Tell,
 ) -> tuple[str, str]:
     """Return the path of the part to keep as one node, and why. Raises ModelImportError if that does not help."""
     path = smallest(model, found, catalog(), own, tell)
@@ -83,10 +112,15 @@ def part_to_keep(
         raise refusal(model, path, found, words)
     if covering == "" or len(apart) >= MOST_PARTS:
         raise refusal(model, path, found, "as one node it differs too")
-    return path, f"drawn call by call it would be a different net ({found.differences[0]})"
+    return (
+        path,
+        f"drawn call by call it would be a different net ({found.differences[0]})",
+    )
 
 
-def refusal(model: nn.Module, path: str, found: ParityResult, why: str) -> ModelImportError:
+def refusal(
+    model: nn.Module, path: str, found: ParityResult, why: str
+) -> ModelImportError:
     """Return the error for a part that differs and cannot be one node either."""
     place = place_of(model, path)
     return ModelImportError(

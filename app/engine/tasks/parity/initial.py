@@ -35,27 +35,45 @@ class InitRecorder(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[int, Init | None] = {}
-        self._held: list[Any] = []  # memory is not given to another tensor while it is noted
+        self._held: list[
+            Any
+        ] = []  # memory is not given to another tensor while it is noted
 
     def inits_of(self, model: nn.Module) -> dict[str, Init | None]:
         """Return the initialisation of each parameter by name; None if unknown."""
         found: dict[str, Init | None] = {}
-        for name, parameter in module_tree.named_parameters(model, remove_duplicate=False):
+        for name, parameter in module_tree.named_parameters(
+            model, remove_duplicate=False
+        ):
             values = parameter.detach()
             init = constant(values)
-            noted = self._last.get(_memory(values)) if _covers_storage(values) else OTHER
-            found[name] = init if init is not None else noted if noted and _possible(noted, values) else OTHER
+            noted = (
+                self._last.get(_memory(values)) if _covers_storage(values) else OTHER
+            )
+            found[name] = (
+                init
+                if init is not None
+                else noted
+                if noted and _possible(noted, values)
+                else OTHER
+            )
         return found
 
     def note(self, tensor: Any, init: Init | None) -> None:
         """Record how a tensor was filled; filling a part of one makes the whole unknown."""
-        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout == torch.strided:
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.device.type == "cpu"
+            and tensor.layout == torch.strided
+        ):
             memory = _memory(tensor)
             if memory not in self._last:
                 self._held.append(tensor.detach().untyped_storage())
             self._last[memory] = init if _covers_storage(tensor) else OTHER
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
@@ -63,14 +81,33 @@ class InitRecorder(TorchFunctionMode):
             self.note(result, _MADE[name](args, kwargs))
         elif name in _WRITTEN and args:
             self.note(args[0], _WRITTEN[name](args[1:], kwargs))
-        elif name in ("mul", "mul_", "__mul__", "__rmul__", "__imul__", "div", "div_", "__truediv__", "__itruediv__"):
+        elif name in (
+            "mul",
+            "mul_",
+            "__mul__",
+            "__rmul__",
+            "__imul__",
+            "div",
+            "div_",
+            "__truediv__",
+            "__itruediv__",
+        ):
             self._scaled(name, args, result)
-        elif name in ("clone", "float", "double", "to", "contiguous") and args and isinstance(args[0], torch.Tensor):
+        elif (
+            name in ("clone", "float", "double", "to", "contiguous")
+            and args
+            and isinstance(args[0], torch.Tensor)
+        ):
             if isinstance(result, torch.Tensor) and _memory(result) != _memory(args[0]):
                 self.note(result, self._init_of(args[0]))
         elif name == "copy_" and len(args) > 1 and isinstance(args[1], torch.Tensor):
             self.note(args[0], self._init_of(args[1]))
-        elif name.endswith("_") and not name.endswith("__") and name not in _HARMLESS or name == "__setitem__":
+        elif (
+            name.endswith("_")
+            and not name.endswith("__")
+            and name not in _HARMLESS
+            or name == "__setitem__"
+        ):
             self.note(args[0] if args else None, OTHER)
         return result
 
@@ -81,14 +118,29 @@ class InitRecorder(TorchFunctionMode):
         """Record the changed spread of a drawn tensor that is multiplied by a number."""
         numbers = [arg for arg in args[:2] if type(arg) in (int, float)]
         tensors = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        known = self._init_of(tensors[0]) if len(numbers) == 1 and len(tensors) == 1 else OTHER
-        factor = (1 / numbers[0] if "div" in name else float(numbers[0])) if numbers and numbers[0] else 0.0
+        known = (
+            self._init_of(tensors[0])
+            if len(numbers) == 1 and len(tensors) == 1
+            else OTHER
+        )
+        factor = (
+            (1 / numbers[0] if "div" in name else float(numbers[0]))
+            if numbers and numbers[0]
+            else 0.0
+        )
         init = OTHER
         if known is not None and factor and known.name == "normal_":
             params = known.params
-            init = _normal(factor * params.get("mean", 0.0), abs(factor) * params.get("std", 1.0))
+            init = _normal(
+                factor * params.get("mean", 0.0), abs(factor) * params.get("std", 1.0)
+            )
         elif known is not None and factor and known.name == "uniform_":
-            ends = sorted((factor * known.params.get("a", 0.0), factor * known.params.get("b", 1.0)))
+            ends = sorted(
+                (
+                    factor * known.params.get("a", 0.0),
+                    factor * known.params.get("b", 1.0),
+                )
+            )
             init = Init("uniform_", FrozenMap(a=ends[0], b=ends[1]))
         self.note(result, init)
 
@@ -97,7 +149,11 @@ class InitRecorder(TorchFunctionMode):
 def recording_inits() -> Iterator[InitRecorder]:
     """Record initialisations of tensors in this thread."""
     notes, changed = InitRecorder(), list[tuple[Any, str, Any]]()
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith(("torch.nn.", "torchvision."))]
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(("torch.nn.", "torchvision."))
+    ]
     functions = {name: getattr(nn.init, name) for name in FUNCTIONS}
     noted = {name: _noted(plain, name, notes) for name, plain in functions.items()}
     for module in modules:  # also where it was imported by name
@@ -113,15 +169,24 @@ def recording_inits() -> Iterator[InitRecorder]:
             setattr(module, name, plain)
 
 
-def _noted(plain: Callable[..., Any], name: str, notes: InitRecorder) -> Callable[..., Any]:
-    signature, known = inspect.signature(plain), {param.name: param.default for param in FUNCTIONS[name]}
+def _noted(
+    plain: Callable[..., Any], name: str, notes: InitRecorder
+) -> Callable[..., Any]:
+    signature, known = (
+        inspect.signature(plain),
+        {param.name: param.default for param in FUNCTIONS[name]},
+    )
 
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = plain(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         tensor = given.get("tensor")
-        params = {key: plain_number(value) for key, value in given.items() if key in known and value != known[key]}
+        params = {
+            key: plain_number(value)
+            for key, value in given.items()
+            if key in known and value != known[key]
+        }
         plainly = all(isinstance(value, int | float | str) for value in params.values())
         notes.note(tensor, _tidy(Init(name, FrozenMap(params))) if plainly else OTHER)
         return result
@@ -140,7 +205,11 @@ def constant(values: torch.Tensor) -> Init | None:
 def fill_value(values: torch.Tensor) -> float | None:
     """Return the value of a constant tensor, else None. Checks a few elements first."""
     flat = values.flatten()
-    if not flat.numel() or bool((flat[:ENOUGH] != flat[0]).any()) or not bool((flat == flat[0]).all()):
+    if (
+        not flat.numel()
+        or bool((flat[:ENOUGH] != flat[0]).any())
+        or not bool((flat == flat[0]).all())
+    ):
         return None
     return float(flat[0])
 
@@ -157,40 +226,66 @@ def _tidy(init: Init) -> Init:
 
 
 def _normal(mean: float = 0.0, std: float = 1.0) -> Init:
-    params = {name: float(value) for name, value, plain in (("mean", mean, 0.0), ("std", std, 1.0)) if value != plain}
+    params = {
+        name: float(value)
+        for name, value, plain in (("mean", mean, 0.0), ("std", std, 1.0))
+        if value != plain
+    }
     return Init("normal_", FrozenMap(params))
 
 
 def _uniform(low: float = 0.0, high: float = 1.0) -> Init:
-    params = {name: float(value) for name, value, plain in (("a", low, 0.0), ("b", high, 1.0)) if value != plain}
+    params = {
+        name: float(value)
+        for name, value, plain in (("a", low, 0.0), ("b", high, 1.0))
+        if value != plain
+    }
     return Init("uniform_", FrozenMap(params))
 
 
-def _from(make: Callable[..., Init], first: str, second: str) -> Callable[[Any, Mapping[str, Any]], Init | None]:
+def _from(
+    make: Callable[..., Init], first: str, second: str
+) -> Callable[[Any, Mapping[str, Any]], Init | None]:
     """Make a reader of two arguments of a call, by position or name; 0 and 1 by default."""
 
     def read(args: Any, kwargs: Mapping[str, Any]) -> Init | None:
         plain = ((first, 0.0), (second, 1.0))
-        values = [args[i] if i < len(args) else kwargs.get(name, value) for i, (name, value) in enumerate(plain)]
-        return make(*values) if all(type(value) in (int, float) for value in values) else OTHER
+        values = [
+            args[i] if i < len(args) else kwargs.get(name, value)
+            for i, (name, value) in enumerate(plain)
+        ]
+        return (
+            make(*values)
+            if all(type(value) in (int, float) for value in values)
+            else OTHER
+        )
 
     return read
 
 
 def _fill(args: Any, kwargs: Mapping[str, Any]) -> Init | None:
     value = args[0] if args else kwargs.get("value", kwargs.get("fill_value"))
-    return _filled(value) if type(value) in (int, float) and math.isfinite(value) else OTHER
+    return (
+        _filled(value)
+        if type(value) in (int, float) and math.isfinite(value)
+        else OTHER
+    )
 
 
 _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Init | None]] = {
-    "randn": lambda _args, _kwargs: _normal(), "randn_like": lambda _args, _kwargs: _normal(),
-    "rand": lambda _args, _kwargs: _uniform(), "rand_like": lambda _args, _kwargs: _uniform(),
-    "empty": lambda _args, _kwargs: OTHER, "empty_like": lambda _args, _kwargs: OTHER,
-}  # fmt: skip
+    "randn": lambda _args, _kwargs: _normal(),
+    "randn_like": lambda _args, _kwargs: _normal(),
+    "rand": lambda _args, _kwargs: _uniform(),
+    "rand_like": lambda _args, _kwargs: _uniform(),
+    "empty": lambda _args, _kwargs: OTHER,
+    "empty_like": lambda _args, _kwargs: OTHER,
+}
 _WRITTEN: dict[str, Callable[[Any, Mapping[str, Any]], Init | None]] = {
-    "normal_": _from(_normal, "mean", "std"), "uniform_": _from(_uniform, "from", "to"), "fill_": _fill,
+    "normal_": _from(_normal, "mean", "std"),
+    "uniform_": _from(_uniform, "from", "to"),
+    "fill_": _fill,
     "zero_": lambda _args, _kwargs: Init("zeros_"),
-}  # fmt: skip
+}
 _HARMLESS = {"requires_grad_", "detach_", "share_memory_", "retain_grad", *FUNCTIONS}
 
 
@@ -201,7 +296,10 @@ def _memory(tensor: torch.Tensor) -> int:
 def _covers_storage(tensor: torch.Tensor) -> bool:
     """Return whether a tensor covers its whole storage."""
     storage = tensor.detach().untyped_storage()
-    return tensor.numel() * tensor.element_size() == storage.nbytes() and tensor.numel() > 0
+    return (
+        tensor.numel() * tensor.element_size() == storage.nbytes()
+        and tensor.numel() > 0
+    )
 
 
 def _possible(init: Init, values: torch.Tensor) -> bool:

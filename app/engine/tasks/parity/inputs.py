@@ -14,7 +14,10 @@ from app.util import module_tree
 from app.util.formatting import shape_text
 
 LEAN = 0.4
-LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what
+LARGE, SMALLER = (
+    128,
+    (64, 96, 128),
+)  # sides of pictures that may be made smaller, and to what
 LOOKED_UP = 16  # whole numbers, where no layer says how many it knows
 FEW = 4  # a batch that is used as it is
 # How numbers are spread: around zero, in [0, 1], and small whole numbers alone.
@@ -36,20 +39,35 @@ class InputShapes(Struct, frozen=True):
 class Inputs:
     """Makes the inputs of one model. `high` is the exclusive bound of integers, `spread` the scale of floats."""
 
-    def __init__(self, specs: tuple[InputSpec, ...], given: tuple[tuple[int, ...], ...], model: nn.Module) -> None:
+    def __init__(
+        self,
+        specs: tuple[InputSpec, ...],
+        given: tuple[tuple[int, ...], ...],
+        model: nn.Module,
+    ) -> None:
         self._specs, self._given = specs, given
-        sizes = [module.num_embeddings for module in module_tree.modules(model) if isinstance(module, nn.Embedding)]
+        sizes = [
+            module.num_embeddings
+            for module in module_tree.modules(model)
+            if isinstance(module, nn.Embedding)
+        ]
         rows = [
             len(table) for table in module_tree.parameters(model) if table.dim() == 2
         ]  # of what may be looked up, too
         few = min((count for count in rows if count > FEW), default=LOOKED_UP)
-        self.high, self.spread = min([*sizes, 1000]) if sizes else min(few, LOOKED_UP), SPREADS[0]
+        self.high, self.spread = (
+            min([*sizes, 1000]) if sizes else min(few, LOOKED_UP),
+            SPREADS[0],
+        )
 
     @property
     def batch(self) -> int | None:
         """The batch of the inputs as they were declared."""
-        found = (shape[spec.batch] for spec, shape in zip(self._specs, self._given, strict=True)
-                 if spec.batch is not None and len(shape) > spec.batch)  # fmt: skip
+        found = (
+            shape[spec.batch]
+            for spec, shape in zip(self._specs, self._given, strict=True)
+            if spec.batch is not None and len(shape) > spec.batch
+        )
         return next(found, None)
 
     def batches(self) -> tuple[int | None, ...]:
@@ -61,9 +79,13 @@ class Inputs:
 
     def shapes(self, batch: int | None, side: int = 0) -> InputShapes:
         """Return the shapes for a batch, with larger images replaced by ones of `side`."""
-        sizes = [given if batch is None else spec.sizes(batch)
-                 for spec, given in zip(self._specs, self._given, strict=True)]  # fmt: skip
-        return InputShapes(tuple(_with_side(shape, side) for shape in sizes), batch, side)
+        sizes = [
+            given if batch is None else spec.sizes(batch)
+            for spec, given in zip(self._specs, self._given, strict=True)
+        ]
+        return InputShapes(
+            tuple(_with_side(shape, side) for shape in sizes), batch, side
+        )
 
     def smaller(self) -> Iterator[int]:
         """Yield smaller sides for images."""
@@ -73,29 +95,51 @@ class Inputs:
 
     def choices(self) -> Iterator[tuple[int, str]]:
         """Yield value ranges to try until the model accepts them: a bound for integers, a spread for floats."""
-        whole = any(not getattr(torch, spec.dtype).is_floating_point for spec in self._specs)
+        whole = any(
+            not getattr(torch, spec.dtype).is_floating_point for spec in self._specs
+        )
         for high in dict.fromkeys((self.high, 16, 4, 2) if whole else (self.high,)):
             for spread in SPREADS:
                 yield high, spread
 
-    def tensors(self, shapes: InputShapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+    def tensors(
+        self, shapes: InputShapes, key: str, double: bool, below: bool = False
+    ) -> tuple[torch.Tensor, ...]:
         """Return the inputs of a stage, deterministic by `key`. Most are positive or, with `below`, negative: with
         both, a branch on values is taken both ways."""
         lean = -LEAN if below else LEAN
-        return tuple(self._tensor(spec, size, f"{key} {number}", double, lean)
-                     for number, (spec, size) in enumerate(zip(self._specs, shapes.sizes, strict=True)))  # fmt: skip
+        return tuple(
+            self._tensor(spec, size, f"{key} {number}", double, lean)
+            for number, (spec, size) in enumerate(
+                zip(self._specs, shapes.sizes, strict=True)
+            )
+        )
 
-    def _tensor(self, spec: InputSpec, size: tuple[int, ...], key: str, double: bool, lean: float) -> torch.Tensor:
+    def _tensor(
+        self,
+        spec: InputSpec,
+        size: tuple[int, ...],
+        key: str,
+        double: bool,
+        lean: float,
+    ) -> torch.Tensor:
         dtype = getattr(torch, spec.dtype)
         count = torch.Size(size).numel()
         if dtype.is_complex:
             parts = noise(f"input {key}", 2 * count).reshape(*size, 2)
-            return torch.view_as_complex(parts).to(torch.complex128 if double else dtype)
+            return torch.view_as_complex(parts).to(
+                torch.complex128 if double else dtype
+            )
         values = noise(f"input {key}", count).reshape(size)
         if dtype == torch.bool:
             return values > 0
         if not dtype.is_floating_point:
-            return ((values.abs() - 0.25) / 0.75 * self.high).long().clamp(0, self.high - 1).to(dtype)
+            return (
+                ((values.abs() - 0.25) / 0.75 * self.high)
+                .long()
+                .clamp(0, self.high - 1)
+                .to(dtype)
+            )
         values = values.abs() if self.spread == "positive" else values * 1.5 + lean
         return values if double else values.to(dtype)
 
@@ -122,6 +166,11 @@ class GivenInputs(Inputs):
     def choices(self) -> Iterator[tuple[int, str]]:
         yield self.high, self.spread
 
-    def tensors(self, shapes: InputShapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+    def tensors(
+        self, shapes: InputShapes, key: str, double: bool, below: bool = False
+    ) -> tuple[torch.Tensor, ...]:
         dtype = torch.float64 if double else self._dtype
-        return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in self._tensors)
+        return tuple(
+            tensor.to(dtype) if tensor.is_floating_point() else tensor
+            for tensor in self._tensors
+        )

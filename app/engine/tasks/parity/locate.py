@@ -35,7 +35,11 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def smallest(
-    model: nn.Module, found: ParityResult, catalog: Catalog, own: OwnClasses | None, tell: Callable[[str], None]
+    model: nn.Module,
+    found: ParityResult,
+    catalog: Catalog,
+    own: OwnClasses | None,
+    tell: Callable[[str], None],
 ) -> str:
     """Return the path of the smallest module that differs from its import; "" is the whole model."""
     path, end = "", time.monotonic() + SECONDS
@@ -58,7 +62,10 @@ def place_of(model: nn.Module, path: str) -> str:
     kind = type(module)
     where = ""
     try:
-        file, line = inspect.getsourcefile(kind), inspect.getsourcelines(kind.forward)[1]
+        file, line = (
+            inspect.getsourcefile(kind),
+            inspect.getsourcelines(kind.forward)[1],
+        )
         where = f", {Path(file).name} line {line}" if file else ""
     except (OSError, TypeError):  # defined without a file
         pass
@@ -70,8 +77,11 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
     with blank():
         ours = make_module(source)
     own = ours.state_dict()
-    fitting = {key: value for key, value in theirs.state_dict().items()
-               if key in own and own[key].shape == value.shape}  # fmt: skip
+    fitting = {
+        key: value
+        for key, value in theirs.state_dict().items()
+        if key in own and own[key].shape == value.shape
+    }
     ours.load_state_dict({**own, **fitting})
     return ours
 
@@ -79,11 +89,17 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
 def _calls(model: nn.Module, path: str, found: ParityResult) -> dict[str, Called]:
     """Return the arguments of the first call of each direct submodule of a module during a forward pass."""
     net, dtype = module_tree.copied(model), precision(model)
-    inputs = (tensor.to(dtype) if tensor.is_floating_point() else tensor.clone() for tensor in found.inputs)
+    inputs = (
+        tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
+        for tensor in found.inputs
+    )
     net.train(found.train)
     calls: dict[str, Called] = {}
     measure.seed_everything(SEED)
-    with suppress(Exception), _watching(net, path, calls):  # calls before an exception are recorded
+    with (
+        suppress(Exception),
+        _watching(net, path, calls),
+    ):  # calls before an exception are recorded
         net(*inputs)
     return calls
 
@@ -108,7 +124,9 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
     for name, module in module_tree.named_modules(outer):
         if module is not outer:
             whole = f"{path}.{name}" if path else name
-            hooks.append(module_tree.before_call(module, before(whole), with_kwargs=True))
+            hooks.append(
+                module_tree.before_call(module, before(whole), with_kwargs=True)
+            )
             hooks.append(module_tree.on_call(module, after, always_call=True))
     try:
         yield
@@ -121,10 +139,15 @@ def _detached(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasses | None) -> bool:
+def _differs(
+    module: nn.Module, called: Called, catalog: Catalog, own: OwnClasses | None
+) -> bool:
     """Return whether a module differs from its import when compared separately, or its import cannot run; False if it
     cannot be imported separately."""
-    args, kwargs = tree_map(lambda value: value.to("meta") if isinstance(value, torch.Tensor) else value, called)
+    args, kwargs = tree_map(
+        lambda value: value.to("meta") if isinstance(value, torch.Tensor) else value,
+        called,
+    )
     leaves, structure = tree_flatten(called)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     try:
@@ -136,11 +159,24 @@ def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasse
         ours = loaded(analysis.source, module)
     except (TraceError, DraftError, RuntimeError):
         return False
-    theirs = ComparedModule(module, lambda net, given: _call_with(net, given, leaves, structure))
-    return bool(ParityCheck(ComparedModule(ours), theirs, GivenInputs(tensors, precision(module))).run().differences)
+    theirs = ComparedModule(
+        module, lambda net, given: _call_with(net, given, leaves, structure)
+    )
+    return bool(
+        ParityCheck(
+            ComparedModule(ours), theirs, GivenInputs(tensors, precision(module))
+        )
+        .run()
+        .differences
+    )
 
 
-def _call_with(net: nn.Module, given: tuple[torch.Tensor, ...], leaves: list[Any], structure: TreeSpec) -> Any:
+def _call_with(
+    net: nn.Module,
+    given: tuple[torch.Tensor, ...],
+    leaves: list[Any],
+    structure: TreeSpec,
+) -> Any:
     """Repeat a call with other tensors."""
     left = iter(given)
     values = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

@@ -21,7 +21,11 @@ def free_bytes() -> int:
     """Return the memory that a comparison may use."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        free = next(
+            int(line.split()[1]) * 1024
+            for line in lines
+            if line.startswith("MemAvailable")
+        )
         return int(SHARE * free)
     with suppress(AttributeError, ValueError, OSError):
         return int(SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
@@ -30,7 +34,10 @@ def free_bytes() -> int:
 
 def parameter_count(model: nn.Module) -> int:
     """Count the numbers in parameters and buffers."""
-    return sum(tensor.numel() for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)))
+    return sum(
+        tensor.numel()
+        for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))
+    )
 
 
 class OutputBytes:

@@ -36,8 +36,11 @@ class ComparedModule:
                 return base
             self._base = double, base
         # A copy of another class than torch's may need more than its values.
-        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in module_tree.parameters(base)
-                  if type(p) is nn.Parameter}  # fmt: skip
+        shared = {
+            id(p): nn.Parameter(p.detach(), p.requires_grad)
+            for p in module_tree.parameters(base)
+            if type(p) is nn.Parameter
+        }
         return module_tree.copied(base, shared)
 
 
@@ -52,34 +55,65 @@ class ModuleResult(Struct):
     others: tuple[str, ...] = ()
     drew: bool = False
     refused: str = ""  # why it does not go backward
-    buffers: dict[str, torch.Tensor | None] = field(default_factory=dict)  # after the first call
+    buffers: dict[str, torch.Tensor | None] = field(
+        default_factory=dict
+    )  # after the first call
 
 
 def run_module(
-    net: nn.Module, inputs: tuple[torch.Tensor, ...], seed: int, *, train: bool, backward: bool, twice: bool = True,
+    net: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    seed: int,
+    *,
+    train: bool,
+    backward: bool,
+    twice: bool = True,
     call: Call | None = None,
-) -> ModuleResult:  # fmt: skip
+) -> ModuleResult:
     """Run a net once or twice, the first time with backward if asked. Raises what its forward raises."""
     given = {f"input {number}": value for number, value in enumerate(inputs, 1)}
     bound = (lambda *tensors: call(net, tensors)) if call is not None else None
 
     def step(number: int, back: bool) -> measure.Record:
-        return measure.step_of(net, given, seed + number, train=train, double=False, backward=back, call=bound)
+        return measure.step_of(
+            net,
+            given,
+            seed + number,
+            train=train,
+            double=False,
+            backward=back,
+            call=bound,
+        )
 
     first = step(0, backward)
-    drew = not torch.equal(torch.default_generator.get_state(), torch.Generator().manual_seed(seed).get_state())
-    gradients, buffers = ({name: measure.sketch(value) for name, value in first.get(group, {}).items()}
-                          for group in ("gradients", "buffers"))  # fmt: skip
+    drew = not torch.equal(
+        torch.default_generator.get_state(),
+        torch.Generator().manual_seed(seed).get_state(),
+    )
+    gradients, buffers = (
+        {name: measure.sketch(value) for name, value in first.get(group, {}).items()}
+        for group in ("gradients", "buffers")
+    )
     found = ModuleResult(
-        dict(first["outputs"]), gradients if backward else {}, drew=drew, refused=first.get("refused", ""),
-        others=tuple(first["others"]), buffers=buffers,
-    )  # fmt: skip
+        dict(first["outputs"]),
+        gradients if backward else {},
+        drew=drew,
+        refused=first.get("refused", ""),
+        others=tuple(first["others"]),
+        buffers=buffers,
+    )
     del first
     if twice:
         after = dict(_plain_attributes(net))
         second = step(1, False)
-        found.outputs |= {name + SECOND: value for name, value in second["outputs"].items()}
-        found.moving = {path: value for path, value in _plain_attributes(net) if after.get(path) != value}
+        found.outputs |= {
+            name + SECOND: value for name, value in second["outputs"].items()
+        }
+        found.moving = {
+            path: value
+            for path, value in _plain_attributes(net)
+            if after.get(path) != value
+        }
     found.state = {name: measure.sketch(value) for name, value in _state_after(net)}
     return found
 
@@ -91,7 +125,12 @@ def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     parameters = list(module_tree.named_parameters(net))
     if sum(parameter.numel() for _, parameter in parameters) <= MOST_HELD:
         for name, parameter in parameters:
-            yield name, parameter.detach().clone() if parameter.numel() <= measure.WHOLE else parameter.detach()
+            yield (
+                name,
+                parameter.detach().clone()
+                if parameter.numel() <= measure.WHOLE
+                else parameter.detach(),
+            )
 
 
 def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -104,8 +143,14 @@ def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
             if isinstance(value, int | float | str):
                 yield dot + name, value
             elif isinstance(value, list | tuple | dict):
-                items = value.items() if isinstance(value, Mapping) else enumerate(value)
-                yield from ((f"{dot}{name}[{key}]", item) for key, item in items if isinstance(item, int | float | str))
+                items = (
+                    value.items() if isinstance(value, Mapping) else enumerate(value)
+                )
+                yield from (
+                    (f"{dot}{name}[{key}]", item)
+                    for key, item in items
+                    if isinstance(item, int | float | str)
+                )
 
 
 _TORCHS = frozenset(nn.Module().__dict__)

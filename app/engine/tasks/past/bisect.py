@@ -37,10 +37,18 @@ def first_step(
     that the run has not."""
     recorded = step_hashes.recorded_of(kept)
     series = _recorded(kept, condition.figure, recorded, job.training.leave_out)
-    _check_layer(condition, tuple(dict.fromkeys(layer for row in series.values() for layer in row)))
+    _check_layer(
+        condition,
+        tuple(dict.fromkeys(layer for row in series.values() for layer in row)),
+    )
     hit, missing = _first_recorded(series, recorded, condition)
     if not missing or condition.figure == "loss":
-        return FirstStep(hit.step if hit else None, hit.layer if hit else "", hit.value if hit else None, True)
+        return FirstStep(
+            hit.step if hit else None,
+            hit.layer if hit else "",
+            hit.value if hit else None,
+            True,
+        )
     last = hit.step if hit is not None else recorded.last
     check(kept, job, min(recorded.losses, default=last), recorded)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
@@ -56,20 +64,28 @@ def first_step(
         now = job.at_stage(job.stage_at(figures.step))
         return parted_at(watcher.parting, leave_recomputing(watcher), watcher, now)
 
-    found = recompute_steps(job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe)
+    found = recompute_steps(
+        job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe
+    )
     if probe.hit is None:
         _check_layer(condition, probe.known)
         return FirstStep(None, "", None, False, found.found)
-    return FirstStep(probe.hit.step, probe.hit.layer, probe.hit.value, False, found.found)
+    return FirstStep(
+        probe.hit.step, probe.hit.layer, probe.hit.value, False, found.found
+    )
 
 
 def _check_layer(condition: Condition, known: tuple[str, ...]) -> None:
     if condition.layer and known and condition.layer not in known:
         has = ", ".join(known)
-        raise ConditionError(f"The run has no “{condition.layer}” for {condition.figure}; it has {has}")
+        raise ConditionError(
+            f"The run has no “{condition.layer}” for {condition.figure}; it has {has}"
+        )
 
 
-def _recorded(kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, ...]) -> Series:
+def _recorded(
+    kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, ...]
+) -> Series:
     """Return a figure at the steps where it was measured, by layer; the loss is NaN at those that were not trained on,
     unless they were to be `left_out`. Raises RunError."""
     if figure == "loss":
@@ -84,15 +100,26 @@ def _recorded(kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, 
         try:
             names, columns = tables.read(folder / file)
         except (OSError, tables.TableError) as error:
-            raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
+            raise RunError(
+                f"The measurements of {kept.record.title} cannot be read: {error}"
+            ) from error
         places = {name: place for place, name in enumerate(names) if place}
         if figure == "dead":
-            places = {name.removeprefix("dead/"): place for name, place in places.items() if name.startswith("dead/")}
-        found |= {int(row[0]): {name: row[place] for name, place in places.items()} for row in columns.T.tolist()}
+            places = {
+                name.removeprefix("dead/"): place
+                for name, place in places.items()
+                if name.startswith("dead/")
+            }
+        found |= {
+            int(row[0]): {name: row[place] for name, place in places.items()}
+            for row in columns.T.tolist()
+        }
     return found
 
 
-def _first_recorded(series: Series, recorded: Recorded, condition: Condition) -> tuple[Hit | None, bool]:
+def _first_recorded(
+    series: Series, recorded: Recorded, condition: Condition
+) -> tuple[Hit | None, bool]:
     """Return the first measured step at which a condition held, and whether an earlier step was not measured."""
     for step in sorted(recorded.losses.keys() | series.keys()):
         if step in series and (found := condition.first(series[step])):

@@ -24,7 +24,18 @@ def fork_without(request: ForkWithout, _context: Context) -> Fork:
     passed_over: list[str] = []
     checkpoint = resume.nearest(kept, request.step - 1, passed_over.append)
     try:
-        at, stage = (step_of(checkpoint)[0], stage_of(checkpoint)) if checkpoint is not None else (0, 1)
+        at, stage = (
+            (step_of(checkpoint)[0], stage_of(checkpoint))
+            if checkpoint is not None
+            else (0, 1)
+        )
     except (OSError, CheckpointError) as error:
         raise RunError(str(error)) from error
-    return Fork(stages.projects_of(kept, project), stage, job, checkpoint, at, tuple(passed_over))
+    return Fork(
+        stages.projects_of(kept, project),
+        stage,
+        job,
+        checkpoint,
+        at,
+        tuple(passed_over),
+    )

@@ -36,9 +36,14 @@ def recomputed_on_processes(
     """
     where = kept.record.environment
     assert where is not None
-    training = replace(job.training, max_minutes=None, save_every=0, revisit_seconds=0.0)
+    training = replace(
+        job.training, max_minutes=None, save_every=0, revisit_seconds=0.0
+    )
     events = distributed.train(
-        replace(job, training=training), place=RunPlacement(where.processes), resume=checkpoint, hash_share=EVERY
+        replace(job, training=training),
+        place=RunPlacement(where.processes),
+        resume=checkpoint,
+        hash_share=EVERY,
     )
     began, verified, notes = 0, 0, [NO_GRAPH]
     row: tuple[int, ...] = ()
@@ -50,27 +55,54 @@ def recomputed_on_processes(
                     began = event.resumed_at
                     notes += [event.changed] if event.changed else []
                 case StepHashes():
-                    layers, row = event.layers, struct.unpack(f"<{len(event.rows) // 8}q", event.rows)[1:]
+                    layers, row = (
+                        event.layers,
+                        struct.unpack(f"<{len(event.rows) // 8}q", event.rows)[1:],
+                    )
                 case StepDone():
                     tell(event.step - began, step - began)
-                    known, loss = recorded.hashes.get(event.step), recorded.losses.get(event.step)
+                    known, loss = (
+                        recorded.hashes.get(event.step),
+                        recorded.losses.get(event.step),
+                    )
                     parted = _compared(event, row, layers, recorded)
                     verified += known is not None and parted is None
                     if parted is not None or event.step >= step:
                         by_name = recorded.layers_at(event.step)
                         found = tuple(
-                            RevisitedLayer(one, digits(by_name[one]) if one in by_name else None, digits(own), None)
+                            RevisitedLayer(
+                                one,
+                                digits(by_name[one]) if one in by_name else None,
+                                digits(own),
+                                None,
+                            )
                             for one, own in zip(layers, row[FIRST:], strict=True)
                         )
                         return Revisited(
-                            kept.record.title, event.step, row[0], row[1], checkpoint.name if checkpoint else "", began,
-                            verified, event.loss, loss, None if known is None else row[GENERATOR] == known[GENERATOR],
-                            found, parted, None, None, tuple(notes),
-                        )  # fmt: skip
+                            kept.record.title,
+                            event.step,
+                            row[0],
+                            row[1],
+                            checkpoint.name if checkpoint else "",
+                            began,
+                            verified,
+                            event.loss,
+                            loss,
+                            None
+                            if known is None
+                            else row[GENERATOR] == known[GENERATOR],
+                            found,
+                            parted,
+                            None,
+                            None,
+                            tuple(notes),
+                        )
                 case Skipped() if event.step >= step:
                     raise RecomputeError(event.message)
                 case Failed():
-                    raise RecomputeError(f"Recomputing failed after step {event.step:,}: {event.message}")
+                    raise RecomputeError(
+                        f"Recomputing failed after step {event.step:,}: {event.message}"
+                    )
             if cancelled():
                 raise RecomputeCancelledError
     finally:
@@ -78,7 +110,9 @@ def recomputed_on_processes(
     raise RecomputeError(f"The run has no step {step:,}.")
 
 
-def _compared(event: StepDone, row: tuple[int, ...], layers: tuple[str, ...], recorded: Recorded) -> Parted | None:
+def _compared(
+    event: StepDone, row: tuple[int, ...], layers: tuple[str, ...], recorded: Recorded
+) -> Parted | None:
     """Return how a step differs from the recorded one; None if it does not."""
     reason = "the operation is not searched for in a run on several processes"
     known = recorded.hashes.get(event.step)
@@ -88,7 +122,9 @@ def _compared(event: StepDone, row: tuple[int, ...], layers: tuple[str, ...], re
         if row[:GENERATOR] != known[:GENERATOR]:
             return Parted(event.step, "position", "", (), reason=reason)
         if differing:
-            return Parted(event.step, "gradients", differing[-1], differing, reason=reason)
+            return Parted(
+                event.step, "gradients", differing[-1], differing, reason=reason
+            )
         if row[GENERATOR] != known[GENERATOR]:
             return Parted(event.step, "generator", "", (), reason=reason)
     if (loss := recorded.losses.get(event.step)) is not None and loss != event.loss:

@@ -18,7 +18,11 @@ from app.training.stepper import Stepper
 def check(kept: Kept, job: Job, step: int, recorded: Recorded) -> None:
     """Raise RunError for a step that the run has not, and for a network whose code is another one now."""
     if not 1 <= step <= recorded.reach:
-        has = f"it has steps 1 to {recorded.reach:,}" if recorded.reach else "it recorded none"
+        has = (
+            f"it has steps 1 to {recorded.reach:,}"
+            if recorded.reach
+            else "it recorded none"
+        )
         raise RunError(f"{kept.record.title} has no step {step:,}: {has}.")
     if kept.record.changed is not None and step <= kept.record.changed.step:
         parent = kept.record.parent
@@ -45,20 +49,37 @@ def as_recorded(kept: Kept, job: Job) -> Job:
     if where is None:
         return job
     threads = job.training.threads or where.threads
-    return replace(job, training=replace(job.training, threads=threads, device=where.device or job.training.device))
+    return replace(
+        job,
+        training=replace(
+            job.training, threads=threads, device=where.device or job.training.device
+        ),
+    )
 
 
-def parted_at(parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job: Job) -> Parted:
+def parted_at(
+    parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job: Job
+) -> Parted:
     """Return where re-living parted, with the operation that is not deterministic if it can be found."""
     assert watcher.snapshot is not None
-    first = parting.layers[-1] if parting.layers else ""  # backward begins with the last
+    first = (
+        parting.layers[-1] if parting.layers else ""
+    )  # backward begins with the last
     found = find_operation(stepper, watcher.snapshot, job.source)
     parted = Parted(parting.step, parting.what, first, parting.layers)
     if found is None:
         reason = "the step gives the same gradients each time it is run from this state, so it is not the network that "
-        return replace(parted, reason=f"{reason}differs: look for data, files or an environment that changed")
+        return replace(
+            parted,
+            reason=f"{reason}differs: look for data, files or an environment that changed",
+        )
     where = found.place
     name = f"{found.name} (backward)" if found.backward else found.name
     return replace(
-        parted, layer=where.layer or first, operation=name, node=where.node, line=where.line, reason=found.reason
+        parted,
+        layer=where.layer or first,
+        operation=name,
+        node=where.node,
+        line=where.line,
+        reason=found.reason,
     )

@@ -61,7 +61,12 @@ def revisit(request: Revisit, context: Context) -> Revisited:
     """Recompute a step, and keep it under a handle."""
     kept, project, job = stored(request.run, request.data_root)
     found, held = revisited(
-        kept, job, request.step, labels_of(kept, project, job, request.step), _progress(context), context.cancelled
+        kept,
+        job,
+        request.step,
+        labels_of(kept, project, job, request.step),
+        _progress(context),
+        context.cancelled,
     )
     return replace(found, held=context.keep(held)) if held is not None else found
 
@@ -87,7 +92,13 @@ def find_first(request: FindFirst, context: Context) -> FirstStep:
     from app.training.revisit.conditions import parse_condition
 
     kept, _, job = stored(request.run, request.data_root)
-    return first_step(kept, job, parse_condition(request.condition), _progress(context), context.cancelled)
+    return first_step(
+        kept,
+        job,
+        parse_condition(request.condition),
+        _progress(context),
+        context.cancelled,
+    )
 
 
 def _progress(context: Context) -> Tell:
@@ -120,17 +131,26 @@ class HeldRevisit:
     """
 
     def __init__(
-        self, stepper: Stepper, watcher: RecomputeWatcher, job: Job, labels: Any, figures: StepFigures
+        self,
+        stepper: Stepper,
+        watcher: RecomputeWatcher,
+        job: Job,
+        labels: Any,
+        figures: StepFigures,
     ) -> None:
         assert watcher.snapshot is not None
         self._stepper, self._snapshot = stepper, watcher.snapshot
         self.batch = batch_of_step(stepper, watcher.snapshot, job, labels)
         self.notes: tuple[str, ...] = ()
         self.tape, gradients = self._captured()
-        self.is_equal = same_bits(gradients, watcher.gradients) if figures.trained else None
+        self.is_equal = (
+            same_bits(gradients, watcher.gradients) if figures.trained else None
+        )
         with self._as_the_run():
             info = watcher.live.data.info
-            self.state = StepState(stepper, watcher.snapshot, gradients, info, figures.step)
+            self.state = StepState(
+                stepper, watcher.snapshot, gradients, info, figures.step
+            )
 
     def hold(self) -> LiveGraph:
         """Run the forward pass of the step again and keep its graph. Raises as `TrainingBatch.hold`."""
@@ -154,7 +174,11 @@ class HeldRevisit:
         with self._as_the_run(), self.batch.hold() as graph:
             tape, part = graph.tape, graph.ends[0]
             part = part / accumulate if accumulate > 1 else part
-            (part * self._snapshot.scale if self._stepper.scaler is not None else part).backward()
+            (
+                part * self._snapshot.scale
+                if self._stepper.scaler is not None
+                else part
+            ).backward()
         found = gradients_of(self._stepper.model)
         self._snapshot.restore()
         return tape, found
@@ -164,7 +188,7 @@ def revisited(
     kept: Kept,
     job: Job,
     step: int,
-    labels: Any = FrozenMap(),  # noqa: B008
+    labels: Any = FrozenMap(),
     tell: Tell = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Revisited, HeldRevisit | None]:
@@ -177,12 +201,19 @@ def revisited(
     if kept.record.environment is not None and kept.record.environment.processes > 1:
         from app.engine.tasks.past.processes import recomputed_on_processes
 
-        answer = recomputed_on_processes(kept, job, step, recorded, checkpoint, tell, cancelled)
+        answer = recomputed_on_processes(
+            kept, job, step, recorded, checkpoint, tell, cancelled
+        )
         return replace(answer, notes=(*notes, *answer.notes)), None
     held: list[HeldRevisit] = []
 
-    def at_end(watcher: RecomputeWatcher, figures: StepFigures) -> tuple[Parted | None, bool | None]:
-        stepper, now = leave_recomputing(watcher), job.at_stage(job.stage_at(figures.step))
+    def at_end(
+        watcher: RecomputeWatcher, figures: StepFigures
+    ) -> tuple[Parted | None, bool | None]:
+        stepper, now = (
+            leave_recomputing(watcher),
+            job.at_stage(job.stage_at(figures.step)),
+        )
         if watcher.parting is not None:
             return parted_at(watcher.parting, stepper, watcher, now), None
         step_held = HeldRevisit(stepper, watcher, now, labels, figures)
@@ -191,18 +222,26 @@ def revisited(
         held.append(step_held)
         return None, step_held.is_equal
 
-    found = recompute_steps(job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled)
+    found = recompute_steps(
+        job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled
+    )
     if found.changed:
         notes.insert(0, found.changed)
     if job.stages:
         notes.append(_stage_text(job, found.figures.step))
-    return _answer(kept, recorded, checkpoint, found, tuple(notes), held), held[0] if held else None
+    return _answer(kept, recorded, checkpoint, found, tuple(notes), held), held[
+        0
+    ] if held else None
 
 
 def _stage_text(job: Job, step: int) -> str:
     """Return which net a step had, of a run whose net was edited."""
     number = job.stage_at(step)
-    since = f", since the surgery after step {job.stages[number - 2].step:,}" if number > 1 else ""
+    since = (
+        f", since the surgery after step {job.stages[number - 2].step:,}"
+        if number > 1
+        else ""
+    )
     return f"Step {step:,} is of stage {number} of {len(job.stages) + 1}{since}."
 
 
@@ -219,21 +258,32 @@ class StepLoss:
         return self._stepper.measured(output, given.labels, given.others, given.share)
 
 
-def batch_of_step(stepper: Stepper, snapshot: Snapshot, job: Job, labels: Any) -> TrainingBatch:
+def batch_of_step(
+    stepper: Stepper, snapshot: Snapshot, job: Job, labels: Any
+) -> TrainingBatch:
     """Return the net before a step with the step's batch, loss and generators."""
     own = bool(job.source.opened)
     given = snapshot.given
     return TrainingBatch(
-        stepper.model, stepper.arguments(given.inputs), StepLoss(stepper, given),
-        getattr(given.labels, "parts", given.labels), None if own else job.source, stepper.model.training,
-        snapshot.generators, labels, Special(amp=job.training.amp), own_lines=own,
-    )  # fmt: skip
+        stepper.model,
+        stepper.arguments(given.inputs),
+        StepLoss(stepper, given),
+        getattr(given.labels, "parts", given.labels),
+        None if own else job.source,
+        stepper.model.training,
+        snapshot.generators,
+        labels,
+        Special(amp=job.training.amp),
+        own_lines=own,
+    )
 
 
 def _unequal(job: Job) -> str:
     if job.training.compile:
-        return "The run compiles its forward pass, and the captured graph is not compiled: its gradients are rounded "\
-            "differently."  # fmt: skip
+        return (
+            "The run compiles its forward pass, and the captured graph is not compiled: its gradients are rounded "
+            "differently."
+        )
     return "The gradients of the captured graph are not those of the step bit for bit."
 
 
@@ -248,16 +298,33 @@ def _answer(
     figures = found.figures
     known, row = recorded.layers_at(figures.step), recorded.hashes.get(figures.step)
     layers = tuple(
-        RevisitedLayer(layer, digits(known[layer]) if layer in known else None, digits(own), _norm(figures, layer))
+        RevisitedLayer(
+            layer,
+            digits(known[layer]) if layer in known else None,
+            digits(own),
+            _norm(figures, layer),
+        )
         for layer, own in figures.hashes.items()
     )
     parted, captured = found.found
     return Revisited(
-        kept.record.title, figures.step, figures.epoch, figures.batch, checkpoint.name if checkpoint else "",
-        found.started_at, found.verified, figures.loss, recorded.losses.get(figures.step),
-        None if row is None else row[GENERATOR] == figures.generator, layers, parted,
-        held[0].tape if held else None, captured, notes, trained=figures.trained,
-    )  # fmt: skip
+        kept.record.title,
+        figures.step,
+        figures.epoch,
+        figures.batch,
+        checkpoint.name if checkpoint else "",
+        found.started_at,
+        found.verified,
+        figures.loss,
+        recorded.losses.get(figures.step),
+        None if row is None else row[GENERATOR] == figures.generator,
+        layers,
+        parted,
+        held[0].tape if held else None,
+        captured,
+        notes,
+        trained=figures.trained,
+    )
 
 
 def _norm(figures: StepFigures, layer: str) -> float | None:

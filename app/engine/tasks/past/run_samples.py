@@ -5,7 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.engine.requests.past.run_samples import EvaluatedRun, EvaluateRun, ShowRunSamples
+from app.engine.requests.past.run_samples import (
+    EvaluatedRun,
+    EvaluateRun,
+    ShowRunSamples,
+)
 from app.engine.server import Context, handles
 from app.engine.tasks.evaluation import make_evaluator, tell_samples
 from app.engine.tasks.past.revisit import stored
@@ -15,7 +19,11 @@ from app.runs.named import NamedRun
 from app.runs.record import RunError
 from app.training.checkpoints.checkpoint import CheckpointError, stage_of
 from app.training.evaluation import predict
-from app.training.evaluation.evaluator import EvaluationCancelledError, Evaluator, checkpoint_weights
+from app.training.evaluation.evaluator import (
+    EvaluationCancelledError,
+    Evaluator,
+    checkpoint_weights,
+)
 from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.training.metrics import PLAIN, reading
 from app.training.setup.torch_flags import cpu_threads
@@ -41,25 +49,39 @@ def evaluate_run(request: EvaluateRun, context: Context) -> EvaluatedRun:
         evaluator = make_evaluator(job, weights, context)
         known = evaluations.read(kept, request.part)
         if known is None or known.checkpoint != identity:
-            found = evaluator.evaluate(request.part, (), tell_samples(context), context.cancelled, label)
+            found = evaluator.evaluate(
+                request.part, (), tell_samples(context), context.cancelled, label
+            )
             unit = reading(evaluator.task.loss) != PLAIN
-            known = RunEvaluation(found, evaluations.space_of(job, found), unit, identity)
+            known = RunEvaluation(
+                found, evaluations.space_of(job, found), unit, identity
+            )
             if context.cancelled():
                 raise EvaluationCancelledError
             try:
                 evaluations.write(kept, known)
             except OSError as error:
-                raise RunError(f"The evaluation could not be stored: {error}") from error
+                raise RunError(
+                    f"The evaluation could not be stored: {error}"
+                ) from error
     return EvaluatedRun(context.keep(_Run(evaluator, known)), known)
 
 
 @handles(ShowRunSamples)
-def show_run_samples(request: ShowRunSamples, context: Context) -> tuple[RunSample, ...]:
+def show_run_samples(
+    request: ShowRunSamples, context: Context
+) -> tuple[RunSample, ...]:
     run: _Run = context.object_of(request.net)
     shown = predict.shown(run.evaluator, run.evaluation.found, request.numbers)
-    maps = predict.output_maps(run.evaluator, run.evaluation.found.part, request.numbers)
+    maps = predict.output_maps(
+        run.evaluator, run.evaluation.found.part, request.numbers
+    )
     samples = (RunSample(one.number, one.picture, one.text) for one in shown)
     return tuple(
-        replace(sample, target=maps[at].target, output=maps[at].output, note=maps[at].note) if maps else sample
+        replace(
+            sample, target=maps[at].target, output=maps[at].output, note=maps[at].note
+        )
+        if maps
+        else sample
         for at, sample in enumerate(samples)
     )

@@ -11,7 +11,12 @@ from app.runs import resume, step_hashes
 from app.runs.newest import weights_in
 from app.runs.record import RunError
 from app.runs.store import PROJECT, stage_folder
-from app.training.revisit.recompute_steps import RecomputeWatcher, StepFigures, leave_recomputing, recompute_steps
+from app.training.revisit.recompute_steps import (
+    RecomputeWatcher,
+    StepFigures,
+    leave_recomputing,
+    recompute_steps,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,9 +25,12 @@ Tell = Callable[[int, int], None]
 
 
 def weights_at_step(
-    folder: Path, step: int, data_root: str | None, tell: Tell = lambda _done, _of: None,
+    folder: Path,
+    step: int,
+    data_root: str | None,
+    tell: Tell = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:  # fmt: skip
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights after a step, the running mean if there is one, and remarks on where they are from; step 0 is
     the start of the run. Raises RunError, for a run that parts from its record too, RecomputeError and JobError."""
     from app.training.checkpoints.checkpoint import step_of
@@ -37,7 +45,10 @@ def weights_at_step(
         )
     nearest = resume.nearest(kept, step, notes.append)
     if nearest is not None and step_of(nearest)[0] == step:
-        return weights_in(nearest), (*notes, f"{title} at step {step:,}: from its checkpoint {nearest.name}.")
+        return weights_in(nearest), (
+            *notes,
+            f"{title} at step {step:,}: from its checkpoint {nearest.name}.",
+        )
     recorded = step_hashes.recorded_of(kept)
     wanted = max(step, 1)
     check(kept, job, wanted, recorded)
@@ -50,13 +61,26 @@ def weights_at_step(
 
     def at_end(watcher: RecomputeWatcher, _figures: StepFigures) -> dict[str, Tensor]:
         stepper = watcher.live.stepper
-        model = stepper.model if stepper.average is None or not step else stepper.average.module
+        model = (
+            stepper.model
+            if stepper.average is None or not step
+            else stepper.average.module
+        )
         if not step and watcher.parting is None:
             leave_recomputing(watcher)  # the state before step 1
-        return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        return {
+            name: value.detach().cpu().clone()
+            for name, value in model.state_dict().items()
+        }
 
     found = recompute_steps(
-        as_recorded(kept, job), recorded, wanted, at_end, resume=nearest, tell=tell, cancelled=cancelled
+        as_recorded(kept, job),
+        recorded,
+        wanted,
+        at_end,
+        resume=nearest,
+        tell=tell,
+        cancelled=cancelled,
     )
     if found.parting is not None:
         at = found.parting.step
@@ -64,7 +88,11 @@ def weights_at_step(
             f"{title} cannot be compared at step {step:,}: recomputed, it differs from its record from step {at:,} on. "
             f"tapedeck revisit {folder} --step {at} says why"
         )
-    came = f"step {found.started_at:,} ({nearest.name})" if nearest is not None else "its start"
+    came = (
+        f"step {found.started_at:,} ({nearest.name})"
+        if nearest is not None
+        else "its start"
+    )
     taken = wanted - found.started_at
     notes.append(
         f"{title} at step {step:,}: recomputed from {came}; {found.verified:,} of {taken:,} steps were verified by the "

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 
     from app.autograd.diagnostics.results import WhatIf
 
-HEADS = ("Block", "Class", "Freed at the peak", "Less held", "Peak without", "Step takes (rounds)", "Gradients",
-         "Training")  # fmt: skip
+HEADS = (
+    "Block",
+    "Class",
+    "Freed at the peak",
+    "Less held",
+    "Peak without",
+    "Step takes (rounds)",
+    "Gradients",
+    "Training",
+)
 
 
 def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
@@ -30,7 +38,16 @@ def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
     grads = "equal" if one.equal else f"differ by {scientific(one.difference, 1)}"
     freed = f"{MINUS if one.freed < 0 else ''}{bytes_text(abs(one.freed))}"
     held = f"{MINUS if one.held_less < 0 else ''}{bytes_text(abs(one.held_less))}"
-    return one.path, one.kind, freed, held, bytes_text(one.plain.peak), time, grads, "recompute" if chosen else ""
+    return (
+        one.path,
+        one.kind,
+        freed,
+        held,
+        bytes_text(one.plain.peak),
+        time,
+        grads,
+        "recompute" if chosen else "",
+    )
 
 
 class CheckpointPage(QWidget):
@@ -44,7 +61,9 @@ class CheckpointPage(QWidget):
         super().__init__(parent)
         self.rows: tuple[WhatIf, ...] = ()
         self._chosen: frozenset[str] = frozenset()
-        self.table = FiguresTable(HEADS, "Blocks, with the effect of checkpointing each", {2, 3, 4, 5})
+        self.table = FiguresTable(
+            HEADS, "Blocks, with the effect of checkpointing each", {2, 3, 4, 5}
+        )
         self.sentence = label("", "label", "text2", wrap=True)
         self.use = Button("Checkpoint in training", "primary")
         self.use.clicked.connect(self._use)
@@ -60,12 +79,19 @@ class CheckpointPage(QWidget):
         row = self.table.currentRow()
         return self.rows[row].path if 0 <= row < len(self.rows) else ""
 
-    def show_rows(self, rows: tuple[WhatIf, ...], chosen: Collection[str], words: str = "") -> None:
+    def show_rows(
+        self, rows: tuple[WhatIf, ...], chosen: Collection[str], words: str = ""
+    ) -> None:
         """Show these blocks, those that frees most first; `chosen` are checkpointed in training already."""
         path = self.path
-        self.rows, self._chosen = tuple(sorted(rows, key=lambda one: -one.freed)), frozenset(chosen)
+        self.rows, self._chosen = (
+            tuple(sorted(rows, key=lambda one: -one.freed)),
+            frozenset(chosen),
+        )
         self.table.blockSignals(True)
-        self.table.set_rows([row_of(one, one.path in self._chosen) for one in self.rows])
+        self.table.set_rows(
+            [row_of(one, one.path in self._chosen) for one in self.rows]
+        )
         self.table.blockSignals(False)
         self._words = words
         places = {one.path: place for place, one in enumerate(self.rows)}
@@ -94,6 +120,8 @@ class CheckpointPage(QWidget):
         self.sentence.setText(one.sentence)
         inside = one.path in self._chosen
         self.use.setText(
-            f"Do not checkpoint {one.path} in training" if inside else f"Checkpoint {one.path} in training"
+            f"Do not checkpoint {one.path} in training"
+            if inside
+            else f"Checkpoint {one.path} in training"
         )
         self.use.setToolTip("Sets recompute under Training; Ctrl+Z undoes it")

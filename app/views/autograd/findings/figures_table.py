@@ -6,7 +6,13 @@ from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QTableWidget,
+    QTableWidgetItem,
+    QWidget,
+)
 
 from app.views.ui import theme
 from app.views.ui.present import present
@@ -21,7 +27,11 @@ class FiguresTable(QTableWidget):
     """Texts in columns, those in `figures` in the code font at right."""
 
     def __init__(
-        self, heads: Sequence[str], name: str, figures: Collection[int], parent: QWidget | None = None
+        self,
+        heads: Sequence[str],
+        name: str,
+        figures: Collection[int],
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(0, len(heads), parent)
         self._heads, self._figures = tuple(heads), frozenset(figures)
@@ -31,9 +41,13 @@ class FiguresTable(QTableWidget):
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.setHorizontalHeaderLabels(list(heads))
         for column in range(len(heads)):
-            present(self.horizontalHeaderItem(column)).setTextAlignment(side(column in self._figures))
+            present(self.horizontalHeaderItem(column)).setTextAlignment(
+                side(column in self._figures)
+            )
 
-    def set_rows(self, rows: Sequence[Sequence[str]], tones: Sequence[str] = ()) -> None:
+    def set_rows(
+        self, rows: Sequence[Sequence[str]], tones: Sequence[str] = ()
+    ) -> None:
         """Show these texts; `tones` colours rows by a token of the theme, "" for plain ones."""
         chosen = self.currentRow()
         self.setRowCount(len(rows))

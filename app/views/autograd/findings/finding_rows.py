@@ -21,14 +21,24 @@ if TYPE_CHECKING:
 
 CHUNK = 50  # rows that are made at once
 PLACE = 168  # px of the column of locations
-_STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
+_STATES = {
+    "error": ("error", "error"),
+    "warning": ("warning", "warn"),
+    "info": ("info", "text3"),
+}
 
 
 def as_text(finding: Finding) -> str:
     """Return the finding as text for the clipboard."""
-    parts = [f"{finding.severity}: {finding.location_text}: {finding.sentence}", finding.cure]
+    parts = [
+        f"{finding.severity}: {finding.location_text}: {finding.sentence}",
+        finding.cure,
+    ]
     if finding.after:
-        parts += [f"- {finding.before}", *(f"+ {line}" for line in finding.after.splitlines())]
+        parts += [
+            f"- {finding.before}",
+            *(f"+ {line}" for line in finding.after.splitlines()),
+        ]
     return "\n".join(filter(None, parts))
 
 
@@ -43,43 +53,65 @@ class FindingRow(ListRow):
         super().__init__(parent)
         self.finding = finding
         self.followed.connect(lambda: self.opened.emit(finding))
-        self.setAccessibleName(f"{finding.severity}, {finding.location_text}: {finding.sentence}")
+        self.setAccessibleName(
+            f"{finding.severity}, {finding.location_text}: {finding.sentence}"
+        )
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
         title = label(finding.title, "message", wrap=True)
         title.setFixedWidth(PLACE)
         where = vbox(title, spacing=1)
         if finding.line is not None:
-            where.addWidget(place := label(finding.line_text, "caption", "text3", wrap=True))
+            where.addWidget(
+                place := label(finding.line_text, "caption", "text3", wrap=True)
+            )
             place.setFixedWidth(PLACE)
         where.addStretch(1)
         words = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
         if finding.cure:
-            words.addWidget(label(finding.cure.replace("`", ""), "label", "text2", wrap=True))
+            words.addWidget(
+                label(finding.cure.replace("`", ""), "label", "text2", wrap=True)
+            )
         if finding.after:
             words.addSpacing(2)
             words.addWidget(label(f"− {finding.before}", "formula", "error"))
             for line in finding.after.splitlines():
                 words.addWidget(label(f"+ {line}", "formula", "run"))
         if finding.others:
-            every = Button(f"Show the {counted(len(finding.others), 'other place')}", "link")
+            every = Button(
+                f"Show the {counted(len(finding.others), 'other place')}", "link"
+            )
             every.clicked.connect(every.hide)
             every.clicked.connect(self.expanded)
             words.addWidget(every, 0, Qt.AlignmentFlag.AlignLeft)
         hbox(
-            (Glyph(*_STATES[finding.severity], 15), 0, top), where, (words, 1), on=self, margins=(16, 8, 16, 9),
+            (Glyph(*_STATES[finding.severity], 15), 0, top),
+            where,
+            (words, 1),
+            on=self,
+            margins=(16, 8, 16, 9),
             spacing=10,
-        )  # fmt: skip
+        )
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction(icons.icon("frame"), "Show it", lambda: self.opened.emit(self.finding))
+        menu.addAction(
+            icons.icon("frame"), "Show it", lambda: self.opened.emit(self.finding)
+        )
         text = as_text(self.finding)
-        menu.addAction(icons.icon("copy"), "Copy text", lambda: QGuiApplication.clipboard().setText(text))
+        menu.addAction(
+            icons.icon("copy"),
+            "Copy text",
+            lambda: QGuiApplication.clipboard().setText(text),
+        )
         if self.finding.after:
             after = self.finding.after
-            menu.addAction(icons.icon("copy"), "Copy the new line", lambda: QGuiApplication.clipboard().setText(after))
+            menu.addAction(
+                icons.icon("copy"),
+                "Copy the new line",
+                lambda: QGuiApplication.clipboard().setText(after),
+            )
         menu.popup(event.globalPos())
 
 
@@ -96,13 +128,28 @@ class FindingList(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
-        self._icon, self.foot = Glyph("check", "run", 15), label("", "label", "text3", wrap=True)
-        foot = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.foot, 1), margins=(16, 12, 16, 12), spacing=10)
+        self._icon, self.foot = (
+            Glyph("check", "run", 15),
+            label("", "label", "text3", wrap=True),
+        )
+        foot = hbox(
+            (self._icon, 0, Qt.AlignmentFlag.AlignTop),
+            (self.foot, 1),
+            margins=(16, 12, 16, 12),
+            spacing=10,
+        )
         self.more = Button("", "link")
         self.more.hide()
         self.more.clicked.connect(self._add)
         self._waiting: tuple[Finding, ...] = ()
-        self._column = vbox((self.more, 0, Qt.AlignmentFlag.AlignLeft), foot, 1, on=inside, margins=0, spacing=0)
+        self._column = vbox(
+            (self.more, 0, Qt.AlignmentFlag.AlignLeft),
+            foot,
+            1,
+            on=inside,
+            margins=0,
+            spacing=0,
+        )
         self.setWidget(inside)
 
     def show_findings(self, found: tuple[Finding, ...], words: str, fine: bool) -> None:
@@ -124,7 +171,9 @@ class FindingList(QScrollArea):
             self._insert(len(self.rows), finding)
         self._waiting = self._waiting[CHUNK:]
         self.more.setVisible(bool(self._waiting))
-        self.more.setText(f"Show more of {counted(len(self._waiting), 'other finding')}")
+        self.more.setText(
+            f"Show more of {counted(len(self._waiting), 'other finding')}"
+        )
         if last and last < len(self.rows):
             self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -141,7 +190,10 @@ class FindingList(QScrollArea):
         shown, rest = row.finding.others[:CHUNK], row.finding.others[CHUNK:]
         place = self.rows.index(row) + 1
         for number, finding in enumerate(shown, 1):
-            self._insert(place, replace(finding, others=rest) if number == len(shown) else finding)
+            self._insert(
+                place,
+                replace(finding, others=rest) if number == len(shown) else finding,
+            )
             place += 1
         row.setFocus(Qt.FocusReason.OtherFocusReason)
 

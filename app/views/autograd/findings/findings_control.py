@@ -14,13 +14,33 @@ from app.autograd.diagnostics.results import LOOKED_FOR, WhatIf, first_nodes
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.autograd.findings import CheckpointRequest, FindingsRequest, StopEarly
-from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
+from app.engine.requests.autograd.findings import (
+    CheckpointRequest,
+    FindingsRequest,
+    StopEarly,
+)
+from app.engine.requests.autograd.gradcheck import (
+    GradcheckRequest,
+    LayerCall,
+    NodeOperation,
+    WholeNet,
+)
 from app.engine.requests.observe import ModelCapture
 from app.util.formatting import counted
 from app.views.autograd.capture_control import SCRIPT
-from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
-from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
+from app.views.autograd.findings.findings_page import (
+    CHECKPOINT,
+    FINDINGS,
+    GAIN,
+    GRADCHECK,
+    FindingsPage,
+)
+from app.views.autograd.findings.grad_none_section import (
+    check_section,
+    layer_of,
+    notes_section,
+    why_section,
+)
 from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets.painting import announce
 
@@ -39,7 +59,8 @@ if TYPE_CHECKING:
 WORK = "findings"  # the key of the question
 OF_RUN = "Diagnostics run the batch again, with the newest weights. A step of a run can only be inspected and played."
 OF_SCRIPT = (
-    "Diagnostics run the batch again, which a step of a script cannot do. A captured step can be inspected and played."
+    "Diagnostics run the batch again, which a step of a script cannot do. "
+    "A captured step can be inspected and played."
 )
 
 
@@ -50,11 +71,20 @@ class FindingsControl(QObject):
     """
 
     def __init__(
-        self, workspace: Workspace, room: AutogradPage, inspector: TapeInspector, capture: AutogradControl,
+        self,
+        workspace: Workspace,
+        room: AutogradPage,
+        inspector: TapeInspector,
+        capture: AutogradControl,
         page: FindingsPage,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._inspector, self._capture = workspace, room, inspector, capture
+        self._workspace, self._room, self._inspector, self._capture = (
+            workspace,
+            room,
+            inspector,
+            capture,
+        )
         self.findings: Findings | None = None
         self.report: GradcheckReport | None = None
         self._checked: object = None  # the key of what `report` is of
@@ -63,7 +93,9 @@ class FindingsControl(QObject):
         self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page
-        workspace.pages.shown.connect(lambda key: self._shown() if key == "findings" else None)
+        workspace.pages.shown.connect(
+            lambda key: self._shown() if key == "findings" else None
+        )
         page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         page.asked.connect(self.ask)
         page.stopped.connect(self.stop)
@@ -71,7 +103,9 @@ class FindingsControl(QObject):
         page.list.opened.connect(self.go_to)
         page.chart.chosen.connect(self._choose_layer)
         page.steps.layerChosen.connect(workspace.shown_run.choose_layer)
-        workspace.network_selection.changed.connect(lambda *_: QTimer.singleShot(0, self, self._show_steps))
+        workspace.network_selection.changed.connect(
+            lambda *_: QTimer.singleShot(0, self, self._show_steps)
+        )
         page.steps.runRequested.connect(lambda: workspace.run_control.run())
         workspace.session.progressed.connect(self._show_steps)
         page.checkpoint.selected.connect(self._choose_path)
@@ -132,7 +166,8 @@ class FindingsControl(QObject):
         item = room.item_of(room.scene.current_key())
         if item is None or isinstance(item, TapeNode) and item.is_leaf:
             self._workspace.notifier.say(
-                "Nothing to check is selected", "Click a backward node or a layer of the graph first."
+                "Nothing to check is selected",
+                "Click a backward node or a layer of the graph first.",
             )
         else:
             self.check(item)
@@ -146,14 +181,20 @@ class FindingsControl(QObject):
         else:
             path, title = layer_of(tape, item), item.title
             if path:
-                call = max(tape.nodes[item.nodes[0]].call, 1) if tape.nodes[item.nodes[0]].layer == path else 1
+                call = (
+                    max(tape.nodes[item.nodes[0]].call, 1)
+                    if tape.nodes[item.nodes[0]].layer == path
+                    else 1
+                )
                 self._check(item.key, title, LayerCall(path, call))
                 return
             number = next(node for node in item.nodes if not tape.nodes[node].is_leaf)
         names = tuple(node.name for node in tape.nodes)
         self._check(_key(item), title, NodeOperation(number, names))
 
-    def _check(self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation) -> None:
+    def _check(
+        self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation
+    ) -> None:
         self.show(GRADCHECK)
         batch, tape = self._batch(), self._room.tape
         if batch is None:
@@ -190,9 +231,12 @@ class FindingsControl(QObject):
         self._stopping = False
         self._asks = self._capture.asks
         self._work = self._asks.ask(
-            WORK, request, on_answer=partial(self._ended, answered), on_error=partial(self._ended, self._failed),
+            WORK,
+            request,
+            on_answer=partial(self._ended, answered),
+            on_error=partial(self._ended, self._failed),
             on_progress=self._progressed,
-        )  # fmt: skip
+        )
         self.page.set_working("Running the batch…")
 
     def _drop(self) -> None:
@@ -213,7 +257,9 @@ class FindingsControl(QObject):
         elif self.page.page == CHECKPOINT:
             self._show_rows(words)
         else:
-            self.page.list.show_findings((), f"The diagnostics could not run: {words}", fine=False)
+            self.page.list.show_findings(
+                (), f"The diagnostics could not run: {words}", fine=False
+            )
             self.page.rule.setText(words)
         self.page.status.setText("Failed")
 
@@ -245,7 +291,9 @@ class FindingsControl(QObject):
 
     def _captured(self) -> None:
         self._clear()
-        self.page.set_captured(self._capture.diagnosed is not None, self._capture.left_out, self._why_not())
+        self.page.set_captured(
+            self._capture.diagnosed is not None, self._capture.left_out, self._why_not()
+        )
         self._inspect_again()
         self._shown()
 
@@ -255,7 +303,11 @@ class FindingsControl(QObject):
 
     def _shown(self) -> None:
         """Run the cheap diagnostics automatically when the page comes to the front."""
-        wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
+        wanted = (
+            self.page.page in (FINDINGS, GAIN)
+            and self.page.isVisible()
+            and not self.page.over_run
+        )
         self._update_status()
         self._show_steps()
         if wanted and self.findings is None and self._work is None:
@@ -265,7 +317,9 @@ class FindingsControl(QObject):
         """Show the gain ladder over the steps of the shown run."""
         if self.page.over_run and self.page.isVisible():
             shown = self._workspace.shown_run
-            self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)
+            self.page.steps.set_history(
+                shown.figures.history if shown.figures is not None else None
+            )
             self.page.steps.set_selected(shown.selected)
 
     def _show_findings(self, findings: Findings) -> None:
@@ -285,7 +339,13 @@ class FindingsControl(QObject):
         """Show the number of findings on the pages that list them."""
         if self._work is None:
             found = self.findings.found if self.findings is not None else None
-            status = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
+            status = (
+                ""
+                if found is None
+                else counted(len(found), "finding")
+                if found
+                else "Nothing found"
+            )
             shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
             self.page.status.setText(status if shown else "")
 
@@ -312,10 +372,19 @@ class FindingsControl(QObject):
 
     def _same_tape(self) -> Tape | None:
         """Return the page's tape if its nodes match those of the findings, else None."""
-        ours, theirs = self._room.tape, self.findings.tape if self.findings is not None else None
+        ours, theirs = (
+            self._room.tape,
+            self.findings.tape if self.findings is not None else None,
+        )
         if ours is None or theirs is None or len(ours.nodes) != len(theirs.nodes):
             return None
-        return ours if all(a.name == b.name for a, b in zip(ours.nodes, theirs.nodes, strict=True)) else None
+        return (
+            ours
+            if all(
+                a.name == b.name for a, b in zip(ours.nodes, theirs.nodes, strict=True)
+            )
+            else None
+        )
 
     def go_to(self, finding: Finding) -> None:
         """Select the location of a finding in all views."""
@@ -324,7 +393,9 @@ class FindingsControl(QObject):
             self._room.reveal(finding.tape_node)
         node = finding.node
         if node is not None and node in workspace.document.project.graph.nodes:
-            workspace.network_selection.set([node], self._room if finding.tape_node is not None else self)
+            workspace.network_selection.set(
+                [node], self._room if finding.tape_node is not None else self
+            )
 
     def _choose_layer(self, key: str) -> None:
         tape = self._same_tape()
@@ -333,9 +404,15 @@ class FindingsControl(QObject):
 
     def _choose_path(self, path: str) -> None:
         tape = self._room.tape
-        inside = [] if tape is None else [
-            node for node in tape.nodes if node.layer == path or node.layer.startswith(f"{path}.")
-        ]  # fmt: skip
+        inside = (
+            []
+            if tape is None
+            else [
+                node
+                for node in tape.nodes
+                if node.layer == path or node.layer.startswith(f"{path}.")
+            ]
+        )
         if inside:
             self._room.reveal(inside[-1].id)
 
@@ -347,26 +424,37 @@ class FindingsControl(QObject):
             project.opened is None or project.opened.source != captured.model.source
         ):
             workspace.notifier.say(
-                "This model is not the open project", "Use it as the project first: choose Train… on the Model page."
+                "This model is not the open project",
+                "Use it as the project first: choose Train… on the Model page.",
             )
             return
         inside = path in project.training.recompute
         others = tuple(one for one in project.training.recompute if one != path)
-        training = replace(project.training, recompute=others if inside else (*others, path))
-        workspace.document.apply(f"{'Keep' if inside else 'Checkpoint'} {path}", replace(project, training=training))
+        training = replace(
+            project.training, recompute=others if inside else (*others, path)
+        )
+        workspace.document.apply(
+            f"{'Keep' if inside else 'Checkpoint'} {path}",
+            replace(project, training=training),
+        )
         workspace.pages.show("training")
         workspace.notifier.say(
-            f"{path} is {'kept' if inside else 'checkpointed'} in training", "recompute under Training"
+            f"{path} is {'kept' if inside else 'checkpointed'} in training",
+            "recompute under Training",
         )
 
     # -- the inspector -------------------------------------------------------------------------------------------------
 
     def _samples(self, tape: Tape) -> tuple[int, int]:
         """Return the number of samples for gradcheck and of the batch: a batch norm in train mode needs two."""
-        if isinstance(self._capture.diagnosed, ModelCapture):  # its inputs have the sizes that were asked for
+        if isinstance(
+            self._capture.diagnosed, ModelCapture
+        ):  # its inputs have the sizes that were asked for
             whole = next((shape[0] for shape in tape.input_shapes if shape), 1)
             return whole, whole
-        whole = tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
+        whole = (
+            tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
+        )
         norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
         return min(2 if norms else 1, whole), whole
 
@@ -381,10 +469,18 @@ class FindingsControl(QObject):
         if isinstance(item, TapeNode):
             names = item.parameters[:1]
             if names and diagnosed:
-                answers = [paths.answers[name] for name in names if name in paths.answers] if paths else None
+                answers = (
+                    [paths.answers[name] for name in names if name in paths.answers]
+                    if paths
+                    else None
+                )
                 yield why_section(answers if ready else None, self._ask_why, ".grad")
         elif diagnosed and (layer := layer_of(tape, item)):
-            answers = list(self.findings.of_layer(layer)) if ready and self.findings is not None else None
+            answers = (
+                list(self.findings.of_layer(layer))
+                if ready and self.findings is not None
+                else None
+            )
             if answers is None or answers:
                 yield why_section(answers, self._ask_why, ".grad of its parameters")
 
@@ -396,8 +492,13 @@ class FindingsControl(QObject):
         few, whole = self._samples(tape)
         what = "op" if isinstance(item, TapeNode) else "layer"
         report = self.report if self._checked == _key(item) else None
-        yield check_section(what, f"{few} of {counted(whole, 'sample')}", report, lambda: self.check(item),
-                            lambda: self.show(GRADCHECK))  # fmt: skip
+        yield check_section(
+            what,
+            f"{few} of {counted(whole, 'sample')}",
+            report,
+            lambda: self.check(item),
+            lambda: self.show(GRADCHECK),
+        )
 
     def _ask_why(self) -> None:
         self.show(FINDINGS)
@@ -411,10 +512,14 @@ def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
     words = f"Nothing found. {looked}" if not findings.found else looked
     if findings.cancelled:
         words = f"Stopped: findings so far. {looked}"
-    page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
+    page.list.show_findings(
+        findings.found, words, fine=not findings.found and not findings.cancelled
+    )
     page.chart.set_ladder(findings.ladder)
     page.rule.setText(_rule(findings))
-    status = counted(len(findings.found), "finding") if findings.found else "Nothing found"
+    status = (
+        counted(len(findings.found), "finding") if findings.found else "Nothing found"
+    )
     page.status.setText(status)
     return status
 
@@ -425,7 +530,11 @@ def _key(item: TapeNode | LayerGroup) -> object:
 
 def _rule(findings: Findings) -> str:
     if findings.ladder is None:
-        return "backward() raised, so there are no gains." if not findings.cancelled else "Stopped."
+        return (
+            "backward() raised, so there are no gains."
+            if not findings.cancelled
+            else "Stopped."
+        )
     if not findings.ladder.lost:
         return "No gradient vanishes or explodes: every norm is 0.001 to 1,000 times that at the last layer."
     return " ".join(

@@ -18,9 +18,19 @@ from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
 
 FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
-PAGES = ((FINDINGS, "Findings"), (GAIN, "Gain ladder"), (GRADCHECK, "gradcheck"), (CHECKPOINT, "Checkpoint"))
+PAGES = (
+    (FINDINGS, "Findings"),
+    (GAIN, "Gain ladder"),
+    (GRADCHECK, "gradcheck"),
+    (CHECKPOINT, "Checkpoint"),
+)
 BATCH, OVER = "batch", "run"
-RUN = {FINDINGS: "Diagnose again", GAIN: "Measure again", GRADCHECK: "Check the whole network", CHECKPOINT: "Measure"}
+RUN = {
+    FINDINGS: "Diagnose again",
+    GAIN: "Measure again",
+    GRADCHECK: "Check the whole network",
+    CHECKPOINT: "Measure",
+}
 HINTS = {
     FINDINGS: "Capture one batch to diagnose gradients that are None or zero, in-place changes, NaN, and layers where "
     "the gradient vanishes.",
@@ -40,7 +50,9 @@ class FindingsPage(QWidget):
     captureRequested = Signal()
     turned = Signal(str)
 
-    def __init__(self, steps: GainsOverRun | None = None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, steps: GainsOverRun | None = None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.tabs = Segmented(list(PAGES), "Diagnostic")
         self.status = label("", "label", "text2")
@@ -53,21 +65,42 @@ class FindingsPage(QWidget):
         self.list, self.check = FindingList(), GradcheckPage()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
-        self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
+        self.over = Segmented(
+            [(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what"
+        )
         gain = QWidget()
         words = hbox((self.rule, 1), margins=(16, 6, 16, 6))
         vbox(words, (self.chart, 1), on=gain, margins=0, spacing=0)
-        self.empty = EmptyState("autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch")
+        self.empty = EmptyState(
+            "autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch"
+        )
         self.empty.acted.connect(self.captureRequested)
-        self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
+        self._pages = {
+            FINDINGS: self.list,
+            GAIN: gain,
+            GRADCHECK: self.check,
+            CHECKPOINT: self.checkpoint,
+        }
         self.stack = QStackedWidget()
         tools = QWidget()
         row = FlowLayout(tools, (12, 5, 12, 5), 10)
         row.put(self.tabs, self.over)
         row.fill(self.status)
         row.put(self.stop, self.run)
-        vbox(tools, Divider(), self.left_out, (self.stack, 1), on=self, margins=0, spacing=0)
-        for page in (self.empty, *self._pages.values(), self.steps):  # last: reparenting restyles widgets
+        vbox(
+            tools,
+            Divider(),
+            self.left_out,
+            (self.stack, 1),
+            on=self,
+            margins=0,
+            spacing=0,
+        )
+        for page in (
+            self.empty,
+            *self._pages.values(),
+            self.steps,
+        ):  # last: reparenting restyles widgets
             self.stack.addWidget(page)
         self._captured, self._why = False, ""
         self.tabs.changed.connect(self._turn)
@@ -89,7 +122,9 @@ class FindingsPage(QWidget):
     def turn_to(self, page: str) -> None:
         self.tabs.set_value(page)
 
-    def set_captured(self, captured: bool, left_out: str | None = None, why: str = "") -> None:
+    def set_captured(
+        self, captured: bool, left_out: str | None = None, why: str = ""
+    ) -> None:
         """Set whether there is a batch that can be diagnosed, or `why` the captured one cannot; `left_out` names
         options of the capture that the pages ignore."""
         self._captured, self._why = captured, why
@@ -104,12 +139,18 @@ class FindingsPage(QWidget):
     def _show(self, page: str) -> None:
         self.run.setText(RUN[page])
         self.over.setVisible(page == GAIN)
-        self.left_out.setVisible(self._captured and not self.over_run and bool(self.left_out.text()))
-        self.run.setVisible(self._captured and not self.over_run and not self.stop.isVisibleTo(self))
+        self.left_out.setVisible(
+            self._captured and not self.over_run and bool(self.left_out.text())
+        )
+        self.run.setVisible(
+            self._captured and not self.over_run and not self.stop.isVisibleTo(self)
+        )
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
-            title = "Steps cannot be diagnosed" if self._why else "No graph captured yet"
+            title = (
+                "Steps cannot be diagnosed" if self._why else "No graph captured yet"
+            )
             self.empty.set_text(title, self._why or HINTS[page])
             self.empty.button.setVisible(not self._why)
 

@@ -6,7 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import (
+    QFocusEvent,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.util.formatting import MINUS, figure
@@ -44,7 +52,9 @@ class GainChart(QWidget):
     def set_ladder(self, ladder: Ladder | None) -> None:
         """Show another backward pass."""
         self._rungs = tuple(reversed(ladder.rungs)) if ladder is not None else ()
-        self._lost = {lost.key: lost.kind for lost in ladder.lost} if ladder is not None else {}
+        self._lost = (
+            {lost.key: lost.kind for lost in ladder.lost} if ladder is not None else {}
+        )
         self._at = -1
         self._update_description()
         self.update()
@@ -60,7 +70,12 @@ class GainChart(QWidget):
     # -- where things are ----------------------------------------------------------------------------------------------
 
     def _plot(self) -> QRectF:
-        return QRectF(LEFT, TOP, max(self.width() - LEFT - RIGHT, 1), max(self.height() - TOP - BOTTOM, 1))
+        return QRectF(
+            LEFT,
+            TOP,
+            max(self.width() - LEFT - RIGHT, 1),
+            max(self.height() - TOP - BOTTOM, 1),
+        )
 
     def _x(self, place: int) -> float:
         plot, count = self._plot(), len(self._rungs)
@@ -68,7 +83,12 @@ class GainChart(QWidget):
 
     def _span(self) -> tuple[int, int]:
         """Return the lowest and highest decade of the axis."""
-        values = [value for rung in self._rungs for value in (rung.gain, rung.reach) if _usable(value)]
+        values = [
+            value
+            for rung in self._rungs
+            for value in (rung.gain, rung.reach)
+            if _usable(value)
+        ]
         logs = [math.log10(value) for value in values if value] or [0.0]
         low, high = math.floor(min([*logs, -0.5])), math.ceil(max([*logs, 0.5]))
         return max(low, high - DECADES), high
@@ -83,7 +103,13 @@ class GainChart(QWidget):
 
     def _y(self, value: float | None) -> float:
         plot, (low, high) = self._plot(), self._span()
-        log = math.log10(value) if value and math.isfinite(value) else low if not value else high
+        log = (
+            math.log10(value)
+            if value and math.isfinite(value)
+            else low
+            if not value
+            else high
+        )
         share = (min(max(log, low), high) - low) / (high - low)
         return plot.bottom() - share * plot.height()
 
@@ -97,7 +123,9 @@ class GainChart(QWidget):
         self._paint_legend(painter)
         reach = QPen(colors.series[0], 1.25)
         self._paint_line(painter, [rung.reach for rung in self._rungs], reach)
-        self._paint_line(painter, [rung.gain for rung in self._rungs], QPen(colors.back, 1.75))
+        self._paint_line(
+            painter, [rung.gain for rung in self._rungs], QPen(colors.back, 1.75)
+        )
         few = len(self._rungs) <= max(self._plot().width() / 7, 1)
         for place, rung in enumerate(self._rungs):
             if rung.gain is None:
@@ -113,7 +141,13 @@ class GainChart(QWidget):
         self._paint_names(painter)
         self._paint_labels(painter)
         if self.hasFocus():
-            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, line=colors.accent, width=1.5)
+            box(
+                painter,
+                QRectF(self.rect()).adjusted(1, 1, -1, -1),
+                4,
+                line=colors.accent,
+                width=1.5,
+            )
         painter.end()
 
     def _paint_axis(self, painter: QPainter) -> None:
@@ -123,8 +157,13 @@ class GainChart(QWidget):
             if power % step and power:
                 continue
             y = self._y(10.0**power)
-            painter.setPen(QPen(colors.line3 if power == 0 else colors.line, 1, Qt.PenStyle.DashLine if power == 0
-                                else Qt.PenStyle.SolidLine))  # fmt: skip
+            painter.setPen(
+                QPen(
+                    colors.line3 if power == 0 else colors.line,
+                    1,
+                    Qt.PenStyle.DashLine if power == 0 else Qt.PenStyle.SolidLine,
+                )
+            )
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             text = TextLine(f"{10.0**power:g}".replace("-", MINUS), "axis")
             text.draw(painter, LEFT - 8 - text.width, y - text.height / 2, colors.text3)
@@ -141,7 +180,9 @@ class GainChart(QWidget):
             text.draw(painter, x + 22, 13 - text.height / 2, colors.text3)
             x += text.width + 46
 
-    def _paint_line(self, painter: QPainter, values: list[float | None], pen: QPen) -> None:
+    def _paint_line(
+        self, painter: QPainter, values: list[float | None], pen: QPen
+    ) -> None:
         painter.setPen(pen)
         before: QPointF | None = None
         for place, value in enumerate(values):
@@ -159,7 +200,9 @@ class GainChart(QWidget):
         room = plot.width() / count * step - 8
         for place in range(0, count, step):
             text = elided(self._rungs[place].title, "axis", room)
-            x = min(max(self._x(place) - text.width / 2, 2), self.width() - text.width - 2)
+            x = min(
+                max(self._x(place) - text.width / 2, 2), self.width() - text.width - 2
+            )
             color = (
                 colors.text
                 if place == self._at
@@ -177,9 +220,19 @@ class GainChart(QWidget):
                 kind = "not finite" if kind == "non_finite" else kind
                 text = TextLine(f"{kind} at {rung.title}", "caption")
                 point = self._lost_at(place)
-                x = point.x() + 9 if point.x() + 9 + text.width < plot.right() else point.x() - 9 - text.width
-                below = kind == "vanishes" and point.y() + text.height + 4 < plot.bottom()
-                y = point.y() + 3 if below else max(point.y() - text.height - 3, plot.top())
+                x = (
+                    point.x() + 9
+                    if point.x() + 9 + text.width < plot.right()
+                    else point.x() - 9 - text.width
+                )
+                below = (
+                    kind == "vanishes" and point.y() + text.height + 4 < plot.bottom()
+                )
+                y = (
+                    point.y() + 3
+                    if below
+                    else max(point.y() - text.height - 3, plot.top())
+                )
                 text.draw(painter, x, y, colors.error)
 
     # -- gestures ------------------------------------------------------------------------------------------------------
@@ -188,21 +241,34 @@ class GainChart(QWidget):
         if not self._rungs:
             return -1
         plot = self._plot()
-        return min(max(int((x - plot.left()) / plot.width() * len(self._rungs)), 0), len(self._rungs) - 1)
+        return min(
+            max(int((x - plot.left()) / plot.width() * len(self._rungs)), 0),
+            len(self._rungs) - 1,
+        )
 
     def description_of(self, place: int) -> str:
         """Return the values of a layer as a few lines."""
         rung = self._rungs[place]
-        return "\n".join([
-            rung.title,
-            f"|grad out| {figure(rung.arriving)}, |grad in| {figure(rung.leaving)}: gain {figure(rung.gain)}",
-            f"parameter gradients {figure(rung.parameters)}",
-            f"{figure(rung.reach)} of the norm at the last layer",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                rung.title,
+                f"|grad out| {figure(rung.arriving)}, |grad in| {figure(rung.leaving)}: gain {figure(rung.gain)}",
+                f"parameter gradients {figure(rung.parameters)}",
+                f"{figure(rung.reach)} of the norm at the last layer",
+            ]
+        )
 
     def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self._rungs:
-            QToolTip.showText(event.globalPos(), self.description_of(self._near(event.pos().x())), self)
+        if (
+            isinstance(event, QHelpEvent)
+            and event.type() == QEvent.Type.ToolTip
+            and self._rungs
+        ):
+            QToolTip.showText(
+                event.globalPos(),
+                self.description_of(self._near(event.pos().x())),
+                self,
+            )
             return True
         return super().event(event)
 
@@ -216,11 +282,20 @@ class GainChart(QWidget):
             self.chosen.emit(self._rungs[place].key)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Home: -len(self._rungs),
-                 Qt.Key.Key_End: len(self._rungs)}  # fmt: skip
+        steps = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Home: -len(self._rungs),
+            Qt.Key.Key_End: len(self._rungs),
+        }
         if event.key() in steps and self._rungs:
-            self._move_to(min(max(self._at + steps[Qt.Key(event.key())], 0), len(self._rungs) - 1))
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._at >= 0:
+            self._move_to(
+                min(max(self._at + steps[Qt.Key(event.key())], 0), len(self._rungs) - 1)
+            )
+        elif (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
+            and self._at >= 0
+        ):
             self.chosen.emit(self._rungs[self._at].key)
         else:
             super().keyPressEvent(event)
@@ -236,7 +311,9 @@ class GainChart(QWidget):
             self.update()
 
     def _update_description(self) -> None:
-        self.setAccessibleDescription(self.description_of(self._at) if self._at >= 0 else "")
+        self.setAccessibleDescription(
+            self.description_of(self._at) if self._at >= 0 else ""
+        )
 
 
 def _usable(value: float | None) -> bool:

@@ -68,7 +68,9 @@ class GainsOverRun(QWidget):
         self._column.addWidget(made, 1)
         made.show()  # a layout would, in the next turn
         made.plot.view.setMouseEnabled(x=False, y=False)
-        made.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
+        made.plot.view.sigResized.connect(
+            lambda _view: QTimer.singleShot(0, self, self.redraw)
+        )
         made.plot.pointed.connect(self._point)
         made.layerClicked.connect(self.layerChosen)
         made.set_history(self._history or History(), "step")
@@ -100,7 +102,9 @@ class GainsOverRun(QWidget):
         self._version = history.seen.version
         self._stack.setCurrentIndex(1)
         self.rule.setText(summary_text(history))
-        self.map.plot.set_x_range(0.0, series.grown(TimeScale(history).end(), 0.0) or 1.0)
+        self.map.plot.set_x_range(
+            0.0, series.grown(TimeScale(history).end(), 0.0) or 1.0
+        )
         self.map.redraw()
 
     def _redraw_if_new(self) -> None:
@@ -121,7 +125,9 @@ class GainsOverRun(QWidget):
         rect = plot.view.sceneBoundingRect()
         heading = f"step {formatting.grouped_digits(int(history.steps['step'][index]))}"
         place = rect.left() + (at - low) / (high - low) * rect.width()
-        plot.readout.show_at(place, heading, self.map.note_at(index), self.map.rows(index))
+        plot.readout.show_at(
+            place, heading, self.map.note_at(index), self.map.rows(index)
+        )
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -138,6 +144,10 @@ def summary_text(history: History) -> str:
     reach = history.seen.tables["reach"]
     if found := lost_over(reach):
         return " ".join(one.text for one in found)
-    steps = f"any of the {len(reach):,} measured steps" if len(reach) > 1 else "the measured step"
+    steps = (
+        f"any of the {len(reach):,} measured steps"
+        if len(reach) > 1
+        else "the measured step"
+    )
     span = f"between {VANISHED:g} and {EXPLODED:,.0f} times that at the last layer"
     return f"No gradient vanishes or explodes at {steps}: every norm is {span}."

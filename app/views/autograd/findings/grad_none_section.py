@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from app.autograd.diagnostics.results import GradAnswer
     from app.autograd.gradcheck.report import GradcheckReport
 
-_TONES = {"flows": "run", "none": "warn", "zero": "warn", "cancelled": "text2", "not finite": "error"}
+_TONES = {
+    "flows": "run",
+    "none": "warn",
+    "zero": "warn",
+    "cancelled": "text2",
+    "not finite": "error",
+}
 
 
 def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
@@ -36,38 +42,61 @@ def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
         parts = node.layer.split(".") if node.layer else []
         if found is None:
             found = parts
-        same = next((at for at, pair in enumerate(zip(found, parts, strict=False)) if pair[0] != pair[1]),
-                    min(len(found), len(parts)))  # fmt: skip
+        same = next(
+            (
+                at
+                for at, pair in enumerate(zip(found, parts, strict=False))
+                if pair[0] != pair[1]
+            ),
+            min(len(found), len(parts)),
+        )
         found = found[:same]
     return ".".join(found or [])
 
 
-def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], title: str) -> Section:
+def why_section(
+    answers: Iterable[GradAnswer] | None, ask: Callable[[], None], title: str
+) -> Section:
     """Return a section with the answers, or with a button that requests them if `answers` is None."""
     section = Section(title)
     if answers is None:
         every = "parameter" in title.lower()
-        button = Button("Which parameters get no gradient?" if every else "Does a gradient arrive?")
+        button = Button(
+            "Which parameters get no gradient?" if every else "Does a gradient arrive?"
+        )
         button.setObjectName("why")
         button.clicked.connect(ask)
         section.body_layout.addWidget(button)
-        section.body_layout.addWidget(_small("Follows the gradient from the loss to each parameter, on this batch."))
+        section.body_layout.addWidget(
+            _small(
+                "Follows the gradient from the loss to each parameter, on this batch."
+            )
+        )
         return section
     for answer in answers:
         norm = "None" if answer.norm is None else f"norm {significant(answer.norm, 3)}"
         tone = _TONES.get(answer.state, "")
-        section.body_layout.addWidget(FittingLabel(f"{answer.parameter}.grad: {norm}", "formula", tone))
+        section.body_layout.addWidget(
+            FittingLabel(f"{answer.parameter}.grad: {norm}", "formula", tone)
+        )
         section.body_layout.addWidget(_wrapped(answer.sentence))
         if answer.cure:
             section.body_layout.addWidget(_small(answer.cure))
         if answer.place is not None and answer.place.code and answer.state != "flows":
             line = f"{answer.place.line}  {answer.place.code}"
-            section.body_layout.addWidget(FittingLabel(line, "formula", "text2", at_right=True))
+            section.body_layout.addWidget(
+                FittingLabel(line, "formula", "text2", at_right=True)
+            )
     return section
 
 
-def check_section(what: str, samples: str, report: GradcheckReport | None, run: Callable[[], None],
-                  show: Callable[[], None]) -> QWidget:  # fmt: skip
+def check_section(
+    what: str,
+    samples: str,
+    report: GradcheckReport | None,
+    run: Callable[[], None],
+    show: Callable[[], None],
+) -> QWidget:
     """Return a section with a button, its explanation, and the latest result."""
     section = Section("gradcheck")
     button = Button("Run gradcheck", "primary", "flask")
@@ -75,12 +104,16 @@ def check_section(what: str, samples: str, report: GradcheckReport | None, run: 
     button.clicked.connect(run)
     section.body_layout.addWidget(button)
     section.body_layout.addWidget(
-        _small(f"Compares this {what} with finite differences in float64 on {samples}. Training state is untouched.")
+        _small(
+            f"Compares this {what} with finite differences in float64 on {samples}. Training state is untouched."
+        )
     )
     if report is not None:
         section.body_layout.addWidget(Divider())
         verdict = report.sentences[1 if report.note else 0]
-        section.body_layout.addWidget(label(verdict, "label", "run" if report.passed else "error", wrap=True))
+        section.body_layout.addWidget(
+            label(verdict, "label", "run" if report.passed else "error", wrap=True)
+        )
         link = Button("Show the report", "link")
         link.clicked.connect(show)
         section.body_layout.addWidget(link)

@@ -8,7 +8,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QScrollArea, QWidget
 
-from app.util.formatting import figure, grouped_digits, scientific, shape_text, significant
+from app.util.formatting import (
+    figure,
+    grouped_digits,
+    scientific,
+    shape_text,
+    significant,
+)
 from app.views.autograd.findings.figures_table import FiguresTable
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import Glyph, label
@@ -16,16 +22,34 @@ from app.views.ui.widgets.painting import Glyph, label
 if TYPE_CHECKING:
     from app.autograd.gradcheck.report import CheckedInput, Element, GradcheckReport
 
-INPUTS = ("Tensor", "Shape", "Checked", "Worst at", "Backward (float64)", "Finite differences", "Difference",
-          "Backward float32")  # fmt: skip
-TABLE = ("eps", "float64: finite differences", "difference", "float32: finite differences", "difference")
+INPUTS = (
+    "Tensor",
+    "Shape",
+    "Checked",
+    "Worst at",
+    "Backward (float64)",
+    "Finite differences",
+    "Difference",
+    "Backward float32",
+)
+TABLE = (
+    "eps",
+    "float64: finite differences",
+    "difference",
+    "float32: finite differences",
+    "difference",
+)
 
 
 def place_of(element: Element | None) -> str:
     """Format the position of an element: "[0, 3]", or a random direction."""
     if element is None:
         return "–"
-    return f"[{', '.join(map(str, element.index))}]" if element.index else "a random direction"
+    return (
+        f"[{', '.join(map(str, element.index))}]"
+        if element.index
+        else "a random direction"
+    )
 
 
 def input_row(given: CheckedInput) -> tuple[str, ...]:
@@ -35,10 +59,21 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
     values = (
         ("–", "–", "–")
         if worst is None
-        else (significant(worst.analytic, 9), significant(worst.numeric, 9), scientific(worst.relative, 1))
+        else (
+            significant(worst.analytic, 9),
+            significant(worst.numeric, 9),
+            scientific(worst.relative, 1),
+        )
     )
     single = "–" if given.single is None else scientific(given.single, 1)
-    return (given.name, shape_text(given.shape, "()"), checked, place_of(worst), *values, single)
+    return (
+        given.name,
+        shape_text(given.shape, "()"),
+        checked,
+        place_of(worst),
+        *values,
+        single,
+    )
 
 
 def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
@@ -49,7 +84,11 @@ def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
         cells = [scientific(eps, 0)]
         for dtype in ("float64", "float32"):
             row = both.get((dtype, eps))
-            cells += ["–", "–"] if row is None else [significant(row.numeric, 9), scientific(row.relative, 1)]
+            cells += (
+                ["–", "–"]
+                if row is None
+                else [significant(row.numeric, 9), scientific(row.relative, 1)]
+            )
         rows.append(tuple(cells))
     return rows
 
@@ -68,16 +107,28 @@ class GradcheckPage(QScrollArea):
         self.inputs = FiguresTable(INPUTS, "Tensors that were checked", {4, 5, 6, 7})
         self.table = FiguresTable(TABLE, "Finite differences over eps", {0, 1, 2, 3, 4})
         self._captions = (
-            label("By tensor, float64; the last column is the error of backward in float32", "caption", "text3"),
-            label("Directional derivative along one random direction, for each step eps", "caption", "text3"),
+            label(
+                "By tensor, float64; the last column is the error of backward in float32",
+                "caption",
+                "text3",
+            ),
+            label(
+                "Directional derivative along one random direction, for each step eps",
+                "caption",
+                "text3",
+            ),
         )
         inside = QWidget()
-        top = hbox((self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.verdict, 1), spacing=10)
+        top = hbox(
+            (self._icon, 0, Qt.AlignmentFlag.AlignTop), (self.verdict, 1), spacing=10
+        )
         column = vbox(top, self.more, on=inside, margins=(16, 10, 16, 14), spacing=6)
         # Beside one another where there is room for both.
         self._tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._tables.setSpacing(18)
-        for caption, table in zip(self._captions, (self.inputs, self.table), strict=True):
+        for caption, table in zip(
+            self._captions, (self.inputs, self.table), strict=True
+        ):
             part = vbox(caption, table, 1, spacing=2)
             self._tables.addLayout(part)
         column.addSpacing(4)
@@ -91,8 +142,15 @@ class GradcheckPage(QScrollArea):
         self._fit()
 
     def _fit(self) -> None:
-        wide = self.viewport().width() >= sum(table.whole_width() for table in (self.inputs, self.table)) + 60
-        direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
+        wide = (
+            self.viewport().width()
+            >= sum(table.whole_width() for table in (self.inputs, self.table)) + 60
+        )
+        direction = (
+            QBoxLayout.Direction.LeftToRight
+            if wide
+            else QBoxLayout.Direction.TopToBottom
+        )
         if self._tables.direction() != direction:
             self._tables.setDirection(direction)
 
@@ -103,14 +161,18 @@ class GradcheckPage(QScrollArea):
             part.setVisible(report is not None)
         if report is None:
             self._icon.set("flask", "text3")
-            self.verdict.setText(words or "Select a backward node or a layer and run gradcheck there.")
+            self.verdict.setText(
+                words or "Select a backward node or a layer and run gradcheck there."
+            )
             self.more.setText("")
             self.more.hide()
             return
         first, *rest = report.sentences
         if report.note:
             first, rest = rest[0], [report.note, *rest[1:]]
-        self._icon.set("check" if report.passed else "error", "run" if report.passed else "error")
+        self._icon.set(
+            "check" if report.passed else "error", "run" if report.passed else "error"
+        )
         self.verdict.setText(first)
         rest.append(f"{figure(float(report.evaluations))} forward passes.")
         self.more.setText(" ".join(rest))
@@ -119,7 +181,13 @@ class GradcheckPage(QScrollArea):
         self.inputs.set_rows([input_row(given) for given in report.inputs], tones)
         rows = eps_rows(report)
         best = report.best("float64")
-        self.table.set_rows(rows, ["run" if best and row[0] == scientific(best.eps, 0) else "" for row in rows])
+        self.table.set_rows(
+            rows,
+            [
+                "run" if best and row[0] == scientific(best.eps, 0) else ""
+                for row in rows
+            ],
+        )
         for table in (self.inputs, self.table):
             table.fit_height()
         self._fit()

@@ -10,7 +10,11 @@ from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
 from app.views.autograd.findings.findings_control import FindingsControl, show_results
-from app.views.autograd.findings.findings_page import CHECKPOINT, GRADCHECK, FindingsPage
+from app.views.autograd.findings.findings_page import (
+    CHECKPOINT,
+    GRADCHECK,
+    FindingsPage,
+)
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Findings
@@ -36,7 +40,10 @@ class SnippetFindingsPage(FindingsPage):
         super()._show(page)
         self.over.hide()
         if not self._captured:
-            self.empty.set_text("This snippet cannot be diagnosed" if self._why else TITLE, self._why or HINT)
+            self.empty.set_text(
+                "This snippet cannot be diagnosed" if self._why else TITLE,
+                self._why or HINT,
+            )
             self.empty.button.show()
 
 
@@ -44,10 +51,19 @@ class SnippetFindings(QObject):
     """Turns the page "Findings" between those of the net and those of the snippet, and runs the snippet for them."""
 
     def __init__(
-        self, workspace: Workspace, pages: QStackedWidget, net: FindingsControl, snippets: SnippetControl
+        self,
+        workspace: Workspace,
+        pages: QStackedWidget,
+        net: FindingsControl,
+        snippets: SnippetControl,
     ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._pages, self._net, self._snippets = workspace, pages, net, snippets
+        self._workspace, self._pages, self._net, self._snippets = (
+            workspace,
+            pages,
+            net,
+            snippets,
+        )
         snippets.turned.connect(self._turn)
         snippets.changed.connect(self._update)
         workspace.pages.shown.connect(lambda _key: self._turn())
@@ -84,17 +100,27 @@ class SnippetFindings(QObject):
         if not self._snippets.is_shown:
             return
         page, answer, found = self.page, self._snippets.page.answer, self.findings
-        page.set_captured(found is not None, why=answer.undiagnosed if answer is not None else "")
+        page.set_captured(
+            found is not None, why=answer.undiagnosed if answer is not None else ""
+        )
         page.set_working("Running the snippet…" if self._snippets.running else None)
         if found is not None and not self._snippets.running:
             show_results(page, found, "in this snippet")
 
     def _same_tape(self) -> Tape | None:
         """Return the tape that the snippet's graph shows if the findings are of its nodes, else None."""
-        ours, theirs = self._snippets.page.room.tape, self.findings.tape if self.findings is not None else None
+        ours, theirs = (
+            self._snippets.page.room.tape,
+            self.findings.tape if self.findings is not None else None,
+        )
         if ours is None or theirs is None:
             return None
-        return ours if [node.name for node in ours.nodes] == [node.name for node in theirs.nodes] else None
+        return (
+            ours
+            if [node.name for node in ours.nodes]
+            == [node.name for node in theirs.nodes]
+            else None
+        )
 
     def go_to(self, finding: Finding) -> None:
         """Select the node of a finding in the snippet's graph, and show its line."""

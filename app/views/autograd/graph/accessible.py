@@ -28,7 +28,11 @@ class TapeAccess(GraphAccess):
     """The parts of a drawing in its order: groups and boxes by their ids, and the arrows."""
 
     def __init__(
-        self, view: PanZoomView, scene: TapeScene, fold: Callable[[str], object], mark_path: Callable[[str], object]
+        self,
+        view: PanZoomView,
+        scene: TapeScene,
+        fold: Callable[[str], object],
+        mark_path: Callable[[str], object],
     ) -> None:
         super().__init__(view)
         self._tape, self._scene = view, scene
@@ -44,8 +48,14 @@ class TapeAccess(GraphAccess):
         drawing = self._scene.drawing
         if drawing is None:
             return ()
-        groups = (group.id for group in drawing.groups if group.id in self._scene.groups)
-        return [*groups, *(box.id for box in drawing.boxes), *map(ArrowKey, range(len(drawing.arrows)))]
+        groups = (
+            group.id for group in drawing.groups if group.id in self._scene.groups
+        )
+        return [
+            *groups,
+            *(box.id for box in drawing.boxes),
+            *map(ArrowKey, range(len(drawing.arrows))),
+        ]
 
     def facts(self, key: Hashable) -> PartFacts | None:
         if isinstance(key, ArrowKey):
@@ -61,30 +71,57 @@ class TapeAccess(GraphAccess):
         kinds = {"leaf": "leaf", "folded": "folded group"}
         chips = (f"{chip.kind} {chip.text}" for chip in box.chips)
         played = self._scene.played.boxes.get(box.id)
-        words = [kinds.get(box.shape, ""), *box.lines, *chips, *box.tags[:1],
-                 "has run" if played is not None and played.finished else "",
-                 "edited" if played is not None and played.edited else ""]  # fmt: skip
+        words = [
+            kinds.get(box.shape, ""),
+            *box.lines,
+            *chips,
+            *box.tags[:1],
+            "has run" if played is not None and played.finished else "",
+            "edited" if played is not None and played.edited else "",
+        ]
         folded = True if box.shape == "folded" else None
-        actions = (PRESS, FOLD, MARK_PATH) if folded or box.group is not None else (PRESS, MARK_PATH)
+        actions = (
+            (PRESS, FOLD, MARK_PATH)
+            if folded or box.group is not None
+            else (PRESS, MARK_PATH)
+        )
         name = ", ".join(filter(None, (box.title, box.subtitle)))
         area = rectangle(self._scene.layout_.boxes[box.id])
-        return PartFacts(name, ", ".join(filter(None, words)), Role.ListItem, area, actions, folded)
+        return PartFacts(
+            name, ", ".join(filter(None, words)), Role.ListItem, area, actions, folded
+        )
 
     def _group(self, group: Group) -> PartFacts:
-        words = [f"group of {len(self._scene.boxes_in(group.id))} operations", group.caption, *group.tags[:1]]
+        words = [
+            f"group of {len(self._scene.boxes_in(group.id))} operations",
+            group.caption,
+            *group.tags[:1],
+        ]
         area = rectangle(self._scene.layout_.groups[group.id])
-        return PartFacts(group.title, ", ".join(filter(None, words)), Role.ListItem, area, (PRESS, FOLD), False)
+        return PartFacts(
+            group.title,
+            ", ".join(filter(None, words)),
+            Role.ListItem,
+            area,
+            (PRESS, FOLD),
+            False,
+        )
 
     def _arrow(self, number: int) -> PartFacts | None:
         drawing = self._scene.drawing
         if drawing is None or number >= len(drawing.arrows):
             return None
         arrow = drawing.arrows[number]
-        ends = [self._scene.boxes[end].face.box.title for end in (arrow.source, arrow.target)]
+        ends = [
+            self._scene.boxes[end].face.box.title
+            for end in (arrow.source, arrow.target)
+        ]
         kind = "Gradient" if arrow.kind == "gradient" else "Arrow"
         label, _ = self._scene.label_at(number)
         area = self._scene.path_of(number).path.boundingRect().adjusted(-2, -2, 2, 2)
-        return PartFacts(f"{kind} from {ends[0]} to {ends[1]}", label, Role.ListItem, area)
+        return PartFacts(
+            f"{kind} from {ends[0]} to {ends[1]}", label, Role.ListItem, area
+        )
 
     def key_at(self, point: QPoint) -> Hashable | None:
         part = self._scene.part_at(self.view.mapToScene(point))
@@ -102,7 +139,9 @@ class TapeAccess(GraphAccess):
             self._tape.ensure_seen(QRectF(*area))
 
     def act(self, key: Hashable, action: str) -> None:
-        if isinstance(key, ArrowKey):  # there is nothing to select of an arrow but where it leads
+        if isinstance(
+            key, ArrowKey
+        ):  # there is nothing to select of an arrow but where it leads
             self.choose([self._arrows[key.number].target])
         elif action == FOLD:
             self._fold(str(key))

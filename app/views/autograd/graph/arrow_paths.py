@@ -9,14 +9,18 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QPainterPath
 
 
-def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QPainterPath:
+def arrow_path(
+    points: Iterable[tuple[float, float]], radius: float = 9.0
+) -> QPainterPath:
     """Level and upright pieces as lines with round corners, slanting ones as curves that leave and arrive level.
 
     An arrow of two points that is higher than wide hangs: it leaves and arrives upright.
     """
     way = [QPointF(x, y) for x, y in points]
     path = QPainterPath(way[0])
-    hangs = len(way) == 2 and abs(way[1].y() - way[0].y()) > abs(way[1].x() - way[0].x())
+    hangs = len(way) == 2 and abs(way[1].y() - way[0].y()) > abs(
+        way[1].x() - way[0].x()
+    )
     for place in range(1, len(way)):
         a, b = way[place - 1], way[place]
         level, upright = abs(a.y() - b.y()) < 0.5, abs(a.x() - b.x()) < 0.5
@@ -38,7 +42,9 @@ def arrow_path(points: Iterable[tuple[float, float]], radius: float = 9.0) -> QP
     return path
 
 
-def shortened(points: Sequence[tuple[float, float]], by: float) -> list[tuple[float, float]]:
+def shortened(
+    points: Sequence[tuple[float, float]], by: float
+) -> list[tuple[float, float]]:
     """Return a route that ends earlier, within its last piece. A pattern of dashes would do the same, but Qt leaves out
     pieces of a dashed path that is partly out of sight."""
     (ax, ay), (bx, by_) = points[-2], points[-1]
@@ -50,12 +56,18 @@ def shortened(points: Sequence[tuple[float, float]], by: float) -> list[tuple[fl
 def arrow_head(path: QPainterPath, size: float = 7.0) -> QPainterPath:
     """Return a triangle at the end of a path."""
     tip = path.currentPosition()
-    back = path.pointAtPercent(max(0.0, 1.0 - (size + 1) / max(path.length(), size + 1)))
+    back = path.pointAtPercent(
+        max(0.0, 1.0 - (size + 1) / max(path.length(), size + 1))
+    )
     length = max(_length(back, tip), 0.01)
     ux, uy = (tip.x() - back.x()) / length, (tip.y() - back.y()) / length
     head = QPainterPath(tip)
-    head.lineTo(tip.x() - size * ux - size * 0.55 * uy, tip.y() - size * uy + size * 0.55 * ux)
-    head.lineTo(tip.x() - size * ux + size * 0.55 * uy, tip.y() - size * uy - size * 0.55 * ux)
+    head.lineTo(
+        tip.x() - size * ux - size * 0.55 * uy, tip.y() - size * uy + size * 0.55 * ux
+    )
+    head.lineTo(
+        tip.x() - size * ux + size * 0.55 * uy, tip.y() - size * uy - size * 0.55 * ux
+    )
     head.closeSubpath()
     return head
 

@@ -12,7 +12,15 @@ from functools import cache, lru_cache
 
 from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetricsF,
+    QPainter,
+    QPainterPath,
+    QPen,
+    QStaticText,
+)
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, PAD, Sizes
@@ -26,13 +34,23 @@ from app.views.autograd.graph.playback_paint import (
     paint_tick,
 )
 from app.views.ui import icons
-from app.views.ui.graphview.small_names import LEGIBLE, SMALLEST, line_height, paint_names
+from app.views.ui.graphview.small_names import (
+    LEGIBLE,
+    SMALLEST,
+    line_height,
+    paint_names,
+)
 from app.views.ui.theme import ROLES, Theme, faded, mix, scene_font
 
 OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
 LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
 INSET = 10.0
-MARKS = {"added": "run", "removed": "error", "moved": "accent", "changed": "warn"}  # tokens of what differs
+MARKS = {
+    "added": "run",
+    "removed": "error",
+    "moved": "accent",
+    "changed": "warn",
+}  # tokens of what differs
 MARKED = 0.12  # share of its colour in what is marked
 SIDE = 2.0  # pixels of the screen left free beside a small name
 TAG_OVERHANG = 8.0  # by which the text of a tag may be wider than its box
@@ -62,9 +80,21 @@ def _width(text: str, role: str) -> float:
 class Text:
     """A line of text with its place in a face. `color` is a token."""
 
-    __slots__ = ("text", "x", "middle", "color", "width", "struck", "_font", "_static", "_height")
+    __slots__ = (
+        "text",
+        "x",
+        "middle",
+        "color",
+        "width",
+        "struck",
+        "_font",
+        "_static",
+        "_height",
+    )
 
-    def __init__(self, text: str, role: str, x: float, middle: float, color: str = "text") -> None:
+    def __init__(
+        self, text: str, role: str, x: float, middle: float, color: str = "text"
+    ) -> None:
         self.text, self.x, self.middle, self.color = text, x, middle, color
         self._font = _picture_font(role)
         self.width = _width(text, role)
@@ -102,14 +132,21 @@ class BoxFace:
         self.texts: list[Text] = []
         self.chips: list[tuple[QRectF, str, Text]] = []
         self.width = self.height = 0.0
-        {"op": self._op, "leaf": self._leaf, "folded": self._folded, "call": self._call}[box.shape]()
+        {
+            "op": self._op,
+            "leaf": self._leaf,
+            "folded": self._folded,
+            "call": self._call,
+        }[box.shape]()
 
     def _op(self) -> None:
         title = Text(self.box.title, "label", INSET, OP_HEIGHT / 2)
         self.texts.append(title)
         right = title.x + title.width
         if self.box.subtitle:  # the variable's name in a snippet
-            name = Text(self.box.subtitle, "section", right + 8, OP_HEIGHT / 2, "accent")
+            name = Text(
+                self.box.subtitle, "section", right + 8, OP_HEIGHT / 2, "accent"
+            )
             self.texts.append(name)
             right = name.x + name.width
         row = self._chip_row(OP_HEIGHT - 1)
@@ -129,7 +166,10 @@ class BoxFace:
 
     def _call(self) -> None:
         title = Text(self.box.title, "section", INSET, OP_HEIGHT / 2)
-        words = [(self.box.subtitle, "text2"), *((line, "text3") for line in self.box.lines)]
+        words = [
+            (self.box.subtitle, "text2"),
+            *((line, "text3") for line in self.box.lines),
+        ]
         below = [
             Text(text, "axis", INSET, OP_HEIGHT - 2 + ROW * (row + 0.5), color)
             for row, (text, color) in enumerate(word for word in words if word[0])
@@ -152,30 +192,58 @@ class BoxFace:
         title = Text(self.box.title, "section", 42, HEADER / 2)
         number = Text(count, "axis", 0, HEADER / 2, "text3")
         every = count.split(" ")[0]
-        room = max(number.width, _width(f"{every} of {every} run", "axis")) if count else 0.0
+        room = (
+            max(number.width, _width(f"{every} of {every} run", "axis"))
+            if count
+            else 0.0
+        )
         lines = [(self.box.subtitle, "label", "text2")] if self.box.subtitle else []
         lines += [(" · ".join(rest), "axis", "text3")] if rest else []
         body = [
             Text(text, role, INSET, HEADER + 5 + FOLDED_LINE * (row + 0.5), color)
             for row, (text, role, color) in enumerate(lines)
         ]
-        self.width = round(max([title.x + title.width + 20 + room + 8, *(t.width + 2 * INSET for t in body)]))
+        self.width = round(
+            max(
+                [
+                    title.x + title.width + 20 + room + 8,
+                    *(t.width + 2 * INSET for t in body),
+                ]
+            )
+        )
         self.height = HEADER + (FOLDED_LINE * len(body) + 9 if body else 4)
         number.x = self.width - number.width - 8
         self.texts += [title, number, *body]
 
     def paint(
-        self, painter: QPainter, theme: Theme, state: ItemState = PLAIN, *, zoom: float = 1.0,
+        self,
+        painter: QPainter,
+        theme: Theme,
+        state: ItemState = PLAIN,
+        *,
+        zoom: float = 1.0,
         played: Played | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Paint with the top left corner at the painter's origin, with texts that can be read at a zoom."""
         box = self.box
         area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
         radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0, "call": 5.0}[box.shape]
         raised_error = box.category == "error"
-        line = theme.error if raised_error else theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
+        line = (
+            theme.error
+            if raised_error
+            else theme.line3
+            if state.hovered or box.shape == "leaf"
+            else theme.line2
+        )
         painter.setPen(QPen(line, 1))
-        ground = theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised
+        ground = (
+            theme.hover
+            if state.hovered
+            else theme.panel
+            if box.shape == "leaf"
+            else theme.raised
+        )
         ground = theme.errorBg if raised_error else ground
         if box.mark:
             line = theme.color(MARKS[box.mark])
@@ -184,11 +252,19 @@ class BoxFace:
         painter.setBrush(theme.backBg if played is not None and played.next else ground)
         painter.drawRoundedRect(area, radius, radius)
         if box.shape == "call":
-            painter.setPen(QPen(line if box.mark else theme.categories[box.category], 3))
+            painter.setPen(
+                QPen(line if box.mark else theme.categories[box.category], 3)
+            )
             painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
         if box.shape == "folded":
             _header(
-                painter, theme, box.category, area, radius, "chevron-right" if zoom >= LEGIBLE else "", state.hovered
+                painter,
+                theme,
+                box.category,
+                area,
+                radius,
+                "chevron-right" if zoom >= LEGIBLE else "",
+                state.hovered,
             )
         tag = _fitting(box.tags, self.width + TAG_OVERHANG)
         if zoom >= LEGIBLE:
@@ -203,7 +279,9 @@ class BoxFace:
             tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
             _tag(painter, tag, theme)
 
-    def _paint_texts(self, painter: QPainter, theme: Theme, played: Played | None) -> None:
+    def _paint_texts(
+        self, painter: QPainter, theme: Theme, played: Played | None
+    ) -> None:
         for place, (rect, kind, text) in enumerate(self.chips):
             if played is not None and place in played.freed:
                 text.paint(painter, theme.text3)
@@ -214,17 +292,29 @@ class BoxFace:
         for text in self._texts(played):
             text.paint(painter, theme.color(text.color))
 
-    def _paint_names(self, painter: QPainter, theme: Theme, played: Played | None, zoom: float) -> None:
+    def _paint_names(
+        self, painter: QPainter, theme: Theme, played: Played | None, zoom: float
+    ) -> None:
         """Write the name as large as it can be read, and below it the lines that have room."""
         box = self.box
         count = played.text if played is not None and box.shape == "folded" else ""
         below = (count, box.subtitle, *([] if count else box.lines))
-        names = [(short_name(box), theme.text), *((text, theme.text2) for text in below if text)]
+        names = [
+            (short_name(box), theme.text),
+            *((text, theme.text2) for text in below if text),
+        ]
         side, each = SIDE / zoom, line_height(zoom)
         room = QRectF(side, 1, self.width - 2 * side, self.height - 2)
-        if box.shape == "folded" and names[1:] and each <= min(HEADER, self.height - HEADER - BAR):
+        if (
+            box.shape == "folded"
+            and names[1:]
+            and each <= min(HEADER, self.height - HEADER - BAR)
+        ):
             paint_names(painter, QRectF(side, 0, room.width(), HEADER), names[:1], zoom)
-            room, names = QRectF(side, HEADER, room.width(), self.height - HEADER - BAR), names[1:]
+            room, names = (
+                QRectF(side, HEADER, room.width(), self.height - HEADER - BAR),
+                names[1:],
+            )
         paint_names(painter, room, names, zoom)
 
     def _texts(self, played: Played | None) -> list[Text]:
@@ -235,7 +325,14 @@ class BoxFace:
         words.x = self.width - words.width - 8
         return [self.texts[0], words, *self.texts[2:]]
 
-    def _paint_played(self, painter: QPainter, theme: Theme, area: QRectF, radius: float, played: Played) -> None:
+    def _paint_played(
+        self,
+        painter: QPainter,
+        theme: Theme,
+        area: QRectF,
+        radius: float,
+        played: Played,
+    ) -> None:
         if self.box.shape == "folded":
             paint_progress(painter, self.width, self.height, played, theme)
         if played.next:
@@ -253,7 +350,9 @@ class GroupFace:
         self.group = group
         self.title = Text(group.title, "section", 42, HEADER / 2)
         self.caption = Text(group.caption, "axis", 0, HEADER / 2, "text3")
-        self.least_width = self.title.x + self.title.width + 14 + max(self.caption.width, 12) + 8
+        self.least_width = (
+            self.title.x + self.title.width + 14 + max(self.caption.width, 12) + 8
+        )
 
     def paint(
         self,
@@ -269,11 +368,21 @@ class GroupFace:
         width, height = size
         area = QRectF(0.5, 0.5, width - 1, height - 1)
         mark = self.group.mark
-        painter.setPen(_mark_pen(theme.color(MARKS[mark]), mark) if mark else QPen(theme.line2, 1))
+        painter.setPen(
+            _mark_pen(theme.color(MARKS[mark]), mark) if mark else QPen(theme.line2, 1)
+        )
         painter.setBrush(theme.frame)
         painter.drawRoundedRect(area, 6, 6)
         detail = zoom >= LEGIBLE
-        _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered)
+        _header(
+            painter,
+            theme,
+            self.group.category,
+            area,
+            6.0,
+            "chevron-down" if detail else "",
+            state.hovered,
+        )
         over = played is not None and played.finished
         if detail:
             self._paint_texts(painter, theme, width, over)
@@ -282,14 +391,21 @@ class GroupFace:
             room = QRectF(side, 0, width - 2 * side - tick, HEADER)
             paint_names(painter, room, [(self.group.title, theme.text)], zoom)
             if over:
-                icons.draw(painter, "check", theme.run, room.right() + side, 1, SMALLEST / zoom)
+                icons.draw(
+                    painter, "check", theme.run, room.right() + side, 1, SMALLEST / zoom
+                )
         paint_rings(painter, area, 6.0, theme, state)
 
-    def _paint_texts(self, painter: QPainter, theme: Theme, width: float, over: bool) -> None:
+    def _paint_texts(
+        self, painter: QPainter, theme: Theme, width: float, over: bool
+    ) -> None:
         self.caption.x = width - self.caption.width - 8
         for text in (self.title,) if over else (self.title, self.caption):
             text.paint(painter, theme.color(text.color))
-        tag = _fitting(self.group.tags, self.caption.x - self.title.x - self.title.width - 2 * INSET)
+        tag = _fitting(
+            self.group.tags,
+            self.caption.x - self.title.x - self.title.width - 2 * INSET,
+        )
         if tag is not None:
             tag.x, tag.middle = self.caption.x - INSET - tag.width, HEADER / 2
             tag.paint(painter, _tag_color(tag, theme))
@@ -326,40 +442,69 @@ def short_name(box: Box) -> str:
     """Return the name of a box for where there is little room: "Relu" of ReluBackward0, "weight" in the group conv1."""
     if box.shape == "op":
         return re.sub(r"(?<=.)Backward\d*$", "", box.title)
-    return box.title.rpartition(".")[2] if box.shape == "leaf" and box.group is not None else box.title
+    return (
+        box.title.rpartition(".")[2]
+        if box.shape == "leaf" and box.group is not None
+        else box.title
+    )
 
 
-def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:
+def measure(
+    drawing: Drawing,
+) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:
     """Create the faces of all boxes, groups and arrow labels, and measure them for layout."""
     boxes = BoxFaces(drawing.boxes)
     groups = {group.id: GroupFace(group) for group in drawing.groups}
-    labels = {text: Text(text, "axis", 0, 0, "text2") for text in {label_of(arrow) for arrow in drawing.arrows} if text}
+    labels = {
+        text: Text(text, "axis", 0, 0, "text2")
+        for text in {label_of(arrow) for arrow in drawing.arrows}
+        if text
+    }
     sizes = Sizes(
         boxes.sizes(),
         {key: max(face.least_width, 4 * PAD) for key, face in groups.items()},
-        {arrow.label: labels[label_of(arrow)].width + 16 for arrow in drawing.arrows if arrow.label},
+        {
+            arrow.label: labels[label_of(arrow)].width + 16
+            for arrow in drawing.arrows
+            if arrow.label
+        },
     )
     return boxes, groups, labels, sizes
 
 
 def label_of(arrow: Arrow) -> str:
     """Return the label of an arrow."""
-    return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
+    return (
+        f"{arrow.label}  ×{arrow.count}"
+        if arrow.label and arrow.count > 1
+        else arrow.label
+    )
 
 
-def paint_label(painter: QPainter, text: Text, at: QPointF, theme: Theme, color: QColor | None = None) -> None:
+def paint_label(
+    painter: QPainter,
+    text: Text,
+    at: QPointF,
+    theme: Theme,
+    color: QColor | None = None,
+) -> None:
     """Paint a label centred at a point; `color` overrides that of frame and text."""
     width = text.width + 14
     painter.setPen(QPen(color or theme.line2, 1))
     painter.setBrush(theme.canvas)
-    painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
+    painter.drawRoundedRect(
+        QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5
+    )
     text.x, text.middle = at.x() - text.width / 2, at.y()
     text.paint(painter, color or theme.text2)
 
 
 def _fitting(tags: tuple[str, ...], room: float) -> Text | None:
     """Return the first text that fits; None where none does."""
-    return next((Text(text, "axis", 0, 0) for text in tags if _width(text, "axis") <= room), None)
+    return next(
+        (Text(text, "axis", 0, 0) for text in tags if _width(text, "axis") <= room),
+        None,
+    )
 
 
 def _tag_color(tag: Text, theme: Theme) -> QColor:
@@ -376,7 +521,9 @@ def _tag(painter: QPainter, tag: Text, theme: Theme) -> None:
 
 def _mark_pen(color: QColor, mark: str) -> QPen:
     """Return the pen around what differs; what is gone has a dashed line."""
-    return QPen(color, 1.5, Qt.PenStyle.DashLine if mark == "removed" else Qt.PenStyle.SolidLine)
+    return QPen(
+        color, 1.5, Qt.PenStyle.DashLine if mark == "removed" else Qt.PenStyle.SolidLine
+    )
 
 
 def _header(
@@ -394,7 +541,13 @@ def _header(
     strip = QPainterPath()
     strip.addRect(QRectF(area.x(), area.y(), area.width(), HEADER))
     painter.setPen(QPen(theme.line2, 1))
-    painter.setBrush(mix(theme.raised, theme.categories[category], theme.header + (0.08 if hovered else 0.0)))
+    painter.setBrush(
+        mix(
+            theme.raised,
+            theme.categories[category],
+            theme.header + (0.08 if hovered else 0.0),
+        )
+    )
     painter.drawPath(shape.intersected(strip))
     if chevron:
         icons.draw(painter, chevron, theme.text if hovered else theme.text3, 6, 5.5, 11)
@@ -411,7 +564,9 @@ def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
 
 
-def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: ItemState) -> None:
+def paint_rings(
+    painter: QPainter, area: QRectF, radius: float, theme: Theme, state: ItemState
+) -> None:
     """Paint the outline of a selected part, thinner if its layer is selected elsewhere."""
     if not (state.selected or state.linked):
         return
@@ -419,4 +574,6 @@ def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, st
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.setPen(QPen(theme.accent, width))
     out = 1.5 + width / 2
-    painter.drawRoundedRect(area.adjusted(-out, -out, out, out), radius + out, radius + out)
+    painter.drawRoundedRect(
+        area.adjusted(-out, -out, out, out), radius + out, radius + out
+    )

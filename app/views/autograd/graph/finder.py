@@ -19,7 +19,9 @@ class TapeFinder(FindBar):
         self._tape: Tape | None = None
         self._places: tuple[int, ...] = ()
         self._at = -1
-        super().__init__("Find a node by name, layer, parameter or saved tensor", parent)
+        super().__init__(
+            "Find a node by name, layer, parameter or saved tensor", parent
+        )
 
     def set_tape(self, tape: Tape | None) -> None:
         """Search another tape from now on; the shown matches stay."""
@@ -30,7 +32,10 @@ class TapeFinder(FindBar):
 
     def _search(self) -> None:
         words = "" if self.isHidden() else self.field.text()
-        self._places, self._at = (() if self._tape is None else find(self._tape, words)), -1
+        self._places, self._at = (
+            (() if self._tape is None else find(self._tape, words)),
+            -1,
+        )
         self.show_count(-1, 0)
         if self._places:
             self.count.setText(f"{len(self._places):,} found")

@@ -40,9 +40,16 @@ class NearGraph(SpriteItem):
     def boundingRect(self) -> QRectF:
         return self._area
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         area = option.exposedRect
-        groups, numbers, boxes, labels = self._scene.seen_in(area.adjusted(-TAG, -TAG, TAG, TAG))
+        groups, numbers, boxes, labels = self._scene.seen_in(
+            area.adjusted(-TAG, -TAG, TAG, TAG)
+        )
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         now = current()
         zoom = painter.worldTransform().m11()
@@ -50,13 +57,21 @@ class NearGraph(SpriteItem):
             _paint_group(painter, group, now, zoom)
         self._paint_arrows(painter, numbers)
         painter.setOpacity(1.0)
-        self.put_down(painter, partial(self._things, boxes, labels, zoom), None if widget is None else PICTURES)
+        self.put_down(
+            painter,
+            partial(self._things, boxes, labels, zoom),
+            None if widget is None else PICTURES,
+        )
 
     def _paint_arrows(self, painter: QPainter, numbers: list[int]) -> None:
         """Paint plain arrows in a few calls, then marked ones and those with flows one by one."""
         scene, flows = self._scene, self._scene.played.flows
-        apart = [number for number in numbers if number in flows or scene.is_marked(number)]
-        plain = [scene.path_of(number) for number in sorted(set(numbers).difference(apart))]
+        apart = [
+            number for number in numbers if number in flows or scene.is_marked(number)
+        ]
+        plain = [
+            scene.path_of(number) for number in sorted(set(numbers).difference(apart))
+        ]
         painter.setOpacity(DIMMED if scene.highlighted else 1.0)
         pen, fill = arrow_ink(current(), False, manager().strokes)
         painter.setPen(pen)
@@ -69,16 +84,34 @@ class NearGraph(SpriteItem):
         painter.setBrush(fill)
         for way in plain:
             painter.drawPath(way.head)
-        for number in sorted(apart, key=lambda number: (scene.is_marked(number), number)):
+        for number in sorted(
+            apart, key=lambda number: (scene.is_marked(number), number)
+        ):
             painter.setOpacity(DIMMED if scene.is_dimmed(number) else 1.0)
-            _paint_arrow(painter, scene.path_of(number), scene.is_marked(number), flows.get(number))
+            _paint_arrow(
+                painter,
+                scene.path_of(number),
+                scene.is_marked(number),
+                flows.get(number),
+            )
 
     def _things(
-        self, boxes: Iterable[BoxPart], labels: Iterable[int], zoom: float, view: QTransform
+        self,
+        boxes: Iterable[BoxPart],
+        labels: Iterable[int],
+        zoom: float,
+        view: QTransform,
     ) -> Iterator[SpriteRequest]:
         for part in boxes:
             paint = partial(part.paint, zoom)
-            yield SpriteRequest(view.map(part.corner), part.picture, 0, part.own_extent, paint, part.opacity())
+            yield SpriteRequest(
+                view.map(part.corner),
+                part.picture,
+                0,
+                part.own_extent,
+                paint,
+                part.opacity(),
+            )
         for number in labels if zoom >= LEGIBLE else ():
             place = self._scene.layout_.labels[number]
             assert place is not None
@@ -87,7 +120,9 @@ class NearGraph(SpriteItem):
             extent = QRectF(-label.width / 2 - 9, -10, label.width + 18, 20)
             opacity = DIMMED if self._scene.is_dimmed(number) else 1.0
             paint = partial(_paint_label, label, color)
-            yield SpriteRequest(view.map(QPointF(*place)), (words, color), 0, extent, paint, opacity)
+            yield SpriteRequest(
+                view.map(QPointF(*place)), (words, color), 0, extent, paint, opacity
+            )
 
 
 @lru_cache(maxsize=8)
@@ -106,8 +141,14 @@ def _paint_group(painter: QPainter, part: GroupPart, now: Theme, zoom: float) ->
     painter.restore()
 
 
-def _paint_arrow(painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow | None) -> None:
-    pen, fill = arrow_ink(current(), marked, manager().strokes) if flow is None else _flow_ink(flow)
+def _paint_arrow(
+    painter: QPainter, way: ArrowPath, marked: bool, flow: EdgeFlow | None
+) -> None:
+    pen, fill = (
+        arrow_ink(current(), marked, manager().strokes)
+        if flow is None
+        else _flow_ink(flow)
+    )
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     if way.line is not None:
@@ -129,4 +170,10 @@ def _flow_ink(flow: EdgeFlow) -> tuple[QPen, QBrush]:
 
 
 def _paint_label(label: Text, color: int, painter: QPainter) -> None:
-    paint_label(painter, label, QPointF(0, 0), current(), color=QColor.fromRgba(color) if color else None)
+    paint_label(
+        painter,
+        label,
+        QPointF(0, 0),
+        current(),
+        color=QColor.fromRgba(color) if color else None,
+    )

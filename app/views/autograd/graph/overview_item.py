@@ -44,9 +44,19 @@ class _Part(Batch[Any]):
 class _Mapped(_Part):
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
         """Return the outermost groups and boxes as rectangles in the colours of their categories."""
-        colors = {name: mix(now.panel, color, 0.62).rgba() for name, color in now.categories.items()}
-        outer = ((rect, one.category) for one, rect in self.members if self.frame_of(one) is None)
-        return [], [(rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer]
+        colors = {
+            name: mix(now.panel, color, 0.62).rgba()
+            for name, color in now.categories.items()
+        }
+        outer = (
+            (rect, one.category)
+            for one, rect in self.members
+            if self.frame_of(one) is None
+        )
+        return [], [
+            (rect.x, rect.y, rect.right, rect.bottom, colors[category])
+            for rect, category in outer
+        ]
 
     @abstractmethod
     def frame_of(self, one: Any) -> str | None:
@@ -69,7 +79,9 @@ class Groups(_Mapped):
             layers[FRAMES].fills[fill].append(rectangle(rect))
             layers[FRAMES].outlines[line].append(rectangle(rect))
             color = mix(now.raised, now.categories[group.category], now.header)
-            layers[HEADERS].fills[color.rgba()].append(QRectF(rect.x, rect.y, rect.width, HEADER))
+            layers[HEADERS].fills[color.rgba()].append(
+                QRectF(rect.x, rect.y, rect.width, HEADER)
+            )
         return _about([rect for _, rect in self.members])
 
     def frame_of(self, one: Group) -> str | None:
@@ -86,11 +98,18 @@ class Boxes(_Mapped):
             for name, color in now.categories.items()
             for leaf in (False, True)
         }
-        marks = {mark: mix(now.raised, now.color(token), 0.6).rgba() for mark, token in MARKS.items()}
+        marks = {
+            mark: mix(now.raised, now.color(token), 0.6).rgba()
+            for mark, token in MARKS.items()
+        }
         plain, on_way = layers[BOXES].fills, layers[WAY_BOXES].fills
         for box, rect in self.members:
             into = on_way if box.id in way else plain
-            color = marks[box.mark] if box.mark else colors[box.category, box.shape == "leaf"]
+            color = (
+                marks[box.mark]
+                if box.mark
+                else colors[box.category, box.shape == "leaf"]
+            )
             into[color].append(QRectF(*rect))
         return _about([rect for _, rect in self.members])
 
@@ -105,13 +124,21 @@ class Arrows(_Part):
         highlighted = self._item.way
         plain, on_way = QPainterPath(), QPainterPath()
         for arrow, route in self.members:
-            path = on_way if arrow.source in highlighted and arrow.target in highlighted else plain
+            path = (
+                on_way
+                if arrow.source in highlighted and arrow.target in highlighted
+                else plain
+            )
             path.moveTo(*route[0])
             for point in route[1:]:
                 path.lineTo(*point)
         layers[LINES].lines[mix(now.canvas, now.back, 0.72).rgba(), 1] = plain
         layers[WAY_LINES].lines[now.back.rgba(), 2] = on_way
-        return plain.controlPointRect().united(on_way.controlPointRect()).adjusted(-1, -1, 1, 1)
+        return (
+            plain.controlPointRect()
+            .united(on_way.controlPointRect())
+            .adjusted(-1, -1, 1, 1)
+        )
 
 
 class OverviewMembers(NamedTuple):
@@ -124,7 +151,11 @@ class OverviewMembers(NamedTuple):
     @classmethod
     def of(cls, drawing: Drawing, layout: Layout) -> OverviewMembers:
         """Collect and sort them; usable on any thread."""
-        groups = [(one, layout.groups[one.id]) for one in drawing.groups if one.id in layout.groups]
+        groups = [
+            (one, layout.groups[one.id])
+            for one in drawing.groups
+            if one.id in layout.groups
+        ]
         boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
         arrows = list(zip(drawing.arrows, layout.routes, strict=True))
         if len(boxes) > BATCH:
@@ -137,13 +168,16 @@ class OverviewMembers(NamedTuple):
 class TapeOverview(Overview):
     """Everything but texts. With a highlighted path, the rest is dimmed."""
 
-    def __init__(self, drawing: Drawing, layout: Layout, members: OverviewMembers | None = None) -> None:
+    def __init__(
+        self, drawing: Drawing, layout: Layout, members: OverviewMembers | None = None
+    ) -> None:
         super().__init__(QRectF(-1, -1, layout.width + 2, layout.height + 2))
         self.way: frozenset[str] = frozenset()
         groups, boxes, arrows = members or OverviewMembers.of(drawing, layout)
         self._mapped: list[_Mapped] = [
-            *batched(groups, (), partial(Groups, self), BATCH), *batched(boxes, (), partial(Boxes, self), BATCH)
-        ]  # fmt: skip
+            *batched(groups, (), partial(Groups, self), BATCH),
+            *batched(boxes, (), partial(Boxes, self), BATCH),
+        ]
         self._all = [*self._mapped, *batched(arrows, (), partial(Arrows, self), BATCH)]
         self.setZValue(2)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
@@ -163,7 +197,12 @@ class TapeOverview(Overview):
     def layer_opacity(self, number: int) -> float:
         return DIMMED if self.way and number < WAY_LINES else 1.0
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         with gc_pause.put_off():
             super().paint(painter, option, widget)
 
@@ -192,7 +231,12 @@ class Marks(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return self._area.adjusted(-40, -40, 40, 40)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = current()
         if self._ran or self._after is not None:
             paint_far(painter, now, self._ran, self._after)

@@ -43,7 +43,13 @@ class Part:
 
     def opacity(self) -> float:
         """Return the opacity: parts off the highlighted path, and those that have run, are dimmed."""
-        return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.faded else 1.0
+        return (
+            DIMMED
+            if self._state.dimmed
+            else FADED
+            if self._played is not None and self._played.faded
+            else 1.0
+        )
 
     def state(self) -> ItemState:
         return self._state
@@ -67,7 +73,9 @@ class BoxPart(Part):
         self.face = face
         self.corner = QPointF(rect.x, rect.y)
         out = TAG if face.box.tags else RING
-        self.own_extent = QRectF(-out, -RING, rect.width + 2 * out, rect.height + RING + out)
+        self.own_extent = QRectF(
+            -out, -RING, rect.width + 2 * out, rect.height + RING + out
+        )
 
     def paint(self, zoom: float, painter: QPainter) -> None:
         """Paint it with its top left corner at the origin, with texts that can be read at a zoom."""
@@ -83,8 +91,17 @@ class BoxPart(Part):
         if self._looks_like is None:
             box, state = self.face.box, self._state
             ringed = state.hovered, state.selected, state.linked
-            look = (box.shape, box.title, box.subtitle, box.lines, box.chips, box.tags, box.category, ringed,
-                    self._played)  # fmt: skip
+            look = (
+                box.shape,
+                box.title,
+                box.subtitle,
+                box.lines,
+                box.chips,
+                box.tags,
+                box.category,
+                ringed,
+                self._played,
+            )
             self._looks_like = Hashed(look)
         return self._looks_like
 
@@ -94,7 +111,12 @@ class BoxPart(Part):
         box = self.face.box
         chips = (chip.text for chip in box.chips)
         edited = EDITED if self._played is not None and self._played.edited else ""
-        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *chips, *box.tags[:1], edited)))
+        return "\n".join(
+            filter(
+                None,
+                (box.title, box.subtitle, *box.lines, *chips, *box.tags[:1], edited),
+            )
+        )
 
 
 class GroupPart(Part):
@@ -112,7 +134,10 @@ class GroupPart(Part):
 
     def in_header(self, at: QPointF) -> bool:
         """Return whether a point of the scene is in the header."""
-        return 0 <= at.y() - self.place.y <= HEADER and 0 <= at.x() - self.place.x <= self.place.width
+        return (
+            0 <= at.y() - self.place.y <= HEADER
+            and 0 <= at.x() - self.place.x <= self.place.width
+        )
 
     def on_chevron(self, at: QPointF) -> bool:
         return self.in_header(at) and at.x() - self.place.x <= 20
@@ -132,7 +157,9 @@ class ArrowPath(NamedTuple):
         shaft = route if flow is None else shortened(route, 5 + flow.width / 2)
         (ax, ay), (bx, by) = shaft[0], shaft[-1]
         straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
-        return cls(arrow_path(shaft), head, QLineF(ax, ay, bx, by) if straight else None)
+        return cls(
+            arrow_path(shaft), head, QLineF(ax, ay, bx, by) if straight else None
+        )
 
     def near(self, at: QPointF) -> bool:
         """Return whether a point of the scene is on it."""
@@ -150,7 +177,10 @@ def places(drawing: Drawing, layout: Layout) -> RectIndex[Place]:
     for number, route in enumerate(layout.routes):
         xs, ys = [x for x, _ in route], [y for _, y in route]
         left, top = min(xs), min(ys)
-        index.put(("arrow", number), QRectF(left - 8, top - 8, max(xs) - left + 16, max(ys) - top + 16))
+        index.put(
+            ("arrow", number),
+            QRectF(left - 8, top - 8, max(xs) - left + 16, max(ys) - top + 16),
+        )
     for number, at in enumerate(layout.labels):
         if at is not None and drawing.arrows[number].label:
             index.put(("label", number), QRectF(at[0] - 60, at[1] - 10, 120, 20))

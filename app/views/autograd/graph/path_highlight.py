@@ -50,7 +50,9 @@ class PathHighlight(Banner):
             return item.title, frozenset(item.nodes)
         assert isinstance(item, TapeNode)
         where = f" in {item.layer}" if item.layer else ""
-        return item.parameters[0] if item.parameters else f"{item.name}{where}", frozenset({item.id})
+        return item.parameters[
+            0
+        ] if item.parameters else f"{item.name}{where}", frozenset({item.id})
 
     def show_in(self, place: Sequence[str]) -> None:
         """Update to another folding of the tape: `place[i]` is the box of node `i`."""
@@ -65,7 +67,11 @@ class PathHighlight(Banner):
         )
         self._scene.set_highlighted(found)
         if not found:
-            self.set("info", f"No gradient flows between {one} and {other}", "Press Esc to clear")
+            self.set(
+                "info",
+                f"No gradient flows between {one} and {other}",
+                "Press Esc to clear",
+            )
         else:
             first, last = (other, one) if back else (one, other)
             count, boxes = len(found), len(drawing.boxes)
@@ -76,7 +82,12 @@ class PathHighlight(Banner):
     def frame_it(self) -> None:
         """Show all of it, and no more than that."""
         if self._scene.highlighted:
-            self._view.frame(self._scene.area_of_boxes(self._scene.highlighted).adjusted(-40, -40, 40, 40), 1.25)
+            self._view.frame(
+                self._scene.area_of_boxes(self._scene.highlighted).adjusted(
+                    -40, -40, 40, 40
+                ),
+                1.25,
+            )
 
     def end(self) -> None:
         """Remove the highlight and return the focus to the graph."""

@@ -64,7 +64,13 @@ class EdgeFlow(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The norm as it is written on the arrow."""
-        return "" if self.norm is None else f"{figure(self.norm)} edited" if self.edited else figure(self.norm)
+        return (
+            ""
+            if self.norm is None
+            else f"{figure(self.norm)} edited"
+            if self.edited
+            else figure(self.norm)
+        )
 
     @property
     def width(self) -> float:
@@ -123,7 +129,10 @@ class PlayedParts:
         """End the playback."""
         numbers = list(self.flows)
         self.forget()
-        for part in (*self._scene.boxes.made.values(), *self._scene.groups.made.values()):
+        for part in (
+            *self._scene.boxes.made.values(),
+            *self._scene.groups.made.values(),
+        ):
             part.set_played(None)
         self._scene.touch(None, numbers)
         self._scene.touch()
@@ -131,7 +140,9 @@ class PlayedParts:
 
     def _tell_marks(self) -> None:
         after = self._scene.layout_.boxes.get(self._next)
-        self._scene.set_ran(list(self._ran.values()), _area(after) if after is not None else None)
+        self._scene.set_ran(
+            list(self._ran.values()), _area(after) if after is not None else None
+        )
 
     def _note(self, key: str, played: Played) -> None:
         """Update only what changes: a graph can have very many boxes."""
@@ -166,7 +177,9 @@ def paint_edited(painter: QPainter, theme: Theme) -> None:
     """Paint a badge on the upper left corner of a part at which a gradient was edited."""
     painter.setPen(QPen(theme.canvas, 1))
     painter.setBrush(theme.warn)
-    painter.drawPolygon([QPointF(3, -4), QPointF(10, 3), QPointF(3, 10), QPointF(-4, 3)])
+    painter.drawPolygon(
+        [QPointF(3, -4), QPointF(10, 3), QPointF(3, 10), QPointF(-4, 3)]
+    )
 
 
 def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
@@ -177,10 +190,15 @@ def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
     painter.setPen(QPen(theme.text3, 1))
-    painter.drawLine(QPointF(rect.left() + 4, rect.center().y()), QPointF(rect.right() - 4, rect.center().y()))
+    painter.drawLine(
+        QPointF(rect.left() + 4, rect.center().y()),
+        QPointF(rect.right() - 4, rect.center().y()),
+    )
 
 
-def paint_progress(painter: QPainter, width: float, height: float, played: Played, theme: Theme) -> None:
+def paint_progress(
+    painter: QPainter, width: float, height: float, played: Played, theme: Theme
+) -> None:
     """Paint the progress of a closed group as a bar along its lower edge."""
     bar = QRectF(8, height - 5, width - 16, 3)
     painter.fillRect(bar, theme.line2)
@@ -195,7 +213,9 @@ def paint_next(painter: QPainter, area: QRectF, radius: float, theme: Theme) -> 
     painter.drawRoundedRect(area, radius, radius)
 
 
-def paint_far(painter: QPainter, theme: Theme, ran: Iterable[QRectF], after: QRectF | None) -> None:
+def paint_far(
+    painter: QPainter, theme: Theme, ran: Iterable[QRectF], after: QRectF | None
+) -> None:
     """From afar: a veil over what ran, and an outline that stays visible however small the box is."""
     veil = QColor(theme.canvas)
     veil.setAlphaF(0.62)

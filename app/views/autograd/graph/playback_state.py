@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 class PlayedGraph(QObject):
     """Follows a `Player` in a room's scene, without a new layout."""
 
-    def __init__(self, room: AutogradPage, player: Player, parent: QObject | None = None) -> None:
+    def __init__(
+        self, room: AutogradPage, player: Player, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._room, self._player = room, player
         self._index: TapePositions | None = None
         self._ran: dict[str, int] = defaultdict(int)
         self._position = 0
         self._next: tuple[str, ...] = ()
-        self._marked: frozenset[str] = frozenset()  # boxes at which a gradient was edited
+        self._marked: frozenset[str] = (
+            frozenset()
+        )  # boxes at which a gradient was edited
         player.moved.connect(self._moved)
         player.state_changed.connect(self._state)
         player.stood.connect(lambda _stop: self._next_flows())
@@ -56,7 +60,9 @@ class PlayedGraph(QObject):
 
     def _edited_boxes(self) -> frozenset[str]:
         assert self._index is not None
-        return frozenset(key for _, node, _ in self._player.edits for key in self._index.keys(node))
+        return frozenset(
+            key for _, node, _ in self._player.edits for key in self._index.keys(node)
+        )
 
     def _all(self) -> None:
         """Update everything for another drawing."""
@@ -99,7 +105,9 @@ class PlayedGraph(QObject):
                 number = index.arrow(edge.source, edge.target)
                 if number is not None:
                     arrows.add(number)
-            for edge in index.tape.incoming.get(node, ()):  # what came together there is known now
+            for edge in index.tape.incoming.get(
+                node, ()
+            ):  # what came together there is known now
                 number = index.arrow(edge.source, edge.target)
                 if number is not None:
                     arrows.add(number)
@@ -112,30 +120,43 @@ class PlayedGraph(QObject):
         after = index.keys(node) if node is not None else ()
         keys = keys | set(self._next) | set(after)
         self._next = after
-        boxes = {key: self._played(key, key == after[0] if after else False) for key in keys}
-        self._room.scene.played.show(boxes, {number: self._flow(number) for number in arrows})
+        boxes = {
+            key: self._played(key, key == after[0] if after else False) for key in keys
+        }
+        self._room.scene.played.show(
+            boxes, {number: self._flow(number) for number in arrows}
+        )
 
     def _played(self, key: str, runs_next: bool) -> Played:
         assert self._index is not None
         count = self._index.counts[key]
         return Played(
-            self._ran[key], count, runs_next, self._index.freed(key, self._position), key in self._marked,
+            self._ran[key],
+            count,
+            runs_next,
+            self._index.freed(key, self._position),
+            key in self._marked,
             self._position == len(self._index.tape.order),
-        )  # fmt: skip
+        )
 
     def _next_flows(self) -> None:
         """Show the gradients that are summed at the next node; they are known only when it is next."""
         node, index = self._player.next_node, self._index
         if node is None or index is None or not self._player.fan_ins:
             return
-        arrows = {index.arrow(edge.source, edge.target) for edge in index.tape.incoming.get(node, ())}
+        arrows = {
+            index.arrow(edge.source, edge.target)
+            for edge in index.tape.incoming.get(node, ())
+        }
         self._show(set(), {number for number in arrows if number is not None})
 
     def _flow(self, number: int) -> EdgeFlow:
         """Return the norm over an arrow, of all its edges together."""
         assert self._index is not None
         edges, steps = self._index.edges[number], self._index.tape.steps
-        known = [self._player.norms[edge] for edge in edges if edge in self._player.norms]
+        known = [
+            self._player.norms[edge] for edge in edges if edge in self._player.norms
+        ]
         reached = any(steps[source] < self._position for source, _ in edges)
         if not known:
             return EdgeFlow(None, reached, "")
@@ -156,12 +177,20 @@ class PlayedGraph(QObject):
         assert self._index is not None
         edits = {(node, output_nr) for _, node, output_nr in self._player.edits}
         for source, slot in edges if edits else ():
-            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)
+            edge = next(
+                each for each in self._index.tape.outgoing[source] if each.slot == slot
+            )
             if (edge.target, edge.output_nr) in edits:
                 record = self._player.record_of(edge.target)
-                next_up = self._player.arriving if edge.target == self._player.next_node else ()
+                next_up = (
+                    self._player.arriving
+                    if edge.target == self._player.next_node
+                    else ()
+                )
                 arriving = record.arriving if record is not None else next_up
-                return True, arriving[edge.output_nr] if edge.output_nr < len(arriving) else None
+                return True, arriving[edge.output_nr] if edge.output_nr < len(
+                    arriving
+                ) else None
         return False, None
 
     def _alone(self, source: int, slot: int) -> bool:
@@ -169,17 +198,26 @@ class PlayedGraph(QObject):
         assert self._index is not None
         tape = self._index.tape
         edge = next(each for each in tape.outgoing[source] if each.slot == slot)
-        return sum(each.output_nr == edge.output_nr for each in tape.incoming[edge.target]) == 1
+        return (
+            sum(each.output_nr == edge.output_nr for each in tape.incoming[edge.target])
+            == 1
+        )
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
         """Return the share of each edge of a sum."""
         assert self._index is not None
         found = []
         for source, slot in edges[:4]:
-            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)
+            edge = next(
+                each for each in self._index.tape.outgoing[source] if each.slot == slot
+            )
             for sum_ in fan_ins_of(self._player, edge.target):
                 if sum_.output_nr == edge.output_nr:
-                    found += [words for key, words in share_texts(sum_).items() if key == (source, slot)]
+                    found += [
+                        words
+                        for key, words in share_texts(sum_).items()
+                        if key == (source, slot)
+                    ]
         return found
 
 
@@ -202,7 +240,9 @@ def share_texts(sum_: FanIn) -> dict[tuple[int, int], str]:
         others = [other for other in range(len(sum_.shares)) if other != place]
         largest = max(others, key=lambda other: sum_.shares[other].norm, default=None)
         if largest is not None and (cosine := sum_.cosines[place][largest]) is not None:
-            parts.append(f"cosine {cosine:.2f}".replace("-", MINUS) + (" with the other" if len(others) == 1 else
-                         " with the largest other"))  # fmt: skip
+            parts.append(
+                f"cosine {cosine:.2f}".replace("-", MINUS)
+                + (" with the other" if len(others) == 1 else " with the largest other")
+            )
         words[share.source, share.slot] = ", ".join(parts)
     return words

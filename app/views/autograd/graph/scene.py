@@ -17,11 +17,39 @@ from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Arrow, Box, Drawing
-from app.diagram.layout import HEADER, KnownPlaces, Layout, Progress, Rect, arrange, no_progress
-from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, ItemState, label_of, measure
+from app.diagram.layout import (
+    HEADER,
+    KnownPlaces,
+    Layout,
+    Progress,
+    Rect,
+    arrange,
+    no_progress,
+)
+from app.views.autograd.graph.faces import (
+    PLAIN,
+    BoxFaces,
+    GroupFace,
+    ItemState,
+    label_of,
+    measure,
+)
 from app.views.autograd.graph.near_item import NearGraph
-from app.views.autograd.graph.overview_item import Marks, OverviewMembers, TapeOverview, rectangle
-from app.views.autograd.graph.parts import ArrowPath, BoxPart, GroupPart, Part, Parts, Place, places
+from app.views.autograd.graph.overview_item import (
+    Marks,
+    OverviewMembers,
+    TapeOverview,
+    rectangle,
+)
+from app.views.autograd.graph.parts import (
+    ArrowPath,
+    BoxPart,
+    GroupPart,
+    Part,
+    Parts,
+    Place,
+    places,
+)
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.spatial import RectIndex
@@ -47,19 +75,32 @@ class ArrangedDrawing(Struct, frozen=True, eq=False):
 
 
 def arranged(
-    drawing: Drawing, page: tuple[float, float], row: float | None = None, indexed: bool = False,
-    known: KnownPlaces | None = None, progress: Progress = no_progress,
-) -> ArrangedDrawing:  # fmt: skip
+    drawing: Drawing,
+    page: tuple[float, float],
+    row: float | None = None,
+    indexed: bool = False,
+    known: KnownPlaces | None = None,
+    progress: Progress = no_progress,
+) -> ArrangedDrawing:
     """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread. See `arrange`."""
     box_faces, group_faces, _, sizes = measure(drawing)
     share = 1 - INDEXING if indexed else 1.0
-    layout = arrange(drawing, sizes, row, page=page, known=known, progress=lambda done: progress(share * done))
+    layout = arrange(
+        drawing,
+        sizes,
+        row,
+        page=page,
+        known=known,
+        progress=lambda done: progress(share * done),
+    )
     index = places(drawing, layout) if indexed else None
     if index is not None:
         progress(1 - INDEXING / 2)
         index.build()
     members = OverviewMembers.of(drawing, layout) if indexed else None
-    return ArrangedDrawing(drawing, layout, box_faces, group_faces, page, index, members)
+    return ArrangedDrawing(
+        drawing, layout, box_faces, group_faces, page, index, members
+    )
 
 
 class TapeScene(QGraphicsScene):
@@ -88,7 +129,9 @@ class TapeScene(QGraphicsScene):
         self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
         manager().changed.connect(self._repaint)
 
-    def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
+    def show_drawing(
+        self, drawing: Drawing, page: tuple[float, float], row: float | None = None
+    ) -> float:
         """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
 
         `row` asks for rows of a given width instead; returns the width that a row has now.
@@ -102,7 +145,11 @@ class TapeScene(QGraphicsScene):
         self._start(drawing, layout, done.box_faces, done.group_faces, done.members)
         if done.index is not None:
             self.__dict__["_index"] = done.index
-        self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
+        self.setSceneRect(
+            QRectF(0, 0, layout.width, layout.height).adjusted(
+                -MARGIN, -MARGIN, MARGIN, MARGIN
+            )
+        )
         self.set_linked(self._linked)
         for key in (current, f"fold:{current}", current.removeprefix("fold:")):
             if key in self.boxes or key in self.groups:
@@ -113,9 +160,14 @@ class TapeScene(QGraphicsScene):
 
     def redraw_in_place(self, drawing: Drawing) -> None:
         """Show other texts and tags in the boxes and groups there are; nothing moves, and what is selected stays."""
-        assert self.drawing is not None and len(drawing.boxes) == len(self.drawing.boxes)
+        assert self.drawing is not None and len(drawing.boxes) == len(
+            self.drawing.boxes
+        )
         self.drawing = self._drawing = drawing
-        self._faces, self._group_faces = BoxFaces(drawing.boxes), {one.id: GroupFace(one) for one in drawing.groups}
+        self._faces, self._group_faces = (
+            BoxFaces(drawing.boxes),
+            {one.id: GroupFace(one) for one in drawing.groups},
+        )
         self.__dict__.pop("_box_of", None)
         self.boxes.made.clear()
         self.groups.made.clear()
@@ -130,9 +182,13 @@ class TapeScene(QGraphicsScene):
         self.redrawn.emit()
 
     def _start(
-        self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace],
+        self,
+        drawing: Drawing,
+        layout: Layout,
+        box_faces: BoxFaces,
+        group_faces: dict[str, GroupFace],
         members: OverviewMembers | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for old in (self.far, self._marks):
             if old.scene() is self:
                 self.removeItem(old)
@@ -145,11 +201,21 @@ class TapeScene(QGraphicsScene):
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._ways: dict[int, ArrowPath] = {}
         self.played.forget()
-        for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of", "_frames"):
+        for known in (
+            "_index",
+            "_touching",
+            "_by_link",
+            "_box_of",
+            "_frame_of",
+            "_frames",
+        ):
             self.__dict__.pop(known, None)
         self.boxes: Parts[BoxPart] = Parts(layout.boxes, self._make_box)
         self.groups: Parts[GroupPart] = Parts(layout.groups, self._make_group)
-        self.far, self._marks = TapeOverview(drawing, layout, members), Marks(QRectF(0, 0, layout.width, layout.height))
+        self.far, self._marks = (
+            TapeOverview(drawing, layout, members),
+            Marks(QRectF(0, 0, layout.width, layout.height)),
+        )
         for item in (self.far, self._marks):
             item.setVisible(self._far)
             self.addItem(item)
@@ -187,7 +253,11 @@ class TapeScene(QGraphicsScene):
         links = {group.id: group.link for group in self._drawing.groups}
         found: dict[str, list[str]] = defaultdict(list)
         for group in self._drawing.groups:
-            if group.link is not None and links.get(group.parent or "") != group.link and group.id in self.groups:
+            if (
+                group.link is not None
+                and links.get(group.parent or "") != group.link
+                and group.id in self.groups
+            ):
                 found[group.link].append(group.id)
         for box in self._drawing.boxes:
             if box.link is not None and links.get(box.group or "") != box.link:
@@ -198,14 +268,22 @@ class TapeScene(QGraphicsScene):
     def _index(self) -> RectIndex[Place]:
         return places(self._drawing, self.layout_)
 
-    def seen_in(self, area: QRectF) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
+    def seen_in(
+        self, area: QRectF
+    ) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
         """Return the open groups, arrows, boxes and labels that touch an area: groups before what is in them, boxes by
         their places."""
         found: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
         for kind, key in self._index.inside(area):
             found[kind].append(key)
-        groups = [self.groups[key] for key in sorted(found["group"], key=self._frames.__getitem__)]
-        boxes = [self.boxes[key] for key in sorted(found["box"], key=self.layout_.boxes.__getitem__)]
+        groups = [
+            self.groups[key]
+            for key in sorted(found["group"], key=self._frames.__getitem__)
+        ]
+        boxes = [
+            self.boxes[key]
+            for key in sorted(found["box"], key=self.layout_.boxes.__getitem__)
+        ]
         return groups, found["arrow"], boxes, sorted(found["label"])
 
     @cached_property
@@ -217,7 +295,9 @@ class TapeScene(QGraphicsScene):
         return self._dressed(BoxPart(self._faces[key], self.layout_.boxes[key]))
 
     def _make_group(self, key: str) -> GroupPart:
-        return self._dressed(GroupPart(self._group_faces[key], self.layout_.groups[key]))
+        return self._dressed(
+            GroupPart(self._group_faces[key], self.layout_.groups[key])
+        )
 
     def _dressed(self, part: P) -> P:
         part.set_state(self._states.get(part.key, self._plain(part.key)))
@@ -228,7 +308,9 @@ class TapeScene(QGraphicsScene):
         """Return the path of an arrow."""
         way = self._ways.get(number)
         if way is None:
-            way = self._ways[number] = ArrowPath.from_route(self.layout_.routes[number], self.played.flows.get(number))
+            way = self._ways[number] = ArrowPath.from_route(
+                self.layout_.routes[number], self.played.flows.get(number)
+            )
         return way
 
     def label_at(self, number: int) -> tuple[str, int]:
@@ -240,15 +322,25 @@ class TapeScene(QGraphicsScene):
 
     def tip_at(self, at: QPointF) -> str:
         """Return the tooltip at a point of the scene; "" in the overview."""
-        here = [] if self._far else self._index.inside(QRectF(at.x() - 3, at.y() - 3, 6, 6))
+        here = (
+            []
+            if self._far
+            else self._index.inside(QRectF(at.x() - 3, at.y() - 3, 6, 6))
+        )
         part = self.part_at(at)
         flows = self.played.flows
         for kind, key in here:
             if kind == "label" and key in flows:
                 return f"{label_of(self._drawing.arrows[key])}\n{flows[key].words}"
-        if here and (isinstance(part, BoxPart) or (part is not None and part.in_header(at))):
+        if here and (
+            isinstance(part, BoxPart) or (part is not None and part.in_header(at))
+        ):
             return part.tooltip
-        over = (key for kind, key in here if kind == "arrow" and key in flows and self.path_of(key).near(at))
+        over = (
+            key
+            for kind, key in here
+            if kind == "arrow" and key in flows and self.path_of(key).near(at)
+        )
         return next((flows[number].words for number in over), "")
 
     def touch(self, part: Part | None = None, arrows: Iterable[int] = ()) -> None:
@@ -256,14 +348,21 @@ class TapeScene(QGraphicsScene):
         areas = [part.extent] if part is not None else []
         for number in arrows:
             self._ways.pop(number, None)
-            areas += [self._index[place].adjusted(-4, -4, 4, 4) for place in (("arrow", number), ("label", number))
-                      if place in self._index]  # fmt: skip
+            areas += [
+                self._index[place].adjusted(-4, -4, 4, 4)
+                for place in (("arrow", number), ("label", number))
+                if place in self._index
+            ]
         for area in areas or [self.near.boundingRect()]:
             self.near.update(area)
 
     def part(self, key: str) -> BoxPart | GroupPart | None:
         """Return the box or open group of a key; a closed group is found by its group's key too."""
-        for name, among in ((key, self.boxes), (key, self.groups), (f"fold:{key}", self.boxes)):
+        for name, among in (
+            (key, self.boxes),
+            (key, self.groups),
+            (f"fold:{key}", self.boxes),
+        ):
             if name in among:
                 return among[name]
         return None
@@ -275,7 +374,11 @@ class TapeScene(QGraphicsScene):
 
     def rect_of(self, key: str) -> Rect | None:
         """Return the rectangle of a box or open group."""
-        return self.layout_.boxes.get(key) or self.layout_.groups.get(key) or self.layout_.boxes.get(f"fold:{key}")
+        return (
+            self.layout_.boxes.get(key)
+            or self.layout_.groups.get(key)
+            or self.layout_.boxes.get(f"fold:{key}")
+        )
 
     def boxes_in(self, key: str) -> frozenset[str]:
         """Return the visible boxes in a group, or the box itself."""
@@ -313,7 +416,9 @@ class TapeScene(QGraphicsScene):
 
     def _plain(self, key: str) -> ItemState:
         """Return the default state of a box or group."""
-        return ItemState(dimmed=True) if self._way and key not in self._on_way else PLAIN
+        return (
+            ItemState(dimmed=True) if self._way and key not in self._on_way else PLAIN
+        )
 
     def _change(self, key: str, **states: bool) -> None:
         self._put_state(key, **states)
@@ -330,7 +435,9 @@ class TapeScene(QGraphicsScene):
     def _tell_marks(self) -> None:
         if self._far:
             shown = [(self.rect_of(key), state) for key, state in self._states.items()]
-            self._marks.set_marked((rectangle(rect), state) for rect, state in shown if rect is not None)
+            self._marks.set_marked(
+                (rectangle(rect), state) for rect, state in shown if rect is not None
+            )
 
     def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
         """Set the boxes that have run and the next one, for the overview."""
@@ -357,7 +464,9 @@ class TapeScene(QGraphicsScene):
         self._way, self._on_way = boxes, boxes | self._frames_of(boxes)
         self.far.set_highlighted(boxes)
         for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
-            self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
+            self._states[key] = state = replace(
+                item.state(), dimmed=bool(boxes) and key not in self._on_way
+            )
             item.set_state(state)
         self.touch()
         self._tell_marks()
@@ -380,7 +489,9 @@ class TapeScene(QGraphicsScene):
     def is_dimmed(self, number: int) -> bool:
         """Return whether an arrow is off the highlighted path."""
         arrow = self._drawing.arrows[number]
-        return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)
+        return bool(self._way) and not (
+            arrow.source in self._way and arrow.target in self._way
+        )
 
     def set_far(self, far: bool) -> None:
         """From afar texts cannot be read, and everything is painted at once."""
@@ -423,7 +534,11 @@ class TapeScene(QGraphicsScene):
         inner = min(groups, key=lambda rect: rect.width * rect.height, default=None)
         if inner is None or not 0 <= at.y() - inner.y <= HEADER:
             return None
-        return next(self.groups[key] for kind, key in here if kind == "group" and self.layout_.groups[key] is inner)
+        return next(
+            self.groups[key]
+            for kind, key in here
+            if kind == "group" and self.layout_.groups[key] is inner
+        )
 
     def neighbour(self, key: str, direction: str) -> str:
         """Return the next box for an arrow key: along the gradients left and right, else above or below.
@@ -434,8 +549,15 @@ class TapeScene(QGraphicsScene):
         if key in self.groups:
             inside = self.boxes_in(key)
             return next((box.id for box in self._drawing.boxes if box.id in inside), "")
-        arrows = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
-        leaves = {end for arrow in arrows for end in (arrow.source, arrow.target) if self._box_of[end].shape == "leaf"}
+        arrows = [
+            self._drawing.arrows[number] for number in self._touching.get(key, ())
+        ]
+        leaves = {
+            end
+            for arrow in arrows
+            for end in (arrow.source, arrow.target)
+            if self._box_of[end].shape == "leaf"
+        }
         return _next_box(self.layout_.boxes, arrows, leaves, key, direction)
 
     def innermost_at(self, at: QPointF) -> str:
@@ -474,7 +596,11 @@ class TapeScene(QGraphicsScene):
 
 
 def _next_box(
-    rects: Mapping[str, Rect], arrows: Sequence[Arrow], leaves: Collection[str], key: str, direction: str
+    rects: Mapping[str, Rect],
+    arrows: Sequence[Arrow],
+    leaves: Collection[str],
+    key: str,
+    direction: str,
 ) -> str:
     """Along the gradients left and right, where an arrow leads on; else the nearest box in that direction, or "".
 
@@ -498,7 +624,12 @@ def _nearest(rects: Mapping[str, Rect], here: Rect, direction: str) -> str:
     best, best_far = "", float("inf")
     for key, rect in rects.items():
         dx, dy = rect.center[0] - x, rect.center[1] - y
-        along, across = {"left": (-dx, dy), "right": (dx, dy), "up": (-dy, dx), "down": (dy, dx)}[direction]
+        along, across = {
+            "left": (-dx, dy),
+            "right": (dx, dy),
+            "up": (-dy, dx),
+            "down": (dy, dx),
+        }[direction]
         if along > 4 and (far := along + 3 * abs(across)) < best_far:
             best, best_far = key, far
     return best

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from app.views.ui.graphview.accessible import GraphAccess
 
 HIDDEN = 0.2
-SEPARATE = 0.25  # zoom from which the small name of a group does not lie over those in it
+SEPARATE = (
+    0.25  # zoom from which the small name of a group does not lie over those in it
+)
 _KEYS = {
     Qt.Key.Key_Left: "left",
     Qt.Key.Key_Right: "right",
@@ -55,7 +57,9 @@ class TapeView(PanZoomView):
         manager().changed.connect(self.viewport().update)
         # Qt repaints the area of the new drawing, and leaves what a larger one before it showed around that.
         scene.redrawn.connect(self.viewport().update)
-        scene.redrawn.connect(lambda: self.zoom_changed(self.zoom))  # names are written of few boxes longer
+        scene.redrawn.connect(
+            lambda: self.zoom_changed(self.zoom)
+        )  # names are written of few boxes longer
 
     def readable_zoom(self) -> float:
         return max(simple_below(len(self._scene.boxes)), SEPARATE)
@@ -125,7 +129,10 @@ class TapeView(PanZoomView):
         self.setFocus(Qt.FocusReason.MouseFocusReason)
         at = event.position().toPoint()
         middle = event.button() == Qt.MouseButton.MiddleButton
-        if middle or (event.button() == Qt.MouseButton.LeftButton and (self.space_held or self._part_at(at) is None)):
+        if middle or (
+            event.button() == Qt.MouseButton.LeftButton
+            and (self.space_held or self._part_at(at) is None)
+        ):
             self._pan_from = at
             self.viewport().setCursor(Qt.CursorShape.ClosedHandCursor)
         if event.button() == Qt.MouseButton.LeftButton:
@@ -140,13 +147,21 @@ class TapeView(PanZoomView):
             return
         part = self._part_at(at)
         self._scene.hover(part.key if part is not None else None)
-        self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if part is not None else Qt.CursorShape.ArrowCursor)
+        self.viewport().setCursor(
+            Qt.CursorShape.PointingHandCursor
+            if part is not None
+            else Qt.CursorShape.ArrowCursor
+        )
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
         pressed, self._pressed_at, self._pan_from = self._pressed_at, None, None
         self.viewport().unsetCursor()
-        if event.button() != Qt.MouseButton.LeftButton or pressed is None or self.space_held:
+        if (
+            event.button() != Qt.MouseButton.LeftButton
+            or pressed is None
+            or self.space_held
+        ):
             return
         if (at - pressed).manhattanLength() <= 4:
             self._click(at, bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
@@ -154,7 +169,11 @@ class TapeView(PanZoomView):
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
         part = self._part_at(at)
-        if event.button() == Qt.MouseButton.LeftButton and part is not None and not self._on_chevron(part, at):
+        if (
+            event.button() == Qt.MouseButton.LeftButton
+            and part is not None
+            and not self._on_chevron(part, at)
+        ):
             self.fold_at(part.key)
         event.accept()
 
@@ -173,7 +192,11 @@ class TapeView(PanZoomView):
         point = self.mapToScene(at)
         if isinstance(part, GroupPart):
             return part.on_chevron(point)
-        return part.foldable and point.x() - part.place.x <= 20 and point.y() - part.place.y <= 22
+        return (
+            part.foldable
+            and point.x() - part.place.x <= 20
+            and point.y() - part.place.y <= 22
+        )
 
     def _part_at(self, at: QPoint) -> BoxPart | GroupPart | None:
         return self._scene.part_at(self.mapToScene(at))

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QTableWidget, QTableWidgetItem, QToolTip, QWidget
+from PySide6.QtWidgets import (
+    QSizePolicy,
+    QTableWidget,
+    QTableWidgetItem,
+    QToolTip,
+    QWidget,
+)
 from shiboken6 import isValid
 
 from app.autograd.grouping import LayerGroup
@@ -28,8 +34,14 @@ from app.views.ui.widgets.section import Section
 if TYPE_CHECKING:
     from app.autograd.playback.gradient_look import GradientLook, Picture
 
-KINDS = (("scale", "Scale by"), ("zero", "Set to zero"), ("clip", "Clip the norm to"), ("noise", "Add noise ×"),
-         ("ones", "Set to ones"), ("value", "Set all to"))  # fmt: skip
+KINDS = (
+    ("scale", "Scale by"),
+    ("zero", "Set to zero"),
+    ("clip", "Clip the norm to"),
+    ("noise", "Add noise ×"),
+    ("ones", "Set to ones"),
+    ("value", "Set all to"),
+)
 WITHOUT = ("zero", "ones")
 MOST_PLANES = 16
 
@@ -55,10 +67,18 @@ class HistogramView(QWidget):
         most, width = max(counts, default=0), plot.width() / max(len(counts), 1)
         for place, count in enumerate(counts):
             height = (plot.height() - 4) * count / most if most else 0
-            painter.fillRect(QRectF(place * width, plot.bottom() - height, max(width - 1, 1), height), theme.back)
+            painter.fillRect(
+                QRectF(
+                    place * width, plot.bottom() - height, max(width - 1, 1), height
+                ),
+                theme.back,
+            )
         low, high = self._look.histogram.low, self._look.histogram.high
         if low < 0 < high:
-            painter.fillRect(QRectF(round(plot.width() * -low / (high - low)), 0, 1, plot.height()), theme.text2)
+            painter.fillRect(
+                QRectF(round(plot.width() * -low / (high - low)), 0, 1, plot.height()),
+                theme.text2,
+            )
         first, last = TextLine(figure(low), "axis"), TextLine(figure(high), "axis")
         first.draw(painter, 0, plot.bottom() + 2, theme.text3)
         last.draw(painter, plot.width() - last.width, plot.bottom() + 2, theme.text3)
@@ -66,7 +86,10 @@ class HistogramView(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         counts, edges = self._look.histogram.counts, self._look.edges
-        place = min(int(event.position().x() / max(self.width(), 1) * len(counts)), len(counts) - 1)
+        place = min(
+            int(event.position().x() / max(self.width(), 1) * len(counts)),
+            len(counts) - 1,
+        )
         if place >= 0:
             words = f"{counts[place]:,} values from {figure(edges[place])} to {figure(edges[place + 1])}"
             QToolTip.showText(event.globalPosition().toPoint(), words, self)
@@ -82,7 +105,11 @@ class PictureView(QWidget):
         self._images: list[QImage] | None = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Picture of the gradient")
-        more = f"; the first {MOST_PLANES} of {len(pictures)} channels" if len(pictures) > MOST_PLANES else ""
+        more = (
+            f"; the first {MOST_PLANES} of {len(pictures)} channels"
+            if len(pictures) > MOST_PLANES
+            else ""
+        )
         self.setToolTip(f"Blue is below 0, orange above, red is NaN or infinite{more}")
 
     def _cell(self) -> tuple[int, float, float]:
@@ -91,7 +118,11 @@ class PictureView(QWidget):
         across = 1 if count == 1 else 4 if count <= 8 else 8
         width = (max(self.width(), 200) - 2 * (across - 1)) / across
         first = self._pictures[0]
-        return across, width, min(max(width * first.height / max(first.width, 1), 6), 200)
+        return (
+            across,
+            width,
+            min(max(width * first.height / max(first.width, 1), 6), 200),
+        )
 
     def sizeHint(self) -> QSize:
         across, _, height = self._cell()
@@ -123,12 +154,20 @@ def _colors() -> list[int]:
     table = [theme.error.rgb()]
     for level in range(1, 256):
         away = (level - 128) / 127
-        table.append(mix(theme.plot, high if away > 0 else low, min(abs(away), 1.0)).rgb())
+        table.append(
+            mix(theme.plot, high if away > 0 else low, min(abs(away), 1.0)).rgb()
+        )
     return table
 
 
 def _image(picture: Picture, table: list[int]) -> QImage:
-    image = QImage(picture.data, picture.width, picture.height, picture.width, QImage.Format.Format_Indexed8).copy()
+    image = QImage(
+        picture.data,
+        picture.width,
+        picture.height,
+        picture.width,
+        QImage.Format.Format_Indexed8,
+    ).copy()
     image.setColorTable(table)
     return image
 
@@ -156,13 +195,19 @@ class LookSections:
         numbers = [number for number, stats in enumerate(arriving) if stats is not None]
         if not numbers:
             return
-        number = self._asked[1] if self._asked in [(item.id, each) for each in numbers] and self._asked else numbers[0]
+        number = (
+            self._asked[1]
+            if self._asked in [(item.id, each) for each in numbers] and self._asked
+            else numbers[0]
+        )
         if self._asked != (item.id, number):
             self._asked, self._at = (item.id, number), ()
         section = self._section = Section("Gradient to inspect", opened=self._open)
         section.toggled.connect(self._toggled)
         if len(numbers) > 1:
-            choice = ChoiceField([(each, f"output {each}") for each in numbers], number, pairs=True)
+            choice = ChoiceField(
+                [(each, f"output {each}") for each in numbers], number, pairs=True
+            )
             choice.edited.connect(lambda chosen: self._request(item.id, chosen, ()))
             section.body_layout.addWidget(choice)
         if self._open:
@@ -180,13 +225,19 @@ class LookSections:
 
     def _show_stats(self, looked: GradientInspected) -> None:
         asked, section = looked.asked, self._section
-        if section is None or not isValid(section) or self._asked != (asked.node, asked.output_nr):
+        if (
+            section is None
+            or not isValid(section)
+            or self._asked != (asked.node, asked.output_nr)
+        ):
             return
         body = QWidget()
         column = vbox(on=body, margins=0, spacing=6)
         look = looked.look
         if look is None:
-            column.addWidget(note("This gradient was freed. Step back to this node to see it."))
+            column.addWidget(
+                note("This gradient was freed. Step back to this node to see it.")
+            )
         else:
             for part in self._parts(asked.node, asked.output_nr, look):
                 column.addWidget(part)
@@ -198,9 +249,15 @@ class LookSections:
         assert section is not None
         section.set_caption(f"norm {figure(stats.unscaled)}")
         zeros = formatting.share(stats.zeros, 1)
-        yield note(f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {zeros} exactly 0")
+        yield note(
+            f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {zeros} exactly 0"
+        )
         if stats.nonfinite:
-            yield label(f"{look.nan:,} NaN, {look.positive_inf + look.negative_inf:,} infinite", "caption", "error")
+            yield label(
+                f"{look.nan:,} NaN, {look.positive_inf + look.negative_inf:,} infinite",
+                "caption",
+                "error",
+            )
         if look.leading:
             yield self._chooser(node, number, look)
         if look.pictures:
@@ -217,7 +274,9 @@ class LookSections:
                 undo.clicked.connect(self._player.undo_edit)
                 yield undo
         else:
-            yield note("This node has run. Step back before it to edit its incoming gradient.")
+            yield note(
+                "This node has run. Step back before it to edit its incoming gradient."
+            )
 
     def _chooser(self, node: int, number: int, look: GradientLook) -> QWidget:
         """Return fields for the index into each leading dimension."""
@@ -229,14 +288,18 @@ class LookSections:
             field.setToolTip(f"0 to {size - 1} in dimension {place}")
 
             def chosen(value: int, place: int = place) -> None:
-                self._request(node, number, (*look.at[:place], value, *look.at[place + 1 :]))
+                self._request(
+                    node, number, (*look.at[:place], value, *look.at[place + 1 :])
+                )
 
             field.edited.connect(chosen)
             row.addWidget(field)
         row.addWidget(label(look.where, "formula", "text3"), 1)
         return widget
 
-    def _table(self, node: int, number: int, look: GradientLook, editable: bool) -> QWidget:
+    def _table(
+        self, node: int, number: int, look: GradientLook, editable: bool
+    ) -> QWidget:
         """Return a table of the first values, editable while the node has not run."""
         table = QTableWidget(len(look.rows), max(len(row) for row in look.rows))
         table.setFont(font("formula"))
@@ -247,9 +310,13 @@ class LookSections:
         for row, values in enumerate(look.rows):
             for column, text in enumerate(values):
                 item = QTableWidgetItem(text)
-                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+                item.setTextAlignment(
+                    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+                )
                 if not editable:
-                    item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable)
+                    item.setFlags(
+                        Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+                    )
                 table.setItem(row, column, item)
             table.setRowHeight(row, 20)
         table.resizeColumnsToContents()
@@ -259,7 +326,11 @@ class LookSections:
         dimensions = len(look.stats.shape)
 
         def typed(row: int, column: int) -> None:
-            index = (*look.at, *[0] * (dimensions - len(look.at) - 2), row, column) if dimensions > 1 else (column,)
+            index = (
+                (*look.at, *[0] * (dimensions - len(look.at) - 2), row, column)
+                if dimensions > 1
+                else (column,)
+            )
             try:
                 value = read_number(present(table.item(row, column)).text(), "float")
             except ValueError:
@@ -267,7 +338,15 @@ class LookSections:
             if value is None:  # restore the value
                 self._player.request_stats(node, number, look.at)
             else:
-                self._player.edit(Edit(node, number, "value", float(value), index[-dimensions:] if dimensions else ()))
+                self._player.edit(
+                    Edit(
+                        node,
+                        number,
+                        "value",
+                        float(value),
+                        index[-dimensions:] if dimensions else (),
+                    )
+                )
 
         table.cellChanged.connect(typed)
         return table
@@ -284,7 +363,11 @@ class LookSections:
         kind.edited.connect(lambda chosen: amount.setEnabled(chosen not in WITHOUT))
         apply = Button("Change")
         apply.setToolTip("Edit the gradient at this node, then continue")
-        apply.clicked.connect(lambda: self._player.edit(Edit(node, number, kind.value(), float(amount.value()))))
+        apply.clicked.connect(
+            lambda: self._player.edit(
+                Edit(node, number, kind.value(), float(amount.value()))
+            )
+        )
         row.addWidget(kind, 1)
         row.addWidget(amount)
         row.addWidget(apply)

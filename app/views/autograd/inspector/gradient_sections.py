@@ -49,7 +49,9 @@ class GradientBar(QWidget):
         area = QRectF(0, 1, self.width(), 3)
         box(painter, area, 1.5, theme.line)
         if math.isfinite(self._norm) and self._norm > 0:
-            share = (math.log10(self._norm) - math.log10(LOW)) / (math.log10(HIGH) - math.log10(LOW))
+            share = (math.log10(self._norm) - math.log10(LOW)) / (
+                math.log10(HIGH) - math.log10(LOW)
+            )
             area.setWidth(area.width() * max(0.0, min(share, 1.0)))
             box(painter, area, 1.5, theme.back)
         elif not math.isfinite(self._norm):
@@ -83,11 +85,19 @@ class GradientSections:
     def _node(self, tape: Tape, node: TapeNode) -> Iterator[QWidget]:
         player, record = self._player, self._player.record_of(node.id)
         waits = node.id == player.next_node
-        arriving = record.arriving if record is not None else player.arriving if waits else ()
+        arriving = (
+            record.arriving if record is not None else player.arriving if waits else ()
+        )
         section = Section("Gradient norms", f"log scale, {figure(LOW)} to 1")
         body = section.body_layout
         if record is None and not any(arriving):
-            body.addWidget(note("No gradient has arrived yet." if not waits else "This node receives no gradient."))
+            body.addWidget(
+                note(
+                    "No gradient has arrived yet."
+                    if not waits
+                    else "This node receives no gradient."
+                )
+            )
             if not waits:
                 button = Button("Run to here", icon="to-end")
                 button.clicked.connect(lambda: player.run_to(node.id))
@@ -98,7 +108,13 @@ class GradientSections:
         sources = _sources(tape, node)
         for number, stats in enumerate(arriving):
             if stats is not None:
-                body.addWidget(_norm_row(_output(number, len(arriving)), sources.get(number, "the seed"), stats))
+                body.addWidget(
+                    _norm_row(
+                        _output(number, len(arriving)),
+                        sources.get(number, "the seed"),
+                        stats,
+                    )
+                )
         if record is not None and record.leaving:
             body.addWidget(label("grad_in, leaving", "caption", "text3"))
             for edge in record.leaving:
@@ -123,11 +139,21 @@ class GradientSections:
     # -- a layer -------------------------------------------------------------------------------------------------------
 
     def _group(self, tape: Tape, group: LayerGroup) -> QWidget:
-        records = [record for node in group.nodes if (record := self._player.record_of(node)) is not None]
+        records = [
+            record
+            for node in group.nodes
+            if (record := self._player.record_of(node)) is not None
+        ]
         section = Section("Gradient norms", f"{len(records)} of {len(group.nodes)} run")
-        known = _Known({r.node: r.norm for r in records if r.norm is not None}, self._player.norms)
+        known = _Known(
+            {r.node: r.norm for r in records if r.norm is not None}, self._player.norms
+        )
         rung = rung_of(tape, known, group)
-        rows = (("arriving", rung.arriving), ("leaving", rung.leaving), ("its parameters", rung.parameters))
+        rows = (
+            ("arriving", rung.arriving),
+            ("leaving", rung.leaving),
+            ("its parameters", rung.parameters),
+        )
         shown = [(name, norm) for name, norm in rows if norm is not None]
         for name, norm in shown:
             section.body_layout.addWidget(_bar_row(name, "", norm))
@@ -141,8 +167,13 @@ class GradientSections:
 
 def _norm_row(name: str, where: str, stats: GradStats) -> QWidget:
     place = f"{where} {shape_text(stats.shape, 'scalar')}".strip()
-    return _bar_row(name, place, stats.unscaled, f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
-                    f"{formatting.share(stats.zeros, 1)} exactly 0, {stats.dtype}")  # fmt: skip
+    return _bar_row(
+        name,
+        place,
+        stats.unscaled,
+        f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
+        f"{formatting.share(stats.zeros, 1)} exactly 0, {stats.dtype}",
+    )
 
 
 def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
@@ -166,9 +197,12 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
 def _empty_row(name: str, where: str) -> QWidget:
     widget = QWidget()
     hbox(
-        FittingLabel(name, "formula"), (FittingLabel(where, "caption", "text3"), 1),
-        cell("None", "formula", "text3", "This node returns no gradient for this edge"), on=widget, margins=0,
-    )  # fmt: skip
+        FittingLabel(name, "formula"),
+        (FittingLabel(where, "caption", "text3"), 1),
+        cell("None", "formula", "text3", "This node returns no gradient for this edge"),
+        on=widget,
+        margins=0,
+    )
     return widget
 
 
@@ -176,7 +210,13 @@ def _warning(words: str) -> QWidget:
     widget = QWidget()
     text = label(words, "caption", "warn", wrap=True)
     text.setMinimumWidth(1)
-    hbox(Glyph("warning", "warn", 14), (text, 1), on=widget, margins=(0, 4, 0, 2), spacing=8)
+    hbox(
+        Glyph("warning", "warn", 14),
+        (text, 1),
+        on=widget,
+        margins=(0, 4, 0, 2),
+        spacing=8,
+    )
     return widget
 
 
@@ -184,19 +224,43 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
     """Show the summed gradients: the share of each, and whether they agree."""
     section = Section("Where gradients meet", f"{sum_.edges} add up")
     if not sum_.shares:
-        section.body_layout.addWidget(note(f"{sum_.edges} gradients add up here; only their sum is kept."))
+        section.body_layout.addWidget(
+            note(f"{sum_.edges} gradients add up here; only their sum is kept.")
+        )
         return section
-    titles = [tape.title_of(tape.nodes[share.source]) for share in sum_.shares if share.source >= 0]
+    titles = [
+        tape.title_of(tape.nodes[share.source])
+        for share in sum_.shares
+        if share.source >= 0
+    ]
     alike = len(set(titles)) < len(titles)
     for share in sum_.shares:
         node = tape.nodes[share.source]
-        name = "an edited gradient" if share.source < 0 else node.name if alike else tape.title_of(node)
-        percent = "" if share.projection is None else f"{100 * share.projection:.0f} %".replace("-", MINUS)
+        name = (
+            "an edited gradient"
+            if share.source < 0
+            else node.name
+            if alike
+            else tape.title_of(node)
+        )
+        percent = (
+            ""
+            if share.projection is None
+            else f"{100 * share.projection:.0f} %".replace("-", MINUS)
+        )
         section.body_layout.addWidget(_bar_row(name, percent, share.norm))
     words = [f"Together {figure(sum_.norm)}."]
     if len(sum_.shares) == 2 and (cosine := sum_.cosines[0][1]) is not None:
-        words.append(f"Their cosine is {round(cosine, 2) + 0.0:.2f}: {_agreement(cosine)}.".replace("-", MINUS))
-    known = [share for share in sum_.shares if share.projection is not None and share.source >= 0]
+        words.append(
+            f"Their cosine is {round(cosine, 2) + 0.0:.2f}: {_agreement(cosine)}.".replace(
+                "-", MINUS
+            )
+        )
+    known = [
+        share
+        for share in sum_.shares
+        if share.projection is not None and share.source >= 0
+    ]
     if len(known) > 1:
         most = max(known, key=lambda share: share.projection or 0.0)
         words.append(f"{_name(tape, most.source)} contributes most of it.")
@@ -207,24 +271,35 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
 def _agreement(cosine: float) -> str:
     if abs(cosine) < AGREE:
         return "they are nearly orthogonal"
-    return "they point in similar directions" if cosine > 0 else "they oppose each other"
+    return (
+        "they point in similar directions" if cosine > 0 else "they oppose each other"
+    )
 
 
 def _gain_section(gain: float) -> Section:
     section = Section("Gain, input norm / output norm", figure(gain))
     words = "as large as" if 0.9 <= gain <= 1.1 else f"{figure(gain)} times"
-    section.body_layout.addWidget(note(f"The gradient to earlier layers is {words} the one that arrived."))
+    section.body_layout.addWidget(
+        note(f"The gradient to earlier layers is {words} the one that arrived.")
+    )
     return section
 
 
 def _gain(tape: Tape, record: StepRecord) -> float | None:
     """|grad_in| / |grad_out| without parameters; None if the gradient ends here."""
-    on = [edge.stats.norm for edge in record.leaving if edge.stats and prepared(tape, edge.target) is None]
+    on = [
+        edge.stats.norm
+        for edge in record.leaving
+        if edge.stats and prepared(tape, edge.target) is None
+    ]
     return math.hypot(*on) / record.norm if on and record.norm else None
 
 
 def _odd(
-    tape: Tape, node: TapeNode, record: StepRecord | None, arriving: tuple[GradStats | None, ...]
+    tape: Tape,
+    node: TapeNode,
+    record: StepRecord | None,
+    arriving: tuple[GradStats | None, ...],
 ) -> Iterator[str]:
     """Yield warnings about these gradients."""
     known = [stats for stats in arriving if stats is not None]
@@ -240,14 +315,21 @@ def _odd(
     most = max((edge.stats.norm for edge in record.leaving if edge.stats), default=0.0)
     for edge in record.leaving:
         target = tape.nodes[edge.target]
-        if edge.stats is None or not target.parameters or not most or edge.stats.norm > TINY * most:
+        if (
+            edge.stats is None
+            or not target.parameters
+            or not most
+            or edge.stats.norm > TINY * most
+        ):
             continue
         name = target.parameters[0]
         before = [tape.nodes[each.source] for each in tape.incoming.get(node.id, ())]
         norm = next((each for each in before if "BatchNorm" in each.name), None)
         if norm is not None and name.rpartition(".")[2] == "bias":
-            yield (f"{name} gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
-                   "cancels.")  # fmt: skip
+            yield (
+                f"{name} gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
+                "cancels."
+            )
         else:
             yield f"{name} gets almost no gradient: {figure(edge.stats.norm)} against {figure(most)}."
 
@@ -265,7 +347,9 @@ def _sources(tape: Tape, node: TapeNode) -> dict[int, str]:
     for edge in tape.incoming.get(node.id, ()):
         found.setdefault(edge.output_nr, []).append(edge)
     return {
-        number: f"from {tape.title_of(tape.nodes[edges[0].source])}" if len(edges) == 1 else f"from {len(edges)} nodes"
+        number: f"from {tape.title_of(tape.nodes[edges[0].source])}"
+        if len(edges) == 1
+        else f"from {len(edges)} nodes"
         for number, edges in found.items()
     }
 
@@ -278,7 +362,9 @@ def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
     """Return the target of a gradient: a parameter by its name, or a layer."""
     leaf = prepared(tape, node.id)
     if leaf is not None and tape.nodes[leaf].parameters:
-        return tape.nodes[leaf].parameters[0], f"by {node.name}" if leaf != node.id else ""
+        return tape.nodes[leaf].parameters[
+            0
+        ], f"by {node.name}" if leaf != node.id else ""
     return "input", f"to {tape.title_of(node)}"
 
 
@@ -287,7 +373,9 @@ def prepared(tape: Tape, number: int) -> int | None:
     seen = 0
     while not tape.nodes[number].is_leaf and seen < 4:
         targets = {edge.target for edge in tape.outgoing.get(number, ())}
-        if len(targets) != 1 or any(saved.kind == "activation" for saved in tape.nodes[number].saved):
+        if len(targets) != 1 or any(
+            saved.kind == "activation" for saved in tape.nodes[number].saved
+        ):
             return None
         (number,) = targets
         seen += 1

@@ -8,7 +8,15 @@ from pathlib import PurePath
 
 from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QLabel,
+    QLayout,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.pictures.op_category import node_category
@@ -26,9 +34,18 @@ from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.section import Section
 
 _SHORT = {
-    "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
-    "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
-}  # fmt: skip
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "complex64": "c64",
+    "complex128": "c128",
+}
 # Operations that broadcast their operands, and those of matrices that broadcast what they add.
 _ELEMENTWISE = re.compile(
     r"(Add|Sub|Rsub|Mul|Div|Pow|Where|Maximum|Minimum|Fmax|Fmin|Atan2|Fmod|Remainder|Lerp|Addcmul|Addcdiv|Hypot|Xlogy|"
@@ -38,7 +55,11 @@ _WITH_BIAS = re.compile(r"(Addmm|Addmv|Addbmm|Baddbmm)Backward\d*$")
 MOST_MODULES = 24  # that are listed with their bytes
 MANY_NODES = 20  # of a layer whose page is made in several turns
 MOST_ROWS = 8  # tensors of a layer that are listed at first, and in one turn
-_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that exists anyway"}
+_KINDS = {
+    "parameter": "a parameter",
+    "buffer": "a buffer",
+    "input": "an input that exists anyway",
+}
 
 
 class _Tile(QWidget):
@@ -96,13 +117,20 @@ class TapeInspector(QScrollArea):
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
         """Show one node or one layer of `tape`, or for None the whole of it."""
-        if item is None and self._shown is None and tape is self.tape and self.widget() is not None:
+        if (
+            item is None
+            and self._shown is None
+            and tape is self.tape
+            and self.widget() is not None
+        ):
             return
         self._shown, self.tape = item, tape
         if tape is None:
             self.setWidget(
                 EmptyState(
-                    "autograd", "Nothing selected", "Click a backward operation to see which tensors it saves and why."
+                    "autograd",
+                    "Nothing selected",
+                    "Click a backward operation to see which tensors it saves and why.",
                 )
             )
             return
@@ -111,7 +139,11 @@ class TapeInspector(QScrollArea):
         if item is None:
             parts = iter(_tape_page(tape))
         else:
-            parts = iter(_node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item))
+            parts = iter(
+                _node_page(tape, item)
+                if isinstance(item, TapeNode)
+                else _group_page(tape, item)
+            )
         self._top, self._bottom = self._sections_of(self.above), None
         layout.addWidget(next(parts))
         layout.addWidget(self._top)
@@ -135,7 +167,9 @@ class TapeInspector(QScrollArea):
     def _add_in_turns(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> None:
         """Add a part a turn: to make all widgets of a large layer in one would hold the window."""
         timer = QTimer(self.widget(), interval=1)
-        timer.timeout.connect(lambda: None if self._add(layout, parts) else timer.stop())
+        timer.timeout.connect(
+            lambda: None if self._add(layout, parts) else timer.stop()
+        )
         timer.start()
 
     def refresh(self, below: bool = False) -> None:
@@ -168,9 +202,19 @@ def _replace(layout: QLayout, before: QWidget, after: QWidget) -> None:
 
 def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
     step = tape.steps.get(node.id)
-    where = f"{tape.title_of(node)} · step {step + 1} of {len(tape.order)}" if step is not None else tape.title_of(node)
+    where = (
+        f"{tape.title_of(node)} · step {step + 1} of {len(tape.order)}"
+        if step is not None
+        else tape.title_of(node)
+    )
     label_ = tape.labels.get(node.node) if node.node is not None else None
-    category = "loss" if node.in_loss else label_.category if label_ and label_.category else node_category(node.name)
+    category = (
+        "loss"
+        if node.in_loss
+        else label_.category
+        if label_ and label_.category
+        else node_category(node.name)
+    )
     yield _title(node.name, where, category)
     if node.parameters:
         yield _parameter_section(node)
@@ -183,15 +227,24 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
         yield _values_section(node)
     yield _edges_section(tape, node)
     if node.line is not None:
-        yield _code_section("First used by" if node.is_leaf else "Created by", tape.code_of(node), node.line, node.file)
+        yield _code_section(
+            "First used by" if node.is_leaf else "Created by",
+            tape.code_of(node),
+            node.line,
+            node.file,
+        )
 
 
 def _tape_page(tape: Tape) -> Iterable[QWidget]:
     """Show the whole graph: what its modules hold for backward."""
     count = len(tape.order)
-    yield _title("The whole graph", f"{count:,} backward {plural(count, 'node')}", "block")
+    yield _title(
+        "The whole graph", f"{count:,} backward {plural(count, 'node')}", "block"
+    )
     section = Section("Memory for backward", f"{bytes_text(tape.held_bytes)} held")
-    section.body_layout.addWidget(note("Click a backward operation to see which tensors it saves and why."))
+    section.body_layout.addWidget(
+        note("Click a backward operation to see which tensors it saves and why.")
+    )
     yield section
     yield from _by_module_section(tape, held_in_modules(tape))
 
@@ -203,25 +256,40 @@ def _by_module_section(tape: Tape, by_module: dict[str, int]) -> Iterable[QWidge
         return
     what = "module" if tape.layers else "line"
     section = Section(f"Held by {what}", f"{len(held)} {what}s")
-    section.body_layout.addWidget(table([(path, bytes_text(count)) for path, count in held[:MOST_MODULES]]))
+    section.body_layout.addWidget(
+        table([(path, bytes_text(count)) for path, count in held[:MOST_MODULES]])
+    )
     rest = held[MOST_MODULES:]
     if rest:
         more = f"{len(rest):,} more hold {bytes_text(sum(count for _, count in rest))}."
         section.body_layout.addWidget(note(more))
-    section.body_layout.addWidget(note("A tensor saved by several nodes is counted where it is freed."))
+    section.body_layout.addWidget(
+        note("A tensor saved by several nodes is counted where it is freed.")
+    )
     yield section
 
 
 def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     count = len(group.nodes)
-    parts = [group.path if group.path != group.title else "", group.kind, f"{count} {plural(count, 'backward node')}"]
+    parts = [
+        group.path if group.path != group.title else "",
+        group.kind,
+        f"{count} {plural(count, 'backward node')}",
+    ]
     yield _title(group.title, " · ".join(filter(None, parts)), group.category)
     section = Section("Memory for backward", f"{bytes_text(group.held)} held")
     section.body_layout.addWidget(
-        table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
+        table(
+            [
+                ("held by this layer", bytes_text(group.held)),
+                ("freed when it has run", bytes_text(group.freed)),
+            ]
+        )
     )
     section.body_layout.addWidget(
-        note("Several nodes can save the same tensor; the last of them to run in backward frees it.")
+        note(
+            "Several nodes can save the same tensor; the last of them to run in backward frees it."
+        )
     )
     yield section
     yield from _by_module_section(tape, held_by_module(tape, group.nodes))
@@ -237,7 +305,9 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     for node in group.nodes:
         names[tape.nodes[node].name] = names.get(tape.nodes[node].name, 0) + 1
     nodes = Section("Operations", str(count))
-    nodes.body_layout.addWidget(table([(name, f"×{n}" if n > 1 else "") for name, n in names.items()]))
+    nodes.body_layout.addWidget(
+        table([(name, f"×{n}" if n > 1 else "") for name, n in names.items()])
+    )
     yield nodes
 
 
@@ -249,10 +319,18 @@ def _title(name: str, where: str, category: str) -> QWidget:
     title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     title.setToolTip(name)
-    place = label(where.replace(".", ".\u200b"), "caption", "text3", wrap=True)  # a long path breaks at its dots
+    place = label(
+        where.replace(".", ".\u200b"), "caption", "text3", wrap=True
+    )  # a long path breaks at its dots
     place.setAccessibleName(where)
     words = vbox(title, place, spacing=1)
-    hbox((tile, 0, Qt.AlignmentFlag.AlignTop), (words, 1), on=widget, margins=12, spacing=10)
+    hbox(
+        (tile, 0, Qt.AlignmentFlag.AlignTop),
+        (words, 1),
+        on=widget,
+        margins=12,
+        spacing=10,
+    )
     return widget
 
 
@@ -260,10 +338,20 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
     """Return a row per tensor: name over shape, dtype, bytes, version, below a line that says whose they are if there
     are several nodes; memory held only for backward is totalled on top. Of very many those that hold the most come
     first, and the rest when they are asked for."""
-    blocks = {s.storage: tape.storages[s.storage].bytes for node in nodes for s in node.saved if s.kind == "activation"}
+    blocks = {
+        s.storage: tape.storages[s.storage].bytes
+        for node in nodes
+        for s in node.saved
+        if s.kind == "activation"
+    }
     section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
     if len(nodes) > 1:
-        nodes = sorted(nodes, key=lambda node: -sum(s.bytes for s in node.saved if s.kind == "activation"))
+        nodes = sorted(
+            nodes,
+            key=lambda node: (
+                -sum(s.bytes for s in node.saved if s.kind == "activation")
+            ),
+        )
     named, parts = len(nodes) > 1, _in_turns(nodes)
     section.body_layout.addWidget(_saved_table(tape, parts[0], named))
     if rest := parts[1:]:
@@ -273,13 +361,18 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
         def show_rest() -> None:
             """Make one part per event-loop turn, so that the window stays responsive."""
             more.hide()
-            section.body_layout.insertWidget(section.body_layout.indexOf(more), _saved_table(tape, rest.pop(0), named))
+            section.body_layout.insertWidget(
+                section.body_layout.indexOf(more),
+                _saved_table(tape, rest.pop(0), named),
+            )
             if rest:
                 QTimer.singleShot(0, section, show_rest)
 
         more.clicked.connect(show_rest)
         section.body_layout.addWidget(more)
-    section.body_layout.addWidget(note(_saved_note([saved for node in nodes for saved in node.saved])))
+    section.body_layout.addWidget(
+        note(_saved_note([saved for node in nodes for saved in node.saved]))
+    )
     return section
 
 
@@ -302,17 +395,36 @@ def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:
     grid.setVerticalSpacing(6)
     right = Qt.AlignmentFlag.AlignRight
     for column, head in enumerate(("Tensor", "Type", "Size", "Version")):
-        grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 1 else Qt.AlignmentFlag.AlignLeft)
+        grid.addWidget(
+            label(head, "caption", "text3"),
+            0,
+            column,
+            right if column > 1 else Qt.AlignmentFlag.AlignLeft,
+        )
     row = 1
     for node in nodes:
         if named:
             whose = f"{tape.title_of(node)} · {node.name}"
-            grid.addWidget(FittingLabel(whose, "caption", "text3", f"Saved by {node.name} of {tape.title_of(node)}"),
-                           row, 0, 1, 4)  # fmt: skip
+            grid.addWidget(
+                FittingLabel(
+                    whose,
+                    "caption",
+                    "text3",
+                    f"Saved by {node.name} of {tape.title_of(node)}",
+                ),
+                row,
+                0,
+                1,
+                4,
+            )
             row += 1
         for tensor in node.saved:
             for column, made in enumerate(_saved_cells(tape, tensor)):
-                side = right | Qt.AlignmentFlag.AlignTop if column > 1 else Qt.AlignmentFlag.AlignTop
+                side = (
+                    right | Qt.AlignmentFlag.AlignTop
+                    if column > 1
+                    else Qt.AlignmentFlag.AlignTop
+                )
                 grid.addWidget(made, row, column, side)
             row += 1
     grid.setColumnStretch(0, 1)
@@ -321,11 +433,20 @@ def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:
 
 def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
     name, shape = QWidget(), shape_text(tensor.shape, "scalar")
-    vbox(FittingLabel(tensor.name, "formula"), FittingLabel(shape, "caption", "text2"), on=name, margins=0, spacing=1)
+    vbox(
+        FittingLabel(tensor.name, "formula"),
+        FittingLabel(shape, "caption", "text2"),
+        on=name,
+        margins=0,
+        spacing=1,
+    )
     size, tip = bytes_text(tensor.bytes), ""
     whole = tape.storages[tensor.storage].bytes
     if tensor.kind == "activation" and whole > tensor.bytes:
-        size, tip = f"{size}\nof {bytes_text(whole)}", "A view: its whole storage is held"
+        size, tip = (
+            f"{size}\nof {bytes_text(whole)}",
+            "A view: its whole storage is held",
+        )
     return (
         name,
         cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
@@ -337,14 +458,18 @@ def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
 def _saved_note(rows: list[SavedTensor]) -> str:
     words = []
     if any(s.version is not None for s in rows):
-        words.append("Version is saved / now. Equal numbers: no in-place change since the forward pass.")
+        words.append(
+            "Version is saved / now. Equal numbers: no in-place change since the forward pass."
+        )
     if any(s.version is not None and s.version != s.version_now for s in rows):
         words = [
             "Version is saved / now. Where they differ, the tensor was changed in place and backward will raise "
             "an error."
         ]
     if any(s.version is None for s in rows):
-        words.append("PyTorch does not expose the saved version of tensors marked with a dash.")
+        words.append(
+            "PyTorch does not expose the saved version of tensors marked with a dash."
+        )
     for kind, what in _KINDS.items():
         names = list(dict.fromkeys(s.name for s in rows if s.kind == kind))
         if names:
@@ -355,14 +480,23 @@ def _saved_note(rows: list[SavedTensor]) -> str:
 
 def _version(saved: SavedTensor) -> QLabel:
     if saved.version is None:
-        return cell("—", "caption", "text3", "PyTorch does not expose the version at which this tensor was saved")
+        return cell(
+            "—",
+            "caption",
+            "text3",
+            "PyTorch does not expose the version at which this tensor was saved",
+        )
     same = saved.version == saved.version_now
-    return cell(f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error")
+    return cell(
+        f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error"
+    )
 
 
 def _values_section(node: TapeNode) -> Section:
     section = Section("Saved values", str(len(node.values)))
-    section.body_layout.addWidget(table([(name, str(value)) for name, value in node.values.items()]))
+    section.body_layout.addWidget(
+        table([(name, str(value)) for name, value in node.values.items()])
+    )
     return section
 
 
@@ -383,12 +517,19 @@ def _edges_section(tape: Tape, node: TapeNode) -> Section:
     section = Section("Gradients", f"{len(incoming)} in, {len(outgoing)} out")
     ways = [(f"from {_name(tape, edge.source)}", edge.shape) for edge in incoming]
     ways += [(f"to {_name(tape, edge.target)}", edge.shape) for edge in outgoing]
-    rows = [(way, shape_text(shape, "scalar") if shape is not None else "") for way, shape in ways]
+    rows = [
+        (way, shape_text(shape, "scalar") if shape is not None else "")
+        for way, shape in ways
+    ]
     if not incoming:
-        section.body_layout.addWidget(note("Backward starts here, with a gradient of ones."))
+        section.body_layout.addWidget(
+            note("Backward starts here, with a gradient of ones.")
+        )
     section.body_layout.addWidget(table(rows))
     if node.is_leaf:
-        for words in dict.fromkeys(filter(None, (_broadcast(tape, edge) for edge in incoming))):
+        for words in dict.fromkeys(
+            filter(None, (_broadcast(tape, edge) for edge in incoming))
+        ):
             section.body_layout.addWidget(note(words))
     return section
 
@@ -398,13 +539,26 @@ def _broadcast(tape: Tape, edge: TapeEdge) -> str:
     name = tape.nodes[edge.source].name
     if not (_ELEMENTWISE.match(name) or (edge.slot == 0 and _WITH_BIAS.match(name))):
         return ""
-    arriving = next((one.shape for one in tape.incoming.get(edge.source, ()) if one.output_nr == 0), None)
-    if arriving is None or edge.shape is None or arriving == edge.shape or len(edge.shape) > len(arriving):
+    arriving = next(
+        (one.shape for one in tape.incoming.get(edge.source, ()) if one.output_nr == 0),
+        None,
+    )
+    if (
+        arriving is None
+        or edge.shape is None
+        or arriving == edge.shape
+        or len(edge.shape) > len(arriving)
+    ):
         return ""
-    if any(own not in (1, size) for own, size in zip(reversed(edge.shape), reversed(arriving), strict=False)):
+    if any(
+        own not in (1, size)
+        for own, size in zip(reversed(edge.shape), reversed(arriving), strict=False)
+    ):
         return ""
-    return (f"{_name(tape, edge.source)} broadcasts this tensor, so an incoming gradient of "
-            f"{shape_text(arriving, 'scalar')} is summed to {shape_text(edge.shape, 'scalar')}.")  # fmt: skip
+    return (
+        f"{_name(tape, edge.source)} broadcasts this tensor, so an incoming gradient of "
+        f"{shape_text(arriving, 'scalar')} is summed to {shape_text(edge.shape, 'scalar')}."
+    )
 
 
 def _name(tape: Tape, number: int) -> str:
@@ -413,7 +567,9 @@ def _name(tape: Tape, number: int) -> str:
 
 
 def _code_section(title: str, code: str, line: int, file: str) -> Section:
-    section = Section(title, f"line {line} of {PurePath(file).name}" if file else f"line {line}")
+    section = Section(
+        title, f"line {line} of {PurePath(file).name}" if file else f"line {line}"
+    )
     section.setToolTip(file)
     text = label(code, "formula", wrap=True)
     text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -449,6 +605,8 @@ def table(rows: Iterable[tuple[str, str]]) -> QWidget:
     grid.setVerticalSpacing(5)
     for row, (name, value) in enumerate(rows):
         grid.addWidget(FittingLabel(name, "caption", "text2"), row, 0)
-        grid.addWidget(cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
+        grid.addWidget(
+            cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight
+        )
     grid.setColumnStretch(0, 1)
     return widget

@@ -31,14 +31,24 @@ class SnippetDeck(QWidget):
         self.deck = BackwardTransport()
         self.count = label("", "counter")
         self.words = label("", "label", "text2")
-        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.speed = ChoiceField(SPEEDS, SLOW, pairs=True)
         self.speed.setAccessibleName("Speed of playing")
         self.speed.setToolTip("Steps per second while playing")
         self.speed.setFixedWidth(78)
         self.speed.setMinimumContentsLength(3)
         player.set_speed(SLOW)
-        hbox(self.deck, self.count, (self.words, 1), self.speed, on=self, margins=(10, 5, 10, 5), spacing=8)
+        hbox(
+            self.deck,
+            self.count,
+            (self.words, 1),
+            self.speed,
+            on=self,
+            margins=(10, 5, 10, 5),
+            spacing=8,
+        )
         self.deck.to_start.connect(lambda: player.seek(0))
         self.deck.step_back.connect(player.back)
         self.deck.step.connect(player.step)
@@ -64,8 +74,15 @@ class SnippetDeck(QWidget):
         player, tape = self.player, self.player.tape
         blocked = player.state == EMPTY or tape is None or not len(player)
         at_end = player.position >= len(player)
-        state = "running" if player.state == PLAYING else "at_start" if not player.position else \
-            "at_end" if at_end else "ready"  # fmt: skip
+        state = (
+            "running"
+            if player.state == PLAYING
+            else "at_start"
+            if not player.position
+            else "at_end"
+            if at_end
+            else "ready"
+        )
         self.deck.set_state("blocked" if blocked else state)
         self.count.setVisible(not blocked)
         self.speed.setVisible(not blocked and self.width() >= NARROW)
@@ -84,10 +101,25 @@ class SnippetDeck(QWidget):
                 return ["The backward pass ended here.", f" {self._stopped}"]
             return [f"All nodes have run. {self._stopped}".strip()]
         node = tape.nodes[player.next_node]
-        where = f" of {node.parameters[0]}" if node.parameters else f", line {node.line}" if node.line else ""
-        norms = [stats.norm for stats in player.arriving if stats is not None] if player.keeps else []
+        where = (
+            f" of {node.parameters[0]}"
+            if node.parameters
+            else f", line {node.line}"
+            if node.line
+            else ""
+        )
+        norms = (
+            [stats.norm for stats in player.arriving if stats is not None]
+            if player.keeps
+            else []
+        )
         said = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
-        return [f"{node.name}{where}", " runs next", said, f" · {bytes_text(player.held[player.position])} held"]
+        return [
+            f"{node.name}{where}",
+            " runs next",
+            said,
+            f" · {bytes_text(player.held[player.position])} held",
+        ]
 
     def _show_status(self, parts: list[str]) -> None:
         """Show as many parts as there is room for, and all as the tool tip."""
@@ -96,9 +128,16 @@ class SnippetDeck(QWidget):
         self.words.setToolTip(words)
         self.words.setAccessibleName(words)
         shown = parts
-        while len(shown) > 1 and metrics.horizontalAdvance("".join(shown)) > self.words.width():
+        while (
+            len(shown) > 1
+            and metrics.horizontalAdvance("".join(shown)) > self.words.width()
+        ):
             shown = shown[:-1]
-        self.words.setText(metrics.elidedText("".join(shown), Qt.TextElideMode.ElideRight, self.words.width()))
+        self.words.setText(
+            metrics.elidedText(
+                "".join(shown), Qt.TextElideMode.ElideRight, self.words.width()
+            )
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -24,9 +24,14 @@ class SnippetEdit(CodeEdit):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._error: QTextCursor | None = None  # at the beginning of its line, and moves with it
+        self._error: QTextCursor | None = (
+            None  # at the beginning of its line, and moves with it
+        )
         self._error_text = ""
-        self._typed = (-1, -1)  # the revision of the text and the place of the caret after the last typed character
+        self._typed = (
+            -1,
+            -1,
+        )  # the revision of the text and the place of the caret after the last typed character
         self.setReadOnly(False)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextEditorInteraction)
         self.setUndoRedoEnabled(True)
@@ -34,8 +39,12 @@ class SnippetEdit(CodeEdit):
         self.setTabStopDistance(INDENT * self.fontMetrics().horizontalAdvance(" "))
         self.setCursorWidth(2)
         self.setAccessibleName("PyTorch snippet")
-        self.setAccessibleDescription("Ctrl+Enter runs it, Tab indents, Esc moves to the buttons")
-        self.setPlaceholderText("x = torch.randn(3, requires_grad=True)\ny = x.exp().sum()")
+        self.setAccessibleDescription(
+            "Ctrl+Enter runs it, Tab indents, Esc moves to the buttons"
+        )
+        self.setPlaceholderText(
+            "x = torch.randn(3, requires_grad=True)\ny = x.exp().sum()"
+        )
         self.document().contentsChange.connect(self._changed)
 
     def text(self) -> str:
@@ -67,7 +76,9 @@ class SnippetEdit(CodeEdit):
 
     def _mark(self) -> None:
         super()._mark()
-        if (error := getattr(self, "_error", None)) is None:  # the mark of the theme comes before there is one
+        if (
+            error := getattr(self, "_error", None)
+        ) is None:  # the mark of the theme comes before there is one
             return
         block = error.block()
         colors = theme.current()
@@ -79,7 +90,9 @@ class SnippetEdit(CodeEdit):
         words.cursor = QTextCursor(block)
         indent = len(block.text()) - len(block.text().lstrip())
         words.cursor.setPosition(block.position() + indent)
-        words.cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor)
+        words.cursor.movePosition(
+            QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor
+        )
         words.format.setUnderlineColor(colors.error)
         words.format.setUnderlineStyle(words.format.UnderlineStyle.WaveUnderline)
         self.setExtraSelections([*self.extraSelections(), mark, words])
@@ -106,7 +119,11 @@ class SnippetEdit(CodeEdit):
     # --- Keys
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent) and _runs(event):
+        if (
+            event.type() == QEvent.Type.ShortcutOverride
+            and isinstance(event, QKeyEvent)
+            and _runs(event)
+        ):
             event.accept()  # before the window's own Ctrl+Enter
             return True
         return super().event(event)
@@ -126,7 +143,11 @@ class SnippetEdit(CodeEdit):
                 self._indent(1)
             else:
                 cursor.insertText(" " * (INDENT - cursor.positionInBlock() % INDENT))
-        elif key == _KEY.Key_Backspace and not cursor.hasSelection() and self._before_caret().isspace():
+        elif (
+            key == _KEY.Key_Backspace
+            and not cursor.hasSelection()
+            and self._before_caret().isspace()
+        ):
             steps = (cursor.positionInBlock() - 1) % INDENT + 1
             for _ in range(steps):
                 cursor.deletePreviousChar()
@@ -167,8 +188,10 @@ class SnippetEdit(CodeEdit):
     def _indent(self, way: int) -> None:
         """Move the lines of the selection, or that of the caret, by one step."""
         cursor = self.textCursor()
-        first, last = (self.document().findBlock(place).blockNumber()
-                       for place in (cursor.selectionStart(), cursor.selectionEnd()))  # fmt: skip
+        first, last = (
+            self.document().findBlock(place).blockNumber()
+            for place in (cursor.selectionStart(), cursor.selectionEnd())
+        )
         cursor.beginEditBlock()
         for number in range(first, last + 1):
             block = self.document().findBlockByNumber(number)
@@ -183,7 +206,9 @@ class SnippetEdit(CodeEdit):
 
 
 def _runs(event: QKeyEvent) -> bool:
-    return event.key() in _ENTER and bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+    return event.key() in _ENTER and bool(
+        event.modifiers() & Qt.KeyboardModifier.ControlModifier
+    )
 
 
 def _in_word(text: str) -> bool:

@@ -30,17 +30,23 @@ class SnippetOutput(QPlainTextEdit):
     def _theme_changed(self) -> None:
         self.show_output(*self._words, outdated=self._outdated)
 
-    def show_output(self, printed: str, error: str = "", outdated: bool = False) -> None:
+    def show_output(
+        self, printed: str, error: str = "", outdated: bool = False
+    ) -> None:
         """Show a text, and an error in its colour behind it; its end is in sight.
 
         An `outdated` error is that of a line that is another by now.
         """
         self._words, self._outdated = (printed, error), outdated
-        self.setCurrentCharFormat(QTextCharFormat())  # else it is in the colour of the last error
+        self.setCurrentCharFormat(
+            QTextCharFormat()
+        )  # else it is in the colour of the last error
         self.setPlainText(printed)
         if error:
             form = QTextCharFormat()
-            form.setForeground(theme.current().text3 if outdated else theme.current().error)
+            form.setForeground(
+                theme.current().text3 if outdated else theme.current().error
+            )
             cursor = QTextCursor(self.document())
             cursor.movePosition(QTextCursor.MoveOperation.End)
             gap = "" if not printed or printed.endswith("\n") else "\n"

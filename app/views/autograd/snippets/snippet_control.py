@@ -57,7 +57,12 @@ class SnippetControl(QObject):
         replay: ReplayControl,
     ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._inspector, self._pages = workspace, room, inspector, pages
+        self._workspace, self._room, self._inspector, self._pages = (
+            workspace,
+            room,
+            inspector,
+            pages,
+        )
         self._pictures, self._replay = pictures, replay
         self._page: SnippetPage | None = None
         self._task: BackgroundTask | None = None
@@ -66,7 +71,12 @@ class SnippetControl(QObject):
         self._poll = QTimer(self, interval=POLL_INTERVAL)
         self._poll.timeout.connect(self._poll_output)
         self.toggle = Segmented(
-            [(NET, "Network"), (MODEL, "Model"), (SCRIPT, "Script"), (SNIPPET, "Snippet")],
+            [
+                (NET, "Network"),
+                (MODEL, "Model"),
+                (SCRIPT, "Script"),
+                (SNIPPET, "Snippet"),
+            ],
             "Source of the graph: network, model, script or snippet",
         )
         self.toggle.setToolTip(
@@ -104,7 +114,9 @@ class SnippetControl(QObject):
             page.lookRequested.connect(self._review_file)
             page.detail.connect(self._inspect)
             norms = GradientSections(page.player)
-            self._inspector.above.append(lambda tape, item: norms(tape, item) if tape is page.room.tape else ())
+            self._inspector.above.append(
+                lambda tape, item: norms(tape, item) if tape is page.room.tape else ()
+            )
             page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._export)
@@ -157,7 +169,12 @@ class SnippetControl(QObject):
         if self.toggle.value() != SNIPPET:
             return
         player, tape, inspector = self.page.player, self.page.room.tape, self._inspector
-        if item is None and player.keeps and tape is not None and player.next_node is not None:
+        if (
+            item is None
+            and player.keeps
+            and tape is not None
+            and player.next_node is not None
+        ):
             item = tape.nodes[player.next_node]
         if item is not None and item is inspector.shown_item():
             inspector.refresh()
@@ -172,8 +189,13 @@ class SnippetControl(QObject):
         if graph is not None and (played := graph.played) is not None:
             write, room, stopped = self._replay.write, self.page.room, graph.stopped
             title = f"{graph.name}: backward"
-            pages[".html"] = (REPLAY, lambda path: write(path, title, room, played, stopped))
-        self._pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
+            pages[".html"] = (
+                REPLAY,
+                lambda path: write(path, title, room, played, stopped),
+            )
+        self._pictures.choose_file(
+            drawing, "Export the graph", "snippet-autograd", pages
+        )
 
     def _moved(self, every: float) -> None:
         """Update the inspector with new numbers, at a limited rate during playback."""
@@ -197,7 +219,9 @@ class SnippetControl(QObject):
             self._review_file()
             return
         self._stop = threading.Event()
-        snippet = self.page.snippet(diagnose or self._workspace.pages.is_front("findings"))
+        snippet = self.page.snippet(
+            diagnose or self._workspace.pages.is_front("findings")
+        )
         run = partial(snippet_process.run, snippet, LIMITS, self._stop.is_set)
         self._task = task = BackgroundTask(lambda report, _: run(report))
         task.ended.connect(partial(self._ended, snippet.text))
@@ -219,7 +243,9 @@ class SnippetControl(QObject):
         self._task = None
         self.page.set_running(False)
         if isinstance(answer, WorkerFailure):
-            answer = SnippetAnswer("died", f"The snippet process cannot be started: {answer.message}.")
+            answer = SnippetAnswer(
+                "died", f"The snippet process cannot be started: {answer.message}."
+            )
         self.page.set_answer(answer, text)
 
     def close(self) -> None:
@@ -235,7 +261,9 @@ class SnippetControl(QObject):
     def choose_file(self) -> None:
         """Ask for a file to put into the editor."""
         start = str(self._workspace.settings.export_folder)
-        name, _ = QFileDialog.getOpenFileName(self._workspace.window, "Open a snippet", start, FILTER)
+        name, _ = QFileDialog.getOpenFileName(
+            self._workspace.window, "Open a snippet", start, FILTER
+        )
         if name:
             self.open(Path(name))
 
@@ -245,11 +273,16 @@ class SnippetControl(QObject):
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             self._workspace.notifier.refuse(
-                f"{path.name} cannot be opened", getattr(error, "strerror", None) or "It is not UTF-8 text."
+                f"{path.name} cannot be opened",
+                getattr(error, "strerror", None) or "It is not UTF-8 text.",
             )
             return
         self.show(SNIPPET)
-        self.page.load(text, path.name, None if layer_files.allowed(layer_files.digest(text)) else path)
+        self.page.load(
+            text,
+            path.name,
+            None if layer_files.allowed(layer_files.digest(text)) else path,
+        )
 
     def _review_file(self) -> None:
         path = self.page.foreign
@@ -259,7 +292,9 @@ class SnippetControl(QObject):
     def save(self) -> None:
         """Ask for a path, then write the text."""
         start = self._workspace.settings.export_folder / "snippet.py"
-        name, _ = QFileDialog.getSaveFileName(self._workspace.window, "Save the snippet", str(start), FILTER)
+        name, _ = QFileDialog.getSaveFileName(
+            self._workspace.window, "Save the snippet", str(start), FILTER
+        )
         if not name:
             return
         path = Path(name) if Path(name).suffix else Path(name).with_suffix(".py")
@@ -267,11 +302,14 @@ class SnippetControl(QObject):
             text = f"{self.page.edit.text()}\n"
             atomic.write_text(path, text)
         except OSError as error:
-            self._workspace.notifier.refuse(f"{path.name} was not written", error.strerror or str(error))
+            self._workspace.notifier.refuse(
+                f"{path.name} was not written", error.strerror or str(error)
+            )
             return
         self._workspace.settings.export_folder = path.parent
         self._workspace.notifier.say(
-            f"Saved {path.name}", "Here torch, nn and F are imported already; a file must import them."
+            f"Saved {path.name}",
+            "Here torch, nn and F are imported already; a file must import them.",
         )
 
 

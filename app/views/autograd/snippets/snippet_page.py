@@ -10,7 +10,14 @@ from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.autograd.grouping import LayerGroup
-from app.autograd.snippets.snippet import Limits, Ready, Snippet, SnippetAnswer, TensorGraph, ready
+from app.autograd.snippets.snippet import (
+    Limits,
+    Ready,
+    Snippet,
+    SnippetAnswer,
+    TensorGraph,
+    ready,
+)
 from app.autograd.tape import TapeNode
 from app.engine.snippet_process import WATCHED
 from app.util.formatting import bytes_text
@@ -28,14 +35,24 @@ from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Divider, label, set_property, start
 
-NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient adds a node here.")
+NONE = (
+    "No graph yet",
+    "Run the snippet: every operation on a tensor that requires a gradient adds a node here.",
+)
 OWN = "My snippet"
 EDITED = "Edited since this run: Ctrl+Enter runs it again."
 AT_FIRST = "torch, nn and F are imported already; the seed of torch is 0."
 WIDEST = 460  # px of the choice of a snippet
 LEAST = 200  # px of the editor's column
-SPLIT = ((340, 420), (420, 200), (420, 90))  # the first sizes: columns, editor over output, graph over tensors
-ROOM, TABLE = 150, 72  # px, the least heights of graph and tensors: where there is less, they are scrolled
+SPLIT = (
+    (340, 420),
+    (420, 200),
+    (420, 90),
+)  # the first sizes: columns, editor over output, graph over tensors
+ROOM, TABLE = (
+    150,
+    72,
+)  # px, the least heights of graph and tensors: where there is less, they are scrolled
 SHARE = 0.4  # of the column, the most that the tensors get by themselves
 NARROW = 600  # px below which the limits are in the tool tip of Run alone
 
@@ -64,7 +81,9 @@ class SnippetPage(QWidget):
         self._ran = ""  # the text that the answer is of
         self._edited = False  # since then
         self.foreign: Path | None = None
-        self.ready = ChoiceField([(None, OWN), *((one.key, one.title) for one in ready())], pairs=True)
+        self.ready = ChoiceField(
+            [(None, OWN), *((one.key, one.title) for one in ready())], pairs=True
+        )
         self.ready.setAccessibleName("Ready snippets")
         self.words = label("", "caption", "text2", wrap=True, whole=True)
         self.words.setTextFormat(Qt.TextFormat.RichText)
@@ -79,9 +98,13 @@ class SnippetPage(QWidget):
         self.stop.setEnabled(False)
         memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
         bound = f"up to {limits.seconds:g} s{memory}"
-        self.run.setToolTip(f"Run these lines in a separate process (Ctrl+Enter), {bound}")
+        self.run.setToolTip(
+            f"Run these lines in a separate process (Ctrl+Enter), {bound}"
+        )
         self.limits = label(bound, "caption", "text3")
-        self.limits.setToolTip("Limits of a snippet, not counting torch itself; a snippet that exceeds them is ended")
+        self.limits.setToolTip(
+            "Limits of a snippet, not counting torch itself; a snippet that exceeds them is ended"
+        )
         self.status = label("", "caption", "text3", wrap=True, whole=True)
         self.output = SnippetOutput()
         self.room = _SnippetRoom()
@@ -97,7 +120,16 @@ class SnippetPage(QWidget):
     def _head_part(self) -> QWidget:
         """Return the row of examples and file buttons, with a description."""
         part = QWidget()
-        row = hbox((self.ready, 100), self.open, self.save, self.limits, 1, self.stop, self.run, spacing=6)
+        row = hbox(
+            (self.ready, 100),
+            self.open,
+            self.save,
+            self.limits,
+            1,
+            self.stop,
+            self.run,
+            spacing=6,
+        )
         vbox(row, self.words, on=part, margins=(12, 6, 10, 6), spacing=4)
         self.ready.setMinimumContentsLength(24)
         self.ready.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -124,7 +156,15 @@ class SnippetPage(QWidget):
         left.setStretchFactor(0, 1)
         right.setStretchFactor(0, 1)
         self.columns = Scrolled(both)
-        vbox(self._head_part(), self.banner, Divider(), (self.columns, 1), on=self, margins=0, spacing=0)
+        vbox(
+            self._head_part(),
+            self.banner,
+            Divider(),
+            (self.columns, 1),
+            on=self,
+            margins=0,
+            spacing=0,
+        )
         return both, left, right
 
     def _graph_part(self) -> QWidget:
@@ -170,7 +210,9 @@ class SnippetPage(QWidget):
         self.room.nodeHovered.connect(self._hovered)
         self.room.captureRequested.connect(lambda _train: self.runRequested.emit())
         self.player.moved.connect(lambda _before, _now: self._played())
-        self._split[2].splitterMoved.connect(lambda _place, _handle: setattr(self, "_arranged", True))
+        self._split[2].splitterMoved.connect(
+            lambda _place, _handle: setattr(self, "_arranged", True)
+        )
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +240,12 @@ class SnippetPage(QWidget):
         self.banner.setVisible(foreign is not None)
         if foreign is not None:
             reason = "None of it has been run. View it, and trust it to run it."
-            self.banner.set("warning", f"{foreign.name} is not trusted yet", reason, "View and trust…")
+            self.banner.set(
+                "warning",
+                f"{foreign.name} is not trusted yet",
+                reason,
+                "View and trust…",
+            )
         self.set_answer(None)
 
     def _choose_ready(self, key: str | None) -> None:
@@ -211,13 +258,21 @@ class SnippetPage(QWidget):
 
     def _text_changed(self) -> None:
         """Deselect the example once its text was edited; its description goes with its last line."""
-        if self._loaded and self.edit.text() != self._loaded and self.ready.value() is not None:
+        if (
+            self._loaded
+            and self.edit.text() != self._loaded
+            and self.ready.value() is not None
+        ):
             self.ready.set_value(None)
         if self._loaded and self.words.text():
-            kept = set(self._loaded.split("\n")) & set(self.edit.text().split("\n")) - {""}
+            kept = set(self._loaded.split("\n")) & set(self.edit.text().split("\n")) - {
+                ""
+            }
             self.words.setVisible(bool(kept))
         if self._loaded and self.foreign is not None and not self.edit.text().strip():
-            QTimer.singleShot(0, self, self._drop_foreign)  # not during the key event that deletes it
+            QTimer.singleShot(
+                0, self, self._drop_foreign
+            )  # not during the key event that deletes it
 
     def _drop_foreign(self) -> None:
         """Forget an untrusted file once its text was deleted; undo cannot bring the text back."""
@@ -273,7 +328,9 @@ class SnippetPage(QWidget):
         self.output.show_output(answer.output, error.traceback if error else "")
         self._show(answer.graph)
         self._show_status(*self._summary(answer))
-        self.edit.mark_error(error.line if error and self._ran == self.edit.text() else None)
+        self.edit.mark_error(
+            error.line if error and self._ran == self.edit.text() else None
+        )
         self._show_age()
         self.answered.emit()
 
@@ -284,10 +341,17 @@ class SnippetPage(QWidget):
             return EDITED, "text2"
         if answer.words and answer.ended != "done":
             where = f" It was line {error.line}." if error and error.line else ""
-            return answer.words + where, "text2" if answer.ended == "stopped" else "error"
+            return (
+                answer.words + where,
+                "text2" if answer.ended == "stopped" else "error",
+            )
         if error is not None:
-            return error.sentence(self._changed() or _first_line(error.message)), "error"
-        words = f"Done in {answer.seconds:.2f} s." if answer.seconds >= 0.005 else "Done."
+            return error.sentence(
+                self._changed() or _first_line(error.message)
+            ), "error"
+        words = (
+            f"Done in {answer.seconds:.2f} s." if answer.seconds >= 0.005 else "Done."
+        )
         return f"{words} {answer.words or self._freed()}".strip(), "text2"
 
     def _freed(self) -> str:
@@ -295,8 +359,16 @@ class SnippetPage(QWidget):
             return ""
         at = self.shown.freed_at
         by = f"backward in line {at}" if at else "a backward pass"
-        state = "it is shown as it was before" if at else "the tensors that its nodes had saved are freed"
-        whose = "The graph" if self.shown.name.startswith("backward()") else f"The graph of {self.shown.name}"
+        state = (
+            "it is shown as it was before"
+            if at
+            else "the tensors that its nodes had saved are freed"
+        )
+        whose = (
+            "The graph"
+            if self.shown.name.startswith("backward()")
+            else f"The graph of {self.shown.name}"
+        )
         return f"{whose} was freed by {by}: {state}."
 
     def _changed(self) -> str:
@@ -305,8 +377,10 @@ class SnippetPage(QWidget):
             for saved in node.saved:
                 if saved.version != saved.version_now and saved.version is not None:
                     where = f" (line {node.line})" if node.line else ""
-                    return (f"{node.name}{where} saved {saved.name} at version {saved.version}; "
-                            f"it is at version {saved.version_now} now.")  # fmt: skip
+                    return (
+                        f"{node.name}{where} saved {saved.name} at version {saved.version}; "
+                        f"it is at version {saved.version_now} now."
+                    )
         return ""
 
     def _show_status(self, words: str, tone: str = "text2") -> None:
@@ -340,7 +414,11 @@ class SnippetPage(QWidget):
         if self.shown is None:
             return
         tape = self.shown.tape
-        links = frozenset(node.node for node in tape.nodes if node.line == line and node.node is not None)
+        links = frozenset(
+            node.node
+            for node in tape.nodes
+            if node.line == line and node.node is not None
+        )
         self.room.select_nodes(links)
 
     def _detail(self, item: TapeNode | LayerGroup | None) -> None:
@@ -351,7 +429,11 @@ class SnippetPage(QWidget):
     def _lines(self, item: TapeNode | LayerGroup | None) -> list[int]:
         if item is None or self.shown is None:
             return []
-        nodes = [item] if isinstance(item, TapeNode) else [self.shown.tape.nodes[node] for node in item.nodes]
+        nodes = (
+            [item]
+            if isinstance(item, TapeNode)
+            else [self.shown.tape.nodes[node] for node in item.nodes]
+        )
         return sorted({node.line for node in nodes if node.line is not None})
 
     def _hovered(self, link: str | None) -> None:
@@ -362,15 +444,26 @@ class SnippetPage(QWidget):
     def _played(self) -> None:
         """Mark the line of the next node and scroll to it."""
         node = self.player.next_node if self.player.keeps else None
-        line = self.player.tape.nodes[node].line if node is not None and self.player.tape is not None else None
-        self.edit.mark(self._lines(self.room.item_of(self.room.scene.current_key())), [line] if line else [])
+        line = (
+            self.player.tape.nodes[node].line
+            if node is not None and self.player.tape is not None
+            else None
+        )
+        self.edit.mark(
+            self._lines(self.room.item_of(self.room.scene.current_key())),
+            [line] if line else [],
+        )
         if line:
             self.edit.reveal([line])
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent) and _runs(event):
+        if (
+            event.type() == QEvent.Type.ShortcutOverride
+            and isinstance(event, QKeyEvent)
+            and _runs(event)
+        ):
             event.accept()  # the window's own Ctrl+Enter captures the net
             return True
         return super().event(event)
@@ -427,8 +520,10 @@ def _with_code(words: str) -> str:
     """Convert text to HTML with the parts between backticks in the code font."""
     parts = html.escape(words).split("`")
     family = theme.font("formula").family()
-    return "".join(f'<span style="font-family:{family}">{part}</span>' if odd % 2 else part
-                   for odd, part in enumerate(parts))  # fmt: skip
+    return "".join(
+        f'<span style="font-family:{family}">{part}</span>' if odd % 2 else part
+        for odd, part in enumerate(parts)
+    )
 
 
 def _first_line(text: str) -> str:

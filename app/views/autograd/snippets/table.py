@@ -13,7 +13,17 @@ from app.util.formatting import shape_text, significant, typeset
 from app.views.ui import theme
 from app.views.ui.tables import ColumnsModel, Index, plain
 
-COLUMNS = ("Name", "Shape", "requires_grad", "grad_fn", ".grad", "is_leaf", "_version", "dtype", "Values")
+COLUMNS = (
+    "Name",
+    "Shape",
+    "requires_grad",
+    "grad_fn",
+    ".grad",
+    "is_leaf",
+    "_version",
+    "dtype",
+    "Values",
+)
 WIDEST = 190  # px of a column of text
 ROOM = 18
 JUDGED = 60  # rows that a column's width is judged by
@@ -25,12 +35,23 @@ def cells(tensor: NamedTensor) -> tuple[str, ...]:
     grad = "None"
     if tensor.grad or tensor.grad_norm is not None:
         grad = typeset(tensor.grad)
-        grad = grad if tensor.grad_norm is None else f"{grad}  norm {significant(tensor.grad_norm, 4)}"
+        grad = (
+            grad
+            if tensor.grad_norm is None
+            else f"{grad}  norm {significant(tensor.grad_norm, 4)}"
+        )
     version = "not counted" if tensor.version is None else str(tensor.version)
     return (
-        tensor.name, shape_text(tensor.shape, "()"), str(tensor.requires_grad),
-        tensor.grad_fn or "None", grad, str(tensor.is_leaf), version, tensor.dtype, typeset(tensor.values),
-    )  # fmt: skip
+        tensor.name,
+        shape_text(tensor.shape, "()"),
+        str(tensor.requires_grad),
+        tensor.grad_fn or "None",
+        grad,
+        str(tensor.is_leaf),
+        version,
+        tensor.dtype,
+        typeset(tensor.values),
+    )
 
 
 class TensorModel(ColumnsModel):
@@ -48,7 +69,9 @@ class TensorModel(ColumnsModel):
         self.beginResetModel()
         self.tensors = answer.tensors if answer else ()
         self.rows = [cells(tensor) for tensor in self.tensors]
-        self._graphs = frozenset(graph.name for graph in answer.graphs) if answer else frozenset()
+        self._graphs = (
+            frozenset(graph.name for graph in answer.graphs) if answer else frozenset()
+        )
         self.endResetModel()
 
     def texts(self, column: int) -> list[str]:
@@ -73,7 +96,13 @@ class TensorModel(ColumnsModel):
         if role == _ROLE.ForegroundRole:
             if column == "grad_fn" and tensor.name in self._graphs:
                 return theme.current().accent
-            faint = text in ("None", "False") or column in ("dtype", "Values", "is_leaf", "_version", "Shape")
+            faint = text in ("None", "False") or column in (
+                "dtype",
+                "Values",
+                "is_leaf",
+                "_version",
+                "Shape",
+            )
             return theme.current().text2 if faint else theme.current().text
         return None
 
@@ -88,7 +117,9 @@ class TensorTable(QTableView):
         self.tensors = TensorModel(self)
         self.setModel(self.tensors)
         plain(self, "Named tensors", 22, room=5)
-        self.setAccessibleDescription("A row with a grad_fn shows the graph below that tensor")
+        self.setAccessibleDescription(
+            "A row with a grad_fn shows the graph below that tensor"
+        )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -109,7 +140,9 @@ class TensorTable(QTableView):
         for column, name in enumerate(COLUMNS[:-1]):
             measure = code if name in ("Name", ".grad") else plain
             texts = self.tensors.texts(column)
-            widest = max([heads.horizontalAdvance(name), *map(measure.horizontalAdvance, texts)])
+            widest = max(
+                [heads.horizontalAdvance(name), *map(measure.horizontalAdvance, texts)]
+            )
             self.setColumnWidth(column, min(widest, WIDEST) + ROOM)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -121,11 +154,23 @@ class TensorTable(QTableView):
         """Return the height that shows all rows."""
         rows = self.tensors.rowCount() * self.verticalHeader().defaultSectionSize()
         bar = self.horizontalScrollBar().sizeHint().height()
-        return self.horizontalHeader().sizeHint().height() + rows + bar + 2 * self.frameWidth()
+        return (
+            self.horizontalHeader().sizeHint().height()
+            + rows
+            + bar
+            + 2 * self.frameWidth()
+        )
 
     def choose(self, name: str) -> None:
         """Select a row without a word of it."""
-        row = next((at for at, tensor in enumerate(self.tensors.tensors) if tensor.name == name), None)
+        row = next(
+            (
+                at
+                for at, tensor in enumerate(self.tensors.tensors)
+                if tensor.name == name
+            ),
+            None,
+        )
         self.selectionModel().blockSignals(True)
         if row is None:
             self.clearSelection()

@@ -5,7 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.autograd.playback.memory_timeline import held_by_step
-from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
+from app.autograd.playback.steps import (
+    Breaks,
+    FanIn,
+    GradStats,
+    PassResult,
+    StepRecord,
+    Stop,
+)
 from app.autograd.tape import Tape
 from app.engine.client import Engine, shared
 from app.engine.requests.autograd.capture import HeldStep
@@ -27,7 +34,13 @@ from app.engine.requests.observe import AnyCapture
 from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # polling interval in ms
-EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
+EMPTY, READY, LOADING, STANDING, PLAYING = (
+    "empty",
+    "ready",
+    "loading",
+    "standing",
+    "playing",
+)
 LEFT = "left"  # the played steps can be inspected, but not continued
 
 
@@ -68,7 +81,9 @@ class Player(QObject):
         self.norms: dict[tuple[int, int], float] = {}
         self._speed: float | None = 20.0
         self._turn = 0  # of the latest movement requested
-        self._target: int | None = None  # the position that it leads to, until it is there
+        self._target: int | None = (
+            None  # the position that it leads to, until it is there
+        )
         self.batch: AnyCapture | None = None  # the request that produced the tape
         self._engine: Engine | None = None
         self._client: PlaybackClient | None = None
@@ -86,7 +101,11 @@ class Player(QObject):
 
     @property
     def next_node(self) -> int | None:
-        return self.tape.order[self.position] if self.tape is not None and self.position < len(self) else None
+        return (
+            self.tape.order[self.position]
+            if self.tape is not None and self.position < len(self)
+            else None
+        )
 
     def __len__(self) -> int:
         return len(self.tape.order) if self.tape is not None else 0
@@ -109,7 +128,12 @@ class Player(QObject):
         step = self.tape.steps.get(node) if self.tape is not None else None
         return self.records[step] if step is not None and step < self.position else None
 
-    def set_tape(self, tape: Tape | None, batch: AnyCapture | None = None, engine: Engine | None = None) -> None:
+    def set_tape(
+        self,
+        tape: Tape | None,
+        batch: AnyCapture | None = None,
+        engine: Engine | None = None,
+    ) -> None:
         """Set the tape to play, the graph of `batch` in an engine (None for the shared one), and release the last."""
         self.release()
         self.batch, self._engine = batch, engine
@@ -132,7 +156,9 @@ class Player(QObject):
             assert self._client is not None
             breaks = Breaks(self.norm_above, self.non_finite, self.breaks)
             self._target = None
-            self._turn = self._client.send(Play(breaks, again=self.position >= len(self) > 0))
+            self._turn = self._client.send(
+                Play(breaks, again=self.position >= len(self) > 0)
+            )
 
     def pause(self) -> None:
         if self._client is not None:
@@ -177,7 +203,10 @@ class Player(QObject):
             assert self._client is not None
             self._target = None
             self._turn = self._client.send(
-                Play(Breaks(self.norm_above, self.non_finite, self.breaks | {node}), quick=True)
+                Play(
+                    Breaks(self.norm_above, self.non_finite, self.breaks | {node}),
+                    quick=True,
+                )
             )
 
     def set_speed(self, speed: float | None) -> None:
@@ -197,7 +226,9 @@ class Player(QObject):
 
     # -- looking and changing ------------------------------------------------------------------------------------------
 
-    def request_stats(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
+    def request_stats(
+        self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()
+    ) -> None:
         """Request statistics of a gradient; `looked` carries the result."""
         if self._client is not None:
             self._client.send(InspectGradient(node, output_nr, at))
@@ -218,7 +249,9 @@ class Player(QObject):
             return False
         if self._client is None:
             request = PlaybackRequest(self.batch, self.tape, self._speed)
-            self._client = client = PlaybackClient(self._engine or shared(), request, self)
+            self._client = client = PlaybackClient(
+                self._engine or shared(), request, self
+            )
             client.event_received.connect(self._handle_event)
             client.ended.connect(self._ended)
             client.start()
@@ -249,7 +282,14 @@ class Player(QObject):
             client.leave()
         self._timer.stop()
         before, self.records = self.position, []
-        self.arriving, self.fan_ins, self.edits, self.kept, self.norms, self.last = (), (), (), 0, {}, None
+        self.arriving, self.fan_ins, self.edits, self.kept, self.norms, self.last = (
+            (),
+            (),
+            (),
+            0,
+            {},
+            None,
+        )
         if before:
             self.moved.emit(before, 0)
         if client is not None:
@@ -322,8 +362,17 @@ class Player(QObject):
     def _show_stop(self, what: MovementEnded) -> None:
         if what.edits != self.edits:  # norms after the edit are outdated
             steps = self.tape.steps if self.tape is not None else {}
-            self.norms = {key: norm for key, norm in self.norms.items() if steps.get(key[0], 0) < self.position}
-        self.arriving, self.fan_ins, self.edits, self.kept = what.arriving, what.fan_ins, what.edits, what.kept
+            self.norms = {
+                key: norm
+                for key, norm in self.norms.items()
+                if steps.get(key[0], 0) < self.position
+            }
+        self.arriving, self.fan_ins, self.edits, self.kept = (
+            what.arriving,
+            what.fan_ins,
+            what.edits,
+            what.kept,
+        )
         if what.stop.reason == "edited":
             self.changed.emit()
             return

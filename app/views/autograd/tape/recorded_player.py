@@ -8,7 +8,14 @@ from app.autograd.playback.steps import PassResult, Stop
 from app.autograd.tape import Tape
 from app.engine.client import Engine
 from app.engine.requests.observe import AnyCapture
-from app.views.autograd.tape.player import EMPTY, EVERY, PLAYING, READY, STANDING, Player
+from app.views.autograd.tape.player import (
+    EMPTY,
+    EVERY,
+    PLAYING,
+    READY,
+    STANDING,
+    Player,
+)
 
 
 class RecordedPlayer(Player):
@@ -26,7 +33,12 @@ class RecordedPlayer(Player):
         self._passed = passed or PassResult(())
         self.changed.emit()
 
-    def set_tape(self, tape: Tape | None, batch: AnyCapture | None = None, engine: Engine | None = None) -> None:
+    def set_tape(
+        self,
+        tape: Tape | None,
+        batch: AnyCapture | None = None,
+        engine: Engine | None = None,
+    ) -> None:
         self.release()
         self._passed = PassResult(())
         super().set_tape(tape, batch, engine)
@@ -77,7 +89,9 @@ class RecordedPlayer(Player):
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _wind(self) -> None:
-        self._clock.start(EVERY if self.speed is None else max(1, round(1000 / self.speed)))
+        self._clock.start(
+            EVERY if self.speed is None else max(1, round(1000 / self.speed))
+        )
 
     def _tick(self) -> None:
         """Advance one step; at full speed as many as end it within two seconds."""
@@ -91,7 +105,11 @@ class RecordedPlayer(Player):
         self.records = list(every[:position])
         for record in every[before:position]:
             self.norms.update(
-                {(edge.source, edge.slot): edge.stats.unscaled for edge in record.leaving if edge.stats is not None}
+                {
+                    (edge.source, edge.slot): edge.stats.unscaled
+                    for edge in record.leaving
+                    if edge.stats is not None
+                }
             )
         waits = every[position] if position < len(every) else None
         self.arriving = waits.arriving if waits is not None else ()

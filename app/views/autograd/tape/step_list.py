@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -45,7 +54,9 @@ class StepModel(QAbstractListModel):
         self.breaks: frozenset[int] = frozenset()
         self._released: list[int] = []
         self._rows: list[int] = []
-        self._firsts: list[int] = []  # of the steps that are shown, in order, and their rows
+        self._firsts: list[
+            int
+        ] = []  # of the steps that are shown, in order, and their rows
         self._places: list[int] = []
         self._said: list[str] = []
         self._query = ""
@@ -66,11 +77,17 @@ class StepModel(QAbstractListModel):
         self.beginResetModel()
         words, self._rows = self._query.split(), []
         if words and not self._said and self.tape is not None:
-            self._said = [self._search_text(step) for step in range(len(self.tape.order))]
+            self._said = [
+                self._search_text(step) for step in range(len(self.tape.order))
+            ]
         for number, piece in enumerate(self.pieces):
             steps: list[int] | range = range(piece.first, piece.end)
             if words:
-                steps = [step for step in steps if all(word in self._said[step] for word in words)]
+                steps = [
+                    step
+                    for step in steps
+                    if all(word in self._said[step] for word in words)
+                ]
             if steps:
                 self._rows.append(-1 - number)
                 self._rows.extend(steps)
@@ -81,7 +98,9 @@ class StepModel(QAbstractListModel):
     def _search_text(self, step: int) -> str:
         node = self.node(step)
         assert self.tape is not None
-        return " ".join((node.name, self.tape.title_of(node), *node.parameters)).casefold()
+        return " ".join(
+            (node.name, self.tape.title_of(node), *node.parameters)
+        ).casefold()
 
     def node(self, step: int) -> TapeNode:
         assert self.tape is not None
@@ -107,17 +126,30 @@ class StepModel(QAbstractListModel):
         return self._places[place] if place >= 0 else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole) or not index.isValid():
+        if (
+            role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole)
+            or not index.isValid()
+        ):
             return None
         piece = self.heading(index)
         if piece is not None:
-            return f"{piece.title}, frees {bytes_text(piece.released)}" if piece.released else piece.title
+            return (
+                f"{piece.title}, frees {bytes_text(piece.released)}"
+                if piece.released
+                else piece.title
+            )
         step = self._rows[index.row()]
         node = self.node(step)
         assert self.tape is not None
-        named = node.parameters or ((self.tape.title_of(node),) if "." in node.layer else ())
+        named = node.parameters or (
+            (self.tape.title_of(node),) if "." in node.layer else ()
+        )
         words = f"{step + 1:,} {' '.join((node.name, *named))}"
-        return f"{words}, frees {bytes_text(self._released[step])}" if self._released[step] else words
+        return (
+            f"{words}, frees {bytes_text(self._released[step])}"
+            if self._released[step]
+            else words
+        )
 
 
 class _Rows(QStyledItemDelegate):
@@ -131,7 +163,9 @@ class _Rows(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(60, self.height)
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
+    ) -> None:
         model, colors, area = self._model, theme.current(), option.rect
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -143,7 +177,11 @@ class _Rows(QStyledItemDelegate):
             box(painter, ground, 5, colors.backBg, colors.outline(colors.back))
         elif option.state & QStyle.StateFlag.State_MouseOver:
             box(painter, ground, 5, colors.hover)
-        if option.state & QStyle.StateFlag.State_HasFocus and option.widget is not None and option.widget.hasFocus():
+        if (
+            option.state & QStyle.StateFlag.State_HasFocus
+            and option.widget is not None
+            and option.widget.hasFocus()
+        ):
             box(painter, ground, 5, line=colors.accent)
         if piece is not None:
             self._paint_heading(painter, option, piece)
@@ -151,22 +189,44 @@ class _Rows(QStyledItemDelegate):
             self._paint_step(painter, option, step, runs_next)
         painter.restore()
 
-    def _paint_heading(self, painter: QPainter, option: QStyleOptionViewItem, piece: Stretch) -> None:
+    def _paint_heading(
+        self, painter: QPainter, option: QStyleOptionViewItem, piece: Stretch
+    ) -> None:
         colors, area = theme.current(), option.rect
         over = piece.end <= self._model.position
         middle = area.center().y()
-        icons.draw(painter, piece.category, piece.category, area.left() + 12, middle - 6, 13)
+        icons.draw(
+            painter, piece.category, piece.category, area.left() + 12, middle - 6, 13
+        )
         freed = f"{MINUS}{bytes_text(piece.released)}" if piece.released else ""
         room = area.adjusted(32, 0, -12, 0)
-        used = write(painter, room, freed, theme.font("caption"), colors.text3, right=True)
+        used = write(
+            painter, room, freed, theme.font("caption"), colors.text3, right=True
+        )
         room.setRight(room.right() - used - 6)
-        used = write(painter, room, piece.title, theme.font("section"), colors.text3 if over else colors.text)
+        used = write(
+            painter,
+            room,
+            piece.title,
+            theme.font("section"),
+            colors.text3 if over else colors.text,
+        )
         if over:
             icons.draw(painter, "check", "run", room.left() + used + 6, middle - 5, 11)
 
-    def _paint_step(self, painter: QPainter, option: QStyleOptionViewItem, step: int, runs_next: bool) -> None:
+    def _paint_step(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        step: int,
+        runs_next: bool,
+    ) -> None:
         model, colors, area = self._model, theme.current(), option.rect
-        node, ran, middle = model.node(step), step < model.position, option.rect.center().y()
+        node, ran, middle = (
+            model.node(step),
+            step < model.position,
+            option.rect.center().y(),
+        )
         if step in model.breaks:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(colors.error)
@@ -177,28 +237,50 @@ class _Rows(QStyledItemDelegate):
             icons.draw(painter, "check", "text3", area.left() + 8, middle - 5, 11)
         tone = colors.back if runs_next else colors.text3 if ran else colors.text2
         metrics = QFontMetrics(theme.font("label"))
-        wide = metrics.horizontalAdvance("0") * len(f"{len(model.tape.order) if model.tape else 0:,}")
+        wide = metrics.horizontalAdvance("0") * len(
+            f"{len(model.tape.order) if model.tape else 0:,}"
+        )
         number = area.adjusted(22, 0, 0, 0)
         number.setWidth(wide + 6)
         write(painter, number, f"{step + 1:,}", theme.font("label"), tone, right=True)
         room = area.adjusted(22 + wide + 14, 0, -12, 0)
         name, ink = node.name, colors.text if runs_next else tone
-        path = node.parameters[0] if node.parameters else node.layer if "." in node.layer else ""
-        if node.is_leaf and path:  # which parameter it is matters more than that its gradient is added up
-            used = write(painter, room, _fitting(path, "label", room.width()), theme.font("label"), ink)
+        path = (
+            node.parameters[0]
+            if node.parameters
+            else node.layer
+            if "." in node.layer
+            else ""
+        )
+        if (
+            node.is_leaf and path
+        ):  # which parameter it is matters more than that its gradient is added up
+            used = write(
+                painter,
+                room,
+                _fitting(path, "label", room.width()),
+                theme.font("label"),
+                ink,
+            )
             room.setLeft(room.left() + used + 6)
             if room.width() >= CAPTION:
-                write(painter, room, name, theme.font("caption"), colors.text3, right=True)
+                write(
+                    painter, room, name, theme.font("caption"), colors.text3, right=True
+                )
             return
         short = _fitting(path, "caption", room.width() * 0.45)
-        used = write(painter, room, short, theme.font("caption"), colors.text3, right=True)
+        used = write(
+            painter, room, short, theme.font("caption"), colors.text3, right=True
+        )
         room.setRight(room.right() - used - 6)
         write(painter, room, name, theme.font("label"), ink)
 
 
 def _fitting(path: str, role: str, width: float) -> str:
     """Return a path that is cut at its front, as its end tells it from others."""
-    return QFontMetrics(theme.font(role)).elidedText(path, Qt.TextElideMode.ElideLeft, int(width))
+    return QFontMetrics(theme.font(role)).elidedText(
+        path, Qt.TextElideMode.ElideLeft, int(width)
+    )
 
 
 class _List(QListView):
@@ -235,8 +317,12 @@ class StepList(QWidget):
         self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.view.setAccessibleName("Steps of the backward pass")
-        self.view.setAccessibleDescription("Enter goes to a step, B sets a break point before it")
-        self._empty = EmptyState("autograd", "No steps yet", "Capture a graph in the Autograd tab.")
+        self.view.setAccessibleDescription(
+            "Enter goes to a step, B sets a break point before it"
+        )
+        self._empty = EmptyState(
+            "autograd", "No steps yet", "Capture a graph in the Autograd tab."
+        )
         self._pages = QStackedWidget()
         self._pages.addWidget(self.view)
         self._pages.addWidget(self._empty)
@@ -265,19 +351,25 @@ class StepList(QWidget):
         if self.player.tape is None:
             self._empty.set_text("No steps yet", "Capture a graph in the Autograd tab.")
         else:
-            self._empty.set_text("No match", "No step matches by operation, layer or parameter.")
+            self._empty.set_text(
+                "No match", "No step matches by operation, layer or parameter."
+            )
         self._pages.setCurrentIndex(0 if self.model.rowCount() else 1)
 
     def _tape_changed(self) -> None:
         tape = self.player.tape
         self.model.set_tape(tape)
-        self.field.setPlaceholderText(f"Filter {len(tape.order):,} steps" if tape is not None else "Filter steps")
+        self.field.setPlaceholderText(
+            f"Filter {len(tape.order):,} steps" if tape is not None else "Filter steps"
+        )
         self._show_breaks()
         self._show_page()
 
     def _show_breaks(self) -> None:
         steps = self.player.tape.steps if self.player.tape is not None else {}
-        self.model.breaks = frozenset(steps[node] for node in self.player.breaks if node in steps)
+        self.model.breaks = frozenset(
+            steps[node] for node in self.player.breaks if node in steps
+        )
         self.view.viewport().update()
 
     def _moved(self, _before: int, now: int) -> None:

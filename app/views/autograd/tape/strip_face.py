@@ -7,7 +7,13 @@ import math
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
-from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
+from app.autograd.playback.memory_timeline import (
+    categories,
+    held_by_step,
+    largest,
+    released_by_step,
+    stretches,
+)
 from app.autograd.tape import Tape
 from app.util.formatting import bytes_text, significant
 from app.views.ui.theme import Theme, faded, mix
@@ -35,10 +41,15 @@ class StripFace:
         """Compute the layout for a size; `plot` is the area of the curve."""
         self.width, self.height = width, height
         top = NAMES + CELL + GAP
-        self.plot = QRectF(LEFT, top, max(width - LEFT - RIGHT, 1), max(height - top - AXIS, 1))
+        self.plot = QRectF(
+            LEFT, top, max(width - LEFT - RIGHT, 1), max(height - top - AXIS, 1)
+        )
         # Cached: x and y are computed for every step.
         self._step = self.plot.width() / max(self.count, 1)
-        self._bottom, self._byte = self.plot.bottom(), self.plot.height() / (max(self.held[0], 1) * 1.18)
+        self._bottom, self._byte = (
+            self.plot.bottom(),
+            self.plot.height() / (max(self.held[0], 1) * 1.18),
+        )
 
     def x(self, position: float) -> float:
         return LEFT + self._step * position
@@ -48,17 +59,25 @@ class StripFace:
 
     def step_at(self, x: float) -> int:
         """Return the step at an x of the strip."""
-        return max(0, min(int((x - LEFT) / self.plot.width() * self.count), self.count - 1))
+        return max(
+            0, min(int((x - LEFT) / self.plot.width() * self.count), self.count - 1)
+        )
 
     def position_at(self, x: float) -> int:
         """Return the play head position at an x of the strip."""
-        return max(0, min(round((x - LEFT) / self.plot.width() * self.count), self.count))
+        return max(
+            0, min(round((x - LEFT) / self.plot.width() * self.count), self.count)
+        )
 
     def tooltip_lines(self, step: int) -> list[str]:
         """Return the tool tip of a step."""
         node = self.tape.nodes[self.tape.order[step]]
         name = f"{node.name} · {node.parameters[0]}" if node.parameters else node.name
-        words = [f"{step + 1:,} {name}", f"in {self.tape.title_of(node)}", f"{bytes_text(self.held[step])} held"]
+        words = [
+            f"{step + 1:,} {name}",
+            f"in {self.tape.title_of(node)}",
+            f"{bytes_text(self.held[step])} held",
+        ]
         if freed := self.released[step]:
             words.append(f"frees {bytes_text(freed)} when it has run")
         return words
@@ -81,20 +100,28 @@ class StripFace:
     def _paint_cells(self, painter: QPainter, theme: Theme, share: float) -> None:
         """Paint one cell per step, or per column of pixels if there are more steps."""
         nodes, order, count = self.tape.nodes, self.tape.order, self.count
-        colors = {key: mix(theme.panel, color, share) for key, color in theme.categories.items()}
+        colors = {
+            key: mix(theme.panel, color, share)
+            for key, color in theme.categories.items()
+        }
         width = self.plot.width() / count
         bottom, gap = NAMES + CELL, 1 if width >= 4 else 0
         if width >= 2:
             for step, category in enumerate(self.categories):
                 left, right = round(self.x(step)), round(self.x(step + 1))
                 height = LEAF if nodes[order[step]].is_leaf else CELL
-                painter.fillRect(QRect(left, bottom - height, max(right - left - gap, 1), height), colors[category])
+                painter.fillRect(
+                    QRect(left, bottom - height, max(right - left - gap, 1), height),
+                    colors[category],
+                )
             return
         begun, looks = 0, ("", 0)  # columns that look alike are filled at once
         columns = min(int(self.plot.width()), math.ceil(count * width))
         for x in range(columns):
             first, end = int(x / width), min(int((x + 1) / width) + 1, count)
-            leaves = all(nodes[order[step]].is_leaf for step in range(first, min(end, first + 4)))
+            leaves = all(
+                nodes[order[step]].is_leaf for step in range(first, min(end, first + 4))
+            )
             look = self.categories[first], LEAF if leaves else CELL
             if look != looks:
                 _fill_columns(painter, colors, looks, begun, x)
@@ -104,16 +131,25 @@ class StripFace:
     def _paint_names(self, painter: QPainter, theme: Theme, passed: bool) -> None:
         """Paint names of layers at the start of their segments, as many as fit; long segments first."""
         taken: list[tuple[float, float]] = []
-        by_length = sorted(self.pieces, key=lambda piece: (piece.first - piece.end, piece.first))
+        by_length = sorted(
+            self.pieces, key=lambda piece: (piece.first - piece.end, piece.first)
+        )
         for piece in by_length[:200]:
             name = TextLine(piece.title, "axis")
             x = self.x(piece.first)
             right = x + name.width + 12
-            if right > self.width or any(x < end and right > start for start, end in taken):
+            if right > self.width or any(
+                x < end and right > start for start, end in taken
+            ):
                 continue
             taken.append((x, right))
             painter.fillRect(QRectF(x, 3, 1, NAMES - 3), theme.line3)
-            name.draw_in(painter, x + 5, QRectF(0, 1, 1, NAMES - 2), theme.text3 if passed else theme.text2)
+            name.draw_in(
+                painter,
+                x + 5,
+                QRectF(0, 1, 1, NAMES - 2),
+                theme.text3 if passed else theme.text2,
+            )
 
     def _paint_grid(self, painter: QPainter, theme: Theme) -> None:
         plot, most = self.plot, max(self.held[0], 1)
@@ -123,9 +159,14 @@ class StripFace:
         value = 0.0
         while value * unit <= most * 1.18:
             y = round(self.y(int(value * unit)))
-            painter.fillRect(QRectF(plot.left(), y, plot.width(), 1), theme.line if value else theme.line2)
+            painter.fillRect(
+                QRectF(plot.left(), y, plot.width(), 1),
+                theme.line if value else theme.line2,
+            )
             line = TextLine(significant(value), "axis")
-            line.draw(painter, plot.left() - 6 - line.width, y - line.height / 2, theme.text3)
+            line.draw(
+                painter, plot.left() - 6 - line.width, y - line.height / 2, theme.text3
+            )
             value += step
         word = TextLine(_unit_name(unit), "axis")
         word.draw(painter, 4, plot.top() - 14, theme.text3)
@@ -134,8 +175,15 @@ class StripFace:
         for at in (*range(0, self.count - every // 2, every), self.count):
             x, text = self.x(at), TextLine(f"{at:,}", "axis")
             if at:
-                painter.fillRect(QRectF(round(x), plot.top(), 1, plot.height()), theme.line)
-            text.draw(painter, min(x - text.width / 2, self.width - text.width - 2), plot.bottom() + 3, theme.text3)
+                painter.fillRect(
+                    QRectF(round(x), plot.top(), 1, plot.height()), theme.line
+                )
+            text.draw(
+                painter,
+                min(x - text.width / 2, self.width - text.width - 2),
+                plot.bottom() + 3,
+                theme.text3,
+            )
         TextLine("step", "axis").draw(painter, 4, plot.bottom() + 3, theme.text3)
 
     def _paint_memory(self, painter: QPainter, theme: Theme, passed: bool) -> None:
@@ -164,13 +212,22 @@ class StripFace:
         held, plot = self.held, self.plot
         start = TextLine(f"{bytes_text(held[0])} at the end of forward", "axis")
         high = start.height
-        taken = [QRectF(plot.left() + 8, max(self.y(held[0]) - high - 1, plot.top() - 8), start.width, high)]
+        taken = [
+            QRectF(
+                plot.left() + 8,
+                max(self.y(held[0]) - high - 1, plot.top() - 8),
+                start.width,
+                high,
+            )
+        ]
         self._paint_label(painter, theme, start, taken[0])
         leads: list[QRectF] = []
         for piece in largest(self.pieces):
             steps = piece.end - piece.first
             within = f" in {steps:,} steps" if steps > 1 else ""
-            line = TextLine(f"{piece.title} frees {bytes_text(piece.released)}{within}", "axis")
+            line = TextLine(
+                f"{piece.title} frees {bytes_text(piece.released)}{within}", "axis"
+            )
             x = self.x(piece.end)
             above, below = self.y(held[piece.first]), self.y(held[piece.end])
             y = max(min((above + below - high) / 2, below - high - 2), plot.top())
@@ -178,8 +235,18 @@ class StripFace:
             lead = None
             top = above - high - 2
             first, last = self.x(piece.first) + 4, x - line.width - 4
-            tries = (QRectF(at, top, line.width, high) for at in (first, (first + last) / 2, last) if first <= last)
-            free = (one for one in tries if not any(one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken))
+            tries = (
+                QRectF(at, top, line.width, high)
+                for at in (first, (first + last) / 2, last)
+                if first <= last
+            )
+            free = (
+                one
+                for one in tries
+                if not any(
+                    one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken
+                )
+            )
             over = next(free, None)
             if over is not None:
                 place = over  # above the layer's own steps
@@ -188,11 +255,16 @@ class StripFace:
                 left = x - 24 - line.width
                 under = self.y(held[self.step_at(max(left, plot.left()))])
                 place = QRectF(left, under - high - 4, line.width, high)
-                lead = QPointF(place.right() + 3, place.center().y()), QPointF(x, self.y(held[piece.first]))
+                lead = (
+                    QPointF(place.right() + 3, place.center().y()),
+                    QPointF(x, self.y(held[piece.first])),
+                )
             fits = plot.left() < place.left() and plot.top() - 10 <= place.top()
             led = QRectF(*lead).normalized() if lead is not None else QRectF()
             parts = place.adjusted(-8, 0, 8, 0), led
-            if not fits or any(part.intersects(other) for part in parts for other in (*taken, *leads)):
+            if not fits or any(
+                part.intersects(other) for part in parts for other in (*taken, *leads)
+            ):
                 continue
             taken.append(place)
             self._paint_label(painter, theme, line, place)
@@ -202,17 +274,28 @@ class StripFace:
                 painter.drawLine(*lead)
         self.labels = taken
 
-    def _paint_label(self, painter: QPainter, theme: Theme, line: TextLine, place: QRectF) -> None:
+    def _paint_label(
+        self, painter: QPainter, theme: Theme, line: TextLine, place: QRectF
+    ) -> None:
         """Paint words with none of the grid behind them."""
         painter.fillRect(place.adjusted(-3, 1, 3, 0).intersected(self.plot), theme.plot)
         line.draw(painter, place.x(), place.y(), theme.text2)
 
 
-def _fill_columns(painter: QPainter, colors: dict[str, QColor], look: tuple[str, int], first: int, end: int) -> None:
+def _fill_columns(
+    painter: QPainter,
+    colors: dict[str, QColor],
+    look: tuple[str, int],
+    first: int,
+    end: int,
+) -> None:
     """Fill columns of pixels of one category and height, counted from the first cell."""
     category, height = look
     if height:
-        painter.fillRect(QRect(LEFT + first, NAMES + CELL - height, end - first, height), colors[category])
+        painter.fillRect(
+            QRect(LEFT + first, NAMES + CELL - height, end - first, height),
+            colors[category],
+        )
 
 
 def _unit(most: int) -> int:

@@ -52,7 +52,12 @@ class TapeControl(QObject):
         player: Player,
     ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._inspector, self._snippets = workspace, room, inspector, snippets
+        self._workspace, self._room, self._inspector, self._snippets = (
+            workspace,
+            room,
+            inspector,
+            snippets,
+        )
         self.player, self.replay, self._capture = player, replay, capture
         self.page = TapePage(player)
         self.graph = PlayedGraph(room, player, self)
@@ -62,7 +67,9 @@ class TapeControl(QObject):
         player.moved.connect(lambda _before, _now: self._refresh())
         self.steps = StepList(player)
         self._before_steps = "layers"  # the page that Steps took the place of
-        self._steps_wait = False  # Steps was in front as a snippet took the place of the graph
+        self._steps_wait = (
+            False  # Steps was in front as a snippet took the place of the graph
+        )
         self._tape_waits = False  # as was the tape
         workspace.pages.shown.connect(self._page_shown)
         snippets.turned.connect(self._page_shown)
@@ -72,7 +79,9 @@ class TapeControl(QObject):
         workspace.document.replaced.connect(lambda _project: self._released())
         capture.turned.connect(lambda _subject: self._released())
         capture.left.connect(player.leave)
-        self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
+        self.page.captureRequested.connect(
+            lambda: workspace.commands.trigger("capture")
+        )
         player.replaced.connect(room.set_tape)
         player.changed.connect(self._show_status)
         player.changed.connect(lambda: self._refresh(now=True))
@@ -134,7 +143,10 @@ class TapeControl(QObject):
         tape, room = self.player.tape, self._room
         item = room.item_of(room.scene.current_key())
         if tape is None or item is None:
-            self._workspace.notifier.say("Nothing selected", "Click a backward node or a layer of the graph first.")
+            self._workspace.notifier.say(
+                "Nothing selected",
+                "Click a backward node or a layer of the graph first.",
+            )
             return None
         return first_of(tape, item)
 
@@ -148,9 +160,16 @@ class TapeControl(QObject):
         """Show the selection in the net's graph; without one the next node."""
         self._inspector.show_item(self._room.tape, self._item_to_show(item))
 
-    def _item_to_show(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
+    def _item_to_show(
+        self, item: TapeNode | LayerGroup | None
+    ) -> TapeNode | LayerGroup | None:
         room, player = self._room, self.player
-        if item is None and player.keeps and room.tape is not None and player.next_node is not None:
+        if (
+            item is None
+            and player.keeps
+            and room.tape is not None
+            and player.next_node is not None
+        ):
             return room.tape.nodes[player.next_node]
         return item
 
@@ -161,15 +180,22 @@ class TapeControl(QObject):
     def _refresh(self, now: bool = False) -> None:
         """Show new results: at once when paused, at a limited rate during playback."""
         workspace, player = self._workspace, self.player
-        if not workspace.pages.is_front("autograd") or self._snippets.toggle.value() == "snippet":
+        if (
+            not workspace.pages.is_front("autograd")
+            or self._snippets.toggle.value() == "snippet"
+        ):
             return
         since = time.monotonic() - self._refreshed
-        if not now and (player.state != PLAYING or player.speed is None or since < REFRESH):
+        if not now and (
+            player.state != PLAYING or player.speed is None or since < REFRESH
+        ):
             return
         self._refreshed = time.monotonic()
         selected = self._room.item_of(self._room.scene.current_key())
         wanted = self._item_to_show(selected)
-        if wanted is self._inspector.shown_item() or not now:  # while it plays, what is shown stays
+        if (
+            wanted is self._inspector.shown_item() or not now
+        ):  # while it plays, what is shown stays
             self._inspector.refresh()
         else:
             self._inspector.show_item(self._room.tape, wanted)
@@ -225,38 +251,55 @@ class TapeControl(QObject):
 
     def _state(self, state: str) -> None:
         pages = self._workspace.pages
-        if state == LOADING and pages.is_front("layers"):  # nothing can be put into a graph that is played
+        if state == LOADING and pages.is_front(
+            "layers"
+        ):  # nothing can be put into a graph that is played
             pages.turn_to("steps")
         self._show_status()
 
     def _stood(self, _stop: Stop) -> None:
-        self._room.clear_error(FREED)  # it is there again, as another was run for the movement
+        self._room.clear_error(
+            FREED
+        )  # it is there again, as another was run for the movement
         self._show_status()
         self._refresh(now=True)
 
     def _troubled(self, trouble: Trouble) -> None:
         self._room.show_error(trouble.title, trouble.reason)
         if trouble.traceback:
-            self._workspace.notifier.show_unexpected(f"{trouble.title}: {trouble.reason}", trouble.traceback)
+            self._workspace.notifier.show_unexpected(
+                f"{trouble.title}: {trouble.reason}", trouble.traceback
+            )
         if trouble.node is not None:
             self._room.reveal(trouble.node)
 
     def _let_go_of(self, alive: int) -> None:
-        if not self.player.keeps and self.player.tape is not None:  # else it was of a project that is closed
-            self._workspace.status.set_graph_memory(f"Inspection holds {bytes_text(alive)}")
+        if (
+            not self.player.keeps and self.player.tape is not None
+        ):  # else it was of a project that is closed
+            self._workspace.status.set_graph_memory(
+                f"Inspection holds {bytes_text(alive)}"
+            )
 
     def _show_status(self) -> None:
         """Update the status line, and the graph's header when its numbers are of a newer batch."""
         player, status, room = self.player, self._workspace.status, self._room
         tape = player.tape
-        if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
+        if (
+            tape is not None
+            and tape is not room.tape
+            and player.state not in (LOADING,)
+            and room.tape is not None
+        ):
             room.head.set_summary(summary(tape), tape)
         if not player.keeps or self._snippets.in_front:
             status.set_tape("")
             return
         status.set_tape(_where(player))
         if player.kept:
-            status.set_graph_memory(f"Inspection holds {bytes_text(player.kept)} until the graph is freed")
+            status.set_graph_memory(
+                f"Inspection holds {bytes_text(player.kept)} until the graph is freed"
+            )
 
 
 def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:

@@ -18,10 +18,21 @@ from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import manager
-from app.views.ui.widgets import BackwardTransport, ChoiceField, NumberField, icon_button
+from app.views.ui.widgets import (
+    BackwardTransport,
+    ChoiceField,
+    NumberField,
+    icon_button,
+)
 from app.views.ui.widgets.painting import Divider, label, set_property
 
-SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
+SPEEDS = (
+    (1.0, "1 /s"),
+    (4.0, "4 /s"),
+    (20.0, "20 /s"),
+    (60.0, "60 /s"),
+    (None, "Full"),
+)
 
 NARROW = 1320  # px below which words are short, at the designed text size
 TIGHT = 800  # px: a narrower page does not repeat the held memory beside the controls
@@ -42,7 +53,9 @@ class TapePage(QWidget):
         self.count = label("0/0", "counter")
         self.words = label("", "label", "text2")
         self.words.setTextFormat(Qt.TextFormat.RichText)
-        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.words.installEventFilter(self)
         self.non_finite = QCheckBox("Break on NaN or Inf")
         self.non_finite.setChecked(player.non_finite)
@@ -72,7 +85,14 @@ class TapePage(QWidget):
         row = FlowLayout(tools, (12, 7, 12, 5), 10)
         row.put(self.deck, self.count)
         row.fill(self.words)
-        row.put(self.speed, self.non_finite, self.above, self.bound, self._divider, self.held)
+        row.put(
+            self.speed,
+            self.non_finite,
+            self.above,
+            self.bound,
+            self._divider,
+            self.held,
+        )
         tape = QWidget()
         vbox(tools, (self.strip, 1), on=tape, margins=0, spacing=0)
         self.offer = CaptureOffer("No backward tape yet", BATCH_HINT, STEP_HINT)
@@ -122,7 +142,9 @@ class TapePage(QWidget):
 
     def _changed(self) -> None:
         steps = self.player.tape.steps if self.player.tape is not None else {}
-        self.strip.set_breaks(frozenset(steps[node] for node in self.player.breaks if node in steps))
+        self.strip.set_breaks(
+            frozenset(steps[node] for node in self.player.breaks if node in steps)
+        )
         self._moved()
 
     def _moved(self) -> None:
@@ -136,9 +158,17 @@ class TapePage(QWidget):
         now = min(position + 1, len(player))
         self.count.setText(f"{now:,}/{len(player):,}")
         node = player.next_node
-        self.words.setToolTip(self._status_text(tape.nodes[node] if node is not None else None))
+        self.words.setToolTip(
+            self._status_text(tape.nodes[node] if node is not None else None)
+        )
         self._fit()
-        self.held.setText(_held_text(player.held[position], tape.held_bytes, self.width() < NARROW * manager().scale))
+        self.held.setText(
+            _held_text(
+                player.held[position],
+                tape.held_bytes,
+                self.width() < NARROW * manager().scale,
+            )
+        )
         self.strip.setAccessibleDescription(self.words.toolTip())
 
     def _deck_state(self) -> str:
@@ -147,7 +177,13 @@ class TapePage(QWidget):
             return "blocked"
         if player.state in (PLAYING, LOADING):
             return "running"
-        return "at_start" if not player.position else "at_end" if player.next_node is None else "ready"
+        return (
+            "at_start"
+            if not player.position
+            else "at_end"
+            if player.next_node is None
+            else "ready"
+        )
 
     def _status_text(self, node: TapeNode | None) -> str:
         """Return the text beside the counter."""
@@ -159,22 +195,41 @@ class TapePage(QWidget):
         if node is None:
             return " · ".join(filter(None, (stopped_by(stop), "All nodes have run")))
         where = "in the loss" if node.in_loss else f"in {tape.title_of(node)}"
-        name = f"{node.name} of {node.parameters[0]}" if node.parameters else f"{node.name} {where}"
+        name = (
+            f"{node.name} of {node.parameters[0]}"
+            if node.parameters
+            else f"{node.name} {where}"
+        )
         why = stopped_by(stop) if player.state != PLAYING else ""
         return " · ".join(filter(None, (why, f"{name} runs next")))
 
     def _fit(self) -> None:
         """Elide the text to the available width, with the name in bold."""
         metrics, text = self.words.fontMetrics(), self.words.toolTip()
-        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(self.words.width() - 14, 0))
+        shown = metrics.elidedText(
+            text, Qt.TextElideMode.ElideRight, max(self.words.width() - 14, 0)
+        )
         name, _, rest = shown.partition(" ")
         bold = self.player.next_node is not None and self.player.state != LOADING
-        self.words.setText(f"<b>{escape(name)}</b> {escape(rest)}" if bold else escape(shown))
-        broke = self.player.last is not None and self.player.last.reason in ("norm", "non_finite")
-        set_property(self.words, "tone", "warn" if broke and self.player.state != PLAYING else "text2")
+        self.words.setText(
+            f"<b>{escape(name)}</b> {escape(rest)}" if bold else escape(shown)
+        )
+        broke = self.player.last is not None and self.player.last.reason in (
+            "norm",
+            "non_finite",
+        )
+        set_property(
+            self.words,
+            "tone",
+            "warn" if broke and self.player.state != PLAYING else "text2",
+        )
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.words and event.type() == QEvent.Type.Resize and self.player.tape is not None:
+        if (
+            watched is self.words
+            and event.type() == QEvent.Type.Resize
+            and self.player.tape is not None
+        ):
             self._fit()
         return super().eventFilter(watched, event)
 
@@ -198,7 +253,9 @@ def stopped_by(stop: Stop | None) -> str:
         return ""
     if stop.reason == "norm":
         return f"Norm {figure(stop.value)}: stopped"
-    return f"{stop.value:,.0f} NaN or infinite {plural(int(stop.value), 'value')}: stopped"
+    return (
+        f"{stop.value:,.0f} NaN or infinite {plural(int(stop.value), 'value')}: stopped"
+    )
 
 
 def _held_text(now: int, most: int, narrow: bool) -> str:
@@ -206,4 +263,8 @@ def _held_text(now: int, most: int, narrow: bool) -> str:
     now_text, most_text = bytes_text(now), bytes_text(most)
     if now_text.split()[1] == most_text.split()[1]:
         most_text = most_text.split()[0]
-    return f"<b>{now_text}</b> of {most_text} held" if narrow else f"Held for backward <b>{now_text}</b> of {most_text}"
+    return (
+        f"<b>{now_text}</b> of {most_text} held"
+        if narrow
+        else f"Held for backward <b>{now_text}</b> of {most_text}"
+    )

@@ -7,13 +7,31 @@ moving the play head copies two parts of them.
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QPolygonF, QResizeEvent
+from PySide6.QtGui import (
+    QColor,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QPolygonF,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.autograd.playback.memory_timeline import Stretch
 from app.autograd.tape import Tape
 from app.util.formatting import bytes_text
-from app.views.autograd.tape.strip_face import AXIS, CELL, LEAF, LEFT, NAMES, RIGHT, StripFace
+from app.views.autograd.tape.strip_face import (
+    AXIS,
+    CELL,
+    LEAF,
+    LEFT,
+    NAMES,
+    RIGHT,
+    StripFace,
+)
 from app.views.ui.theme import Theme, current, manager
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, box
 
@@ -65,7 +83,11 @@ class TapeStrip(KeyboardFocus, QWidget):
             before, self._position = self._position, position
             ends = sorted((self._face.x(before), self._face.x(position)))
             # The pill of the head is on either side of it.
-            self.update(QRectF(ends[0] - 150, 0, ends[1] - ends[0] + 300, self.height()).toAlignedRect())
+            self.update(
+                QRectF(
+                    ends[0] - 150, 0, ends[1] - ends[0] + 300, self.height()
+                ).toAlignedRect()
+            )
 
     def set_breaks(self, steps: frozenset[int]) -> None:
         """Set the steps with a breakpoint before them."""
@@ -97,7 +119,10 @@ class TapeStrip(KeyboardFocus, QWidget):
                 self._face.resize(self.width(), self.height())
             # At position 0 nothing has run: both pictures show the same left margin.
             at = self._face.x(self._position) if self._position else 0.0
-            for passed, left, right in ((True, 0.0, at), (False, at, float(self.width()))):
+            for passed, left, right in (
+                (True, 0.0, at),
+                (False, at, float(self.width())),
+            ):
                 if right > left:
                     self._paint_part(painter, theme, passed, left, right)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -107,15 +132,21 @@ class TapeStrip(KeyboardFocus, QWidget):
         self.paint_ring(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), 4)
         painter.end()
 
-    def _paint_part(self, painter: QPainter, theme: Theme, passed: bool, left: float, right: float) -> None:
+    def _paint_part(
+        self, painter: QPainter, theme: Theme, passed: bool, left: float, right: float
+    ) -> None:
         """Copy a range from its picture, which is created on first use."""
         assert self._face is not None
         picture = self._pictures.get(passed)
         if picture is None:
-            picture = self._pictures[passed] = self._face.picture(theme, self.devicePixelRatioF(), passed)
+            picture = self._pictures[passed] = self._face.picture(
+                theme, self.devicePixelRatioF(), passed
+            )
         ratio = picture.devicePixelRatio()
         source = QRectF(left * ratio, 0, (right - left) * ratio, picture.height())
-        painter.drawPixmap(QRectF(left, 0, right - left, self.height()), picture, source)
+        painter.drawPixmap(
+            QRectF(left, 0, right - left, self.height()), picture, source
+        )
 
     def _paint_breaks(self, painter: QPainter, theme: Theme) -> None:
         assert self._face is not None
@@ -128,14 +159,23 @@ class TapeStrip(KeyboardFocus, QWidget):
         if self._hover is None or self._face is None:
             return
         x = self._face.x(self._hover + 0.5)
-        painter.fillRect(QRectF(round(x), NAMES, 1, self.height() - NAMES - AXIS), theme.text2)
-        lines = [TextLine(text, "caption") for text in self._face.tooltip_lines(self._hover)]
+        painter.fillRect(
+            QRectF(round(x), NAMES, 1, self.height() - NAMES - AXIS), theme.text2
+        )
+        lines = [
+            TextLine(text, "caption") for text in self._face.tooltip_lines(self._hover)
+        ]
         width = max(line.width for line in lines) + 20
         left = x + 10 if x + 10 + width < self.width() else x - 10 - width
         area = QRectF(left, NAMES + CELL + 8, width, 16 * len(lines) + 10)
         box(painter, area, 5, theme.raised, theme.line3)
         for row, line in enumerate(lines):
-            line.draw(painter, area.x() + 10, area.y() + 5 + 16 * row, theme.text2 if row else theme.text)
+            line.draw(
+                painter,
+                area.x() + 10,
+                area.y() + 5 + 16 * row,
+                theme.text2 if row else theme.text,
+            )
 
     def _paint_head(self, painter: QPainter, theme: Theme) -> None:
         """Paint the play head across cells and curve, with the memory held there."""
@@ -143,12 +183,20 @@ class TapeStrip(KeyboardFocus, QWidget):
         wanted = self._wanted is not None
         position = self._wanted if self._wanted is not None else self._position
         x, held = self._face.x(position), self._face.held[position]
-        painter.setPen(QPen(theme.back, 1.5, Qt.PenStyle.DashLine if wanted else Qt.PenStyle.SolidLine))
+        painter.setPen(
+            QPen(
+                theme.back,
+                1.5,
+                Qt.PenStyle.DashLine if wanted else Qt.PenStyle.SolidLine,
+            )
+        )
         painter.drawLine(QPointF(x, NAMES - 2), QPointF(x, self._face.plot.bottom()))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.back)
         top = NAMES + CELL + 2
-        painter.drawPolygon(QPolygonF([QPointF(x - 6, top), QPointF(x + 6, top), QPointF(x, top + 8)]))
+        painter.drawPolygon(
+            QPolygonF([QPointF(x - 6, top), QPointF(x + 6, top), QPointF(x, top + 8)])
+        )
         y = self._face.y(held)
         painter.setPen(QPen(theme.panel, 1.5))
         painter.drawEllipse(QPointF(x, y), 4.5, 4.5)
@@ -156,19 +204,42 @@ class TapeStrip(KeyboardFocus, QWidget):
         area = self.held_area(position, text.width + 18)
         painter.setPen(Qt.PenStyle.NoPen)
         box(painter, area, 10, theme.back)
-        text.draw_in(painter, area.x() + 9, area, theme.window if theme.dark else QColor("#FFFFFF"))
+        text.draw_in(
+            painter,
+            area.x() + 9,
+            area,
+            theme.window if theme.dark else QColor("#FFFFFF"),
+        )
 
     def held_area(self, position: int, width: float) -> QRectF:
         """Return where the memory held at a position is written: beside the head, over no other words if possible."""
         assert self._face is not None
-        x, y, plot = self._face.x(position), self._face.y(self._face.held[position]), self._face.plot
+        x, y, plot = (
+            self._face.x(position),
+            self._face.y(self._face.held[position]),
+            self._face.plot,
+        )
         sides = [x + 10, x - 10 - width]
         if x + 10 + width >= self.width() - 4:
             sides.reverse()
-        tops = [max(min(top, plot.bottom() - 22), plot.top() + 1) for top in (y - 26, y + 8, plot.top(), plot.bottom())]
+        tops = [
+            max(min(top, plot.bottom() - 22), plot.top() + 1)
+            for top in (y - 26, y + 8, plot.top(), plot.bottom())
+        ]
         areas = [QRectF(left, top, width, 20) for top in tops for left in sides]
-        inside = [area for area in areas if area.left() >= 4 and area.right() < self.width() - 4]
-        return next((one for one in inside if not any(one.intersects(words) for words in self._face.labels)), areas[0])
+        inside = [
+            area
+            for area in areas
+            if area.left() >= 4 and area.right() < self.width() - 4
+        ]
+        return next(
+            (
+                one
+                for one in inside
+                if not any(one.intersects(words) for words in self._face.labels)
+            ),
+            areas[0],
+        )
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -176,7 +247,10 @@ class TapeStrip(KeyboardFocus, QWidget):
         if event.button() != Qt.MouseButton.LeftButton or self._face is None:
             return
         x = event.position().x()
-        near = abs(x - self._face.x(self._position)) <= HEAD and event.position().y() > NAMES + CELL
+        near = (
+            abs(x - self._face.x(self._position)) <= HEAD
+            and event.position().y() > NAMES + CELL
+        )
         self._wanted = self._position if near else self._face.step_at(x)
         if not near:
             self.sought.emit(self._wanted)
@@ -194,7 +268,11 @@ class TapeStrip(KeyboardFocus, QWidget):
                 self.sought.emit(wanted)
                 self.update()
             return
-        hover = self._face.step_at(x) if LEFT <= x <= self.width() - RIGHT and event.position().y() > NAMES else None
+        hover = (
+            self._face.step_at(x)
+            if LEFT <= x <= self.width() - RIGHT and event.position().y() > NAMES
+            else None
+        )
         if hover != self._hover:
             self._hover = hover
             self.update()
@@ -208,15 +286,23 @@ class TapeStrip(KeyboardFocus, QWidget):
         self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        key, position, end = event.key(), self._position, self._face.count if self._face is not None else 0
+        key, position, end = (
+            event.key(),
+            self._position,
+            self._face.count if self._face is not None else 0,
+        )
         firsts = [piece.first for piece in self.pieces]
         wanted = {
             Qt.Key.Key_Left: position - 1,
             Qt.Key.Key_Right: position + 1,
             Qt.Key.Key_Home: 0,
             Qt.Key.Key_End: end,
-            Qt.Key.Key_PageUp: max((first for first in firsts if first < position), default=0),
-            Qt.Key.Key_PageDown: min((first for first in firsts if first > position), default=end),
+            Qt.Key.Key_PageUp: max(
+                (first for first in firsts if first < position), default=0
+            ),
+            Qt.Key.Key_PageDown: min(
+                (first for first in firsts if first > position), default=end
+            ),
         }.get(Qt.Key(key))
         if wanted is not None and self._face is not None:
             self.sought.emit(max(0, min(wanted, end)))

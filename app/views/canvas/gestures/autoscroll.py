@@ -33,10 +33,15 @@ class AutoScroll(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QMouseEvent | QDragMoveEvent):
             self._spot = event.position().toPoint()
-            self._been_inside = self._view.busy and (self._been_inside or self.speed(self._spot).isNull())
+            self._been_inside = self._view.busy and (
+                self._been_inside or self.speed(self._spot).isNull()
+            )
             if self._timer.isActive():
                 return False
-            if self._view.busy and event.type() in (QEvent.Type.MouseMove, QEvent.Type.DragMove):
+            if self._view.busy and event.type() in (
+                QEvent.Type.MouseMove,
+                QEvent.Type.DragMove,
+            ):
                 self._timer.start()
         return False
 
@@ -61,7 +66,9 @@ class AutoScroll(QObject):
         may = gesture.scrolls and (self._been_inside or not gesture.from_outside)
         if may and not speed.isNull():
             self._view.pan(-speed.x(), -speed.y())
-            gesture.move(self._view.mapToScene(self._spot), QApplication.keyboardModifiers())
+            gesture.move(
+                self._view.mapToScene(self._spot), QApplication.keyboardModifiers()
+            )
 
 
 def _speed(at: int, extent: int) -> float:

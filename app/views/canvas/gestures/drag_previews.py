@@ -30,7 +30,12 @@ class MarqueeItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return self._area.adjusted(-2, -2, 2, 2)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         pen = QPen(now.accent, 1)
         pen.setCosmetic(True)
@@ -59,7 +64,12 @@ class LooseWireItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return self._path.boundingRect().adjusted(-12, -12, 12, 12)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         pen = QPen(now.error if self._refused else now.accent, 2)
@@ -81,7 +91,12 @@ class GhostItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return self._rect.adjusted(-2, -2, 2, 2)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         pen = QPen(now.accent, 1.5, Qt.PenStyle.CustomDashLine)

@@ -63,18 +63,26 @@ class Marquee(Gesture):
         area = QRectF(self.began, point).normalized()
         self._box.set_area(area)
         sides = comments.Area(area.left(), area.top(), area.right(), area.bottom())
-        nodes = self._chosen(self._before, frozenset(self.scene.index.inside(area)), keys)
-        notes = self._chosen(self._noted, comments.touched(self.scene.notes.comments, sides), keys)
+        nodes = self._chosen(
+            self._before, frozenset(self.scene.index.inside(area)), keys
+        )
+        notes = self._chosen(
+            self._noted, comments.touched(self.scene.notes.comments, sides), keys
+        )
         self.commands.select(nodes, notes)
 
     @staticmethod
-    def _chosen(before: frozenset[str], inside: frozenset[str], keys: Modifiers) -> frozenset[str]:
+    def _chosen(
+        before: frozenset[str], inside: frozenset[str], keys: Modifiers
+    ) -> frozenset[str]:
         if keys & Modifiers.ControlModifier:
             return before ^ inside
         return before | inside if keys & Modifiers.ShiftModifier else inside
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if self._box is None and not keys & (Modifiers.ControlModifier | Modifiers.ShiftModifier):
+        if self._box is None and not keys & (
+            Modifiers.ControlModifier | Modifiers.ShiftModifier
+        ):
             self.commands.select(())
         self._remove()
 
@@ -111,7 +119,11 @@ class DropOp(Gesture):
         self._wire = self._wire_under(point)
         corner = point - QPointF(self._size.width / 2, self._size.anchor)
         on_wire = self._wire is not None
-        self._ghost.setPos(snapped(corner, self._size.anchor) if on_wire else self.scene.corner_of_new(self._op, point))
+        self._ghost.setPos(
+            snapped(corner, self._size.anchor)
+            if on_wire
+            else self.scene.corner_of_new(self._op, point)
+        )
         self.scene.set_hovered(None, self._wire)
 
     def _wire_under(self, point: QPointF) -> Edge | None:
@@ -119,7 +131,9 @@ class DropOp(Gesture):
         if not spec.inputs or not spec.outputs:
             return None
         reach = GRID * 1.5
-        return self.scene.wire_near(QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach))
+        return self.scene.wire_near(
+            QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
+        )
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
         wire = self._wire_under(point)

@@ -25,7 +25,13 @@ ADDING = Modifiers.ControlModifier | Modifiers.ShiftModifier
 class Move(Gesture):
     """Drag the selected nodes and notes over the grid, a frame with its contents; a press without a move selects."""
 
-    def __init__(self, view: CanvasView, point: QPointF, node: str | None, note: str | None = None) -> None:
+    def __init__(
+        self,
+        view: CanvasView,
+        point: QPointF,
+        node: str | None,
+        note: str | None = None,
+    ) -> None:
         super().__init__(view, point)
         self._node, self._note = node, note
         self._before, self._noted = view.selection.ids, view.canvas_scene.notes.selected
@@ -48,13 +54,21 @@ class Move(Gesture):
         self._take(nodes | held, notes | noted)
         graph = self.scene.graph
         self._alone = self._starts.keys() == held and not self._notes
-        self._alone = self._alone and not any(graph.into(node) or graph.out_of(node) for node in held)
+        self._alone = self._alone and not any(
+            graph.into(node) or graph.out_of(node) for node in held
+        )
 
     def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
         """Set what moves, and its start positions."""
         project = self.commands.project
-        self._starts = {node: self.scene.nodes[node].pos() for node in nodes if node in self.scene.nodes}
-        self._notes = {note: project.comments[note] for note in notes if note in project.comments}
+        self._starts = {
+            node: self.scene.nodes[node].pos()
+            for node in nodes
+            if node in self.scene.nodes
+        }
+        self._notes = {
+            note: project.comments[note] for note in notes if note in project.comments
+        }
         self._bends = dict(bends.within(project.bends, self._starts))
 
     def move(self, point: QPointF, keys: Modifiers) -> None:
@@ -67,8 +81,14 @@ class Move(Gesture):
         dx, dy = shift.x(), shift.y()
         self.scene.drag(
             {node: start + shift for node, start in self._starts.items()},
-            {key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in self._notes.items()},
-            {wire: tuple((x + dx, y + dy) for x, y in points) for wire, points in self._bends.items()},
+            {
+                key: replace(note, x=note.x + dx, y=note.y + dy)
+                for key, note in self._notes.items()
+            },
+            {
+                wire: tuple((x + dx, y + dy) for x, y in points)
+                for wire, points in self._bends.items()
+            },
         )
         if self._alone:
             self._find_wire(point, shift)
@@ -79,10 +99,18 @@ class Move(Gesture):
         item = self.scene.nodes[self._node]
         start = self._starts[self._node] + shift
         line = start.y() + item.geometry.anchor
-        under = self.scene.wire_near(QRectF(point.x() - REACH, point.y() - REACH, 2 * REACH, 2 * REACH))
-        found = under or self.scene.wire_near(QRectF(start.x(), line - REACH / 2, item.geometry.width, REACH))
+        under = self.scene.wire_near(
+            QRectF(point.x() - REACH, point.y() - REACH, 2 * REACH, 2 * REACH)
+        )
+        found = under or self.scene.wire_near(
+            QRectF(start.x(), line - REACH / 2, item.geometry.width, REACH)
+        )
         if found != self._wire:
-            self._wire = found if found is not None and self.commands.fits_on(self._node, found) else None
+            self._wire = (
+                found
+                if found is not None and self.commands.fits_on(self._node, found)
+                else None
+            )
             self.scene.set_hovered(self._node, self._wire)
 
     def _shift(self, point: QPointF) -> QPointF:
@@ -90,14 +118,20 @@ class Move(Gesture):
         step = point - self.began
         if self._node is not None:
             start = self._starts[self._node]
-            return snapped(start + step, self.scene.nodes[self._node].geometry.anchor) - start
+            return (
+                snapped(start + step, self.scene.nodes[self._node].geometry.anchor)
+                - start
+            )
         return QPointF(grid(step.x()), grid(step.y()))
 
     def finish(self, point: QPointF, keys: Modifiers) -> None:
         if not self.scrolls:
             if not keys & ADDING:
                 node, note = self._node, self._note
-                self.commands.select([node] if node is not None else (), [note] if note is not None else ())
+                self.commands.select(
+                    [node] if node is not None else (),
+                    [note] if note is not None else (),
+                )
             return
         self.view.set_dragging(False)
         shift = self._shift(point)
@@ -138,7 +172,13 @@ class ResizeNote(Gesture):
             self.scrolls = True
             self.view.set_dragging(True)
         area = self._area(point)
-        made = replace(self._note, x=area.left, y=area.top, width=area.right - area.left, height=area.bottom - area.top)
+        made = replace(
+            self._note,
+            x=area.left,
+            y=area.top,
+            width=area.right - area.left,
+            height=area.bottom - area.top,
+        )
         self.scene.drag({}, {self._key: made})
 
     def _area(self, point: QPointF) -> Area:
@@ -171,7 +211,9 @@ class ResizeNote(Gesture):
 class BendWire(Gesture):
     """Drag a wire: a bend comes there, or the one that is held moves. A press that does not move selects."""
 
-    def __init__(self, view: CanvasView, point: QPointF, wire: Edge, bend: int | None) -> None:
+    def __init__(
+        self, view: CanvasView, point: QPointF, wire: Edge, bend: int | None
+    ) -> None:
         super().__init__(view, point)
         self._wire, self._bend = wire, bend
         self._points: tuple[Point, ...] = view.commands.project.bends.get(wire, ())
@@ -193,7 +235,10 @@ class BendWire(Gesture):
         """Add a bend where the wire is grabbed."""
         path = self.scene.wires[self._wire].route.path
         self._points = self.scene.bends_of(self._wire)
-        ends = [(end.x(), end.y()) for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))]
+        ends = [
+            (end.x(), end.y())
+            for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))
+        ]
         held = (self.began.x(), self.began.y())
         self._bend = bends.nearest_stretch((ends[0], *self._points, ends[1]), held)
         self._points = (*self._points[: self._bend], held, *self._points[self._bend :])

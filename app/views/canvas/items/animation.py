@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from PySide6.QtCore import QAbstractAnimation, QEasingCurve, QObject, QPointF, QVariantAnimation, Signal
+from PySide6.QtCore import (
+    QAbstractAnimation,
+    QEasingCurve,
+    QObject,
+    QPointF,
+    QVariantAnimation,
+    Signal,
+)
 
 from app.builder.sheet import Comment
 from app.views.ui import theme
@@ -54,8 +61,16 @@ class Glide(QObject):
             if (item := self._scene.nodes.get(node)) is not None and item.pos() != start
         }
         after = self._scene.notes.comments
-        self._notes = {key: (note, after[key]) for key, note in notes.items() if after.get(key, note) != note}
-        if self._ways and len(self._scene.nodes) <= MOST and not theme.manager().reduced_motion:
+        self._notes = {
+            key: (note, after[key])
+            for key, note in notes.items()
+            if after.get(key, note) != note
+        }
+        if (
+            self._ways
+            and len(self._scene.nodes) <= MOST
+            and not theme.manager().reduced_motion
+        ):
             self._show(0.0)
             self._moves.start()
             self.moving.emit(True)
@@ -83,7 +98,10 @@ class Glide(QObject):
             )
             for key, (start, end) in self._notes.items()
         }
-        places = {node: start + (end - start) * share for node, (start, end) in self._ways.items()}
+        places = {
+            node: start + (end - start) * share
+            for node, (start, end) in self._ways.items()
+        }
         self._scene.drag(places, notes, plain=True)
 
     def _end(self) -> None:

@@ -26,7 +26,11 @@ class DeferredShow(QObject):
     """
 
     def __init__(
-        self, view: QGraphicsView, nodes: NodesItem, frame: Callable[[], None], coming: Callable[[], bool]
+        self,
+        view: QGraphicsView,
+        nodes: NodesItem,
+        frame: Callable[[], None],
+        coming: Callable[[], bool],
     ) -> None:
         super().__init__(view)
         self._view, self._nodes, self._frame, self._coming = view, nodes, frame, coming
@@ -76,4 +80,6 @@ class DeferredShow(QObject):
         if not view.isVisible() or not self._nodes.isVisible():
             return True
         area = view.mapToScene(view.viewport().rect()).boundingRect()
-        return self._nodes.prepare(view.viewportTransform(), view.devicePixelRatioF(), area, SLICE)
+        return self._nodes.prepare(
+            view.viewportTransform(), view.devicePixelRatioF(), area, SLICE
+        )

@@ -105,7 +105,8 @@ def problems_by_node(analysis: Analysis | None) -> Problems:
         if problem.node is not None and problem.severity != "info":
             found[problem.node].append(problem)
     return {
-        node: tuple(sorted(group, key=lambda p: p.rank) if len(group) > 1 else group) for node, group in found.items()
+        node: tuple(sorted(group, key=lambda p: p.rank) if len(group) > 1 else group)
+        for node, group in found.items()
     }
 
 
@@ -113,11 +114,19 @@ def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
     """Return the nodes whose analysis differs from the previous one."""
     if before is None:
         return set(after.graph.nodes) | {node for node, _ in after.values}
-    if before.results and before.results.keys() == after.results.keys() and not (_passed(before) or _passed(after)):
+    if (
+        before.results
+        and before.results.keys() == after.results.keys()
+        and not (_passed(before) or _passed(after))
+    ):
         then = before.results  # all that is known of a node is in its result
-        return {node for node, result in after.results.items() if then[node] is not result}
+        return {
+            node for node, result in after.results.items() if then[node] is not result
+        }
     values = {node for node, _ in differing(before.values, after.values)}
-    known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
+    known = differing(before.resolved, after.resolved) | differing(
+        before.parameters, after.parameters
+    )
     return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
@@ -152,18 +161,26 @@ def face_of(
         tall=has_detail(spec, parameters),
         inputs=_inputs(graph, node_id, catalog, wrong),
         outputs=_outputs(graph, node_id, catalog, analysis),
-        state=wrong[0].severity if wrong else "unknown" if spec.kind == "unknown" else "",
+        state=wrong[0].severity
+        if wrong
+        else "unknown"
+        if spec.kind == "unknown"
+        else "",
         count=compact(parameters) if parameters else "",
         muted=node.muted,
         frozen=node.frozen,
         shared=node_id in graph.shared or bool(node.tied),
         block=spec.kind == "block",
         badge=f"×{repeat}" if repeat > 1 else "",
-        inside=_inner_of(spec, node_id, catalog, analysis) if unfolded and spec.definition else None,
+        inside=_inner_of(spec, node_id, catalog, analysis)
+        if unfolded and spec.definition
+        else None,
     )
 
 
-def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
+def _inner_of(
+    spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | None
+) -> Inner:
     """Return the visible inside of an instance of a block."""
     drawn = drawn_of(spec, catalog)
     block = drawn.block
@@ -176,7 +193,9 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
         from app.builder.results import known
 
         here = known(block.graph, inside.plan, inside.results)
-        carried: FrozenMap[tuple[str, int], str] = FrozenMap({end: str(value) for end, value in here.values.items()})
+        carried: FrozenMap[tuple[str, int], str] = FrozenMap(
+            {end: str(value) for end, value in here.values.items()}
+        )
         return Inner(drawn, _faces(block, catalog, here), carried)
 
     return _inner.get_or_compute(Same(drawn, inside), inner_of_block)
@@ -202,9 +221,16 @@ def _ops_in(block: Block) -> tuple[str, ...]:
     return _ops.get_or_compute(Same(block), lambda: tuple(dict.fromkeys(ops)))
 
 
-def _faces(block: Block, catalog: Catalog, known: Analysis | None) -> FrozenMap[str, Face]:
+def _faces(
+    block: Block, catalog: Catalog, known: Analysis | None
+) -> FrozenMap[str, Face]:
     nodes = block.graph.nodes
-    return FrozenMap({node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded) for node in nodes})
+    return FrozenMap(
+        {
+            node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded)
+            for node in nodes
+        }
+    )
 
 
 def _arriving(node_id: str, analysis: Analysis | None) -> str:
@@ -213,7 +239,9 @@ def _arriving(node_id: str, analysis: Analysis | None) -> str:
     return f"Tensor {str(value).removeprefix('N×')}" if value is not None else ""
 
 
-def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]) -> tuple[Pin, ...]:
+def _inputs(
+    graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]
+) -> tuple[Pin, ...]:
     spec = catalog.spec_of(graph, graph.nodes[node_id])
     wired: dict[str, list[Edge]] = defaultdict(list)
     for edge in graph.into(node_id):
@@ -223,17 +251,31 @@ def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, 
     for port in spec.inputs:
         bad = port.name in errors or (None in errors and bool(wired[port.name]))
         if port.variadic:
-            pins += [Pin(port.name, port.kind, edge.index, True, bad) for edge in wired[port.name]]
+            pins += [
+                Pin(port.name, port.kind, edge.index, True, bad)
+                for edge in wired[port.name]
+            ]
             index = max((edge.index + 1 for edge in wired[port.name]), default=0)
-            pins.append(Pin(port.name, port.kind, index, False, bad and not wired[port.name]))
+            pins.append(
+                Pin(port.name, port.kind, index, False, bad and not wired[port.name])
+            )
         else:
             pins.append(Pin(port.name, port.kind, 0, bool(wired[port.name]), bad))
     return tuple(pins)
 
 
-def _outputs(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None) -> tuple[Pin, ...]:
+def _outputs(
+    graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None
+) -> tuple[Pin, ...]:
     spec = catalog.spec_of(graph, graph.nodes[node_id])
     used = {edge.output for edge in graph.out_of(node_id)}
     asked = analysis is not None and node_id in analysis.graph.nodes
-    unknown = {i for i in range(len(spec.outputs)) if asked and analysis and (node_id, i) not in analysis.values}
-    return tuple(Pin(port.name, port.kind, i, i in used, idle=i in unknown) for i, port in enumerate(spec.outputs))
+    unknown = {
+        i
+        for i in range(len(spec.outputs))
+        if asked and analysis and (node_id, i) not in analysis.values
+    }
+    return tuple(
+        Pin(port.name, port.kind, i, i in used, idle=i in unknown)
+        for i, port in enumerate(spec.outputs)
+    )

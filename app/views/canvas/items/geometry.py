@@ -62,7 +62,9 @@ class Shape(Struct, frozen=True):
 
 def beside_name(face: Face) -> float:
     """Return the width of icon, count and block sign right of the name."""
-    badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
+    badge = (
+        text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
+    )
     return badge + (20.0 if face.signed else 0.0) + (14.0 if face.block else 0.0)
 
 
@@ -87,4 +89,7 @@ def forget_fonts() -> None:
 
 def snapped(point: QPointF, anchor: float) -> QPointF:
     """Return the top left corner nearest to `point` with left edge and port line on the grid."""
-    return QPointF(round(point.x() / GRID) * GRID, round((point.y() + anchor) / GRID) * GRID - anchor)
+    return QPointF(
+        round(point.x() / GRID) * GRID,
+        round((point.y() + anchor) / GRID) * GRID - anchor,
+    )

@@ -57,7 +57,12 @@ class WiresItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return EVERYWHERE
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = _exposed(option)
         self._catch_up(area)
@@ -85,7 +90,12 @@ class NodesItem(SpriteItem):
         self._wires, self._wire_index = wires, wire_index
         self.setZValue(LABELS)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         area = _exposed(option)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         wires, nodes = self._in(area)
@@ -94,23 +104,37 @@ class NodesItem(SpriteItem):
             if item.inner is not None:
                 _paint_frame(painter, item, area, zoom)
         self.put_down(
-            painter, lambda view: _things(wires, nodes, area, view, zoom), None if widget is None else PICTURES
+            painter,
+            lambda view: _things(wires, nodes, area, view, zoom),
+            None if widget is None else PICTURES,
         )
 
-    def prepare(self, view: QTransform, ratio: float, area: QRectF, seconds: float) -> bool:
+    def prepare(
+        self, view: QTransform, ratio: float, area: QRectF, seconds: float
+    ) -> bool:
         """Make sprites for an area within a time budget; return whether all are made."""
         wires, nodes = self._in(area)
-        return self._sprites.prepare(_things(wires, nodes, area, view, view.m11()), (view.m11(), ratio), seconds)
+        return self._sprites.prepare(
+            _things(wires, nodes, area, view, view.m11()), (view.m11(), ratio), seconds
+        )
 
     def _in(self, area: QRectF) -> tuple[list[WireItem], list[NodeItem]]:
         """Return the items in an area, in paint order."""
-        wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
+        wires = [
+            wire
+            for edge in self._wire_index.inside(area)
+            if (wire := self._wires[edge]).chip.visible
+        ]
         nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
         return sorted(wires, key=_order), sorted(nodes, key=_level)
 
 
 def _things(
-    wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
+    wires: Iterable[WireItem],
+    nodes: Iterable[NodeItem],
+    area: QRectF,
+    view: QTransform,
+    zoom: float,
 ) -> Iterator[SpriteRequest]:
     """Yield labels and nodes and, of unfolded blocks, the visible ones inside."""
     for wire in wires if zoom >= LEGIBLE else ():
@@ -119,10 +143,14 @@ def _things(
         if item.inner is None:
             yield _node(item, view, zoom)
         else:
-            yield from _inside(item, item.inner, area.translated(-item.pos()), view, zoom)
+            yield from _inside(
+                item, item.inner, area.translated(-item.pos()), view, zoom
+            )
 
 
-def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[SpriteRequest]:
+def _inside(
+    item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float
+) -> Iterator[SpriteRequest]:
     here = QTransform.fromTranslate(item.x(), item.y()) * view
     labels = QTransform.fromTranslate(inner.plan.shift.x(), inner.plan.shift.y()) * here
     for wire in inner.wires_in(area) if zoom >= LEGIBLE else ():
@@ -149,13 +177,23 @@ def _label(wire: WireItem, view: QTransform) -> SpriteRequest:
     chip = wire.chip
     extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
     return SpriteRequest(
-        view.map(chip.place), chip.appearance, 0, extent, partial(_paint_chip, chip.appearance, chip.width)
+        view.map(chip.place),
+        chip.appearance,
+        0,
+        extent,
+        partial(_paint_chip, chip.appearance, chip.width),
     )
 
 
 def _node(item: NodeItem, view: QTransform, zoom: float) -> SpriteRequest:
     key, version = item.picture
-    return SpriteRequest(view.map(item.pos()), key, version, item.own_extent, partial(_paint_node, item, zoom))
+    return SpriteRequest(
+        view.map(item.pos()),
+        key,
+        version,
+        item.own_extent,
+        partial(_paint_node, item, zoom),
+    )
 
 
 def _wide(area: QRectF) -> QRectF:

@@ -37,7 +37,9 @@ class NodeItem:
     `rank` orders overlapping nodes; `version` changes whenever it looks different.
     """
 
-    def __init__(self, node: str, face: Face, ground: RepaintTarget, shape: Shape | None = None) -> None:
+    def __init__(
+        self, node: str, face: Face, ground: RepaintTarget, shape: Shape | None = None
+    ) -> None:
         self.node = node
         self.rank = 0
         self.version = next(_versions)
@@ -134,7 +136,9 @@ class NodeItem:
     @property
     def text(self) -> str:
         """All its text: name, layer with its values, and details."""
-        return "\n".join(line for line in (self.face.name, self.face.line, self.face.detail) if line)
+        return "\n".join(
+            line for line in (self.face.name, self.face.line, self.face.detail) if line
+        )
 
     def words_of(self, way: Sequence[str]) -> str:
         """Describe a node inside by its path: its name, its op and its output shape."""
@@ -143,7 +147,10 @@ class NodeItem:
             return ""
         item, inner = found
         lines = [item.text]
-        lines += [inner.inner.carried.get((item.node, number), "") for number in range(len(item.face.outputs))]
+        lines += [
+            inner.inner.carried.get((item.node, number), "")
+            for number in range(len(item.face.outputs))
+        ]
         return "\n".join(line for line in lines if line)
 
     def face_at(self, way: Sequence[str]) -> Face | None:
@@ -180,7 +187,9 @@ class NodeItem:
             return False
         before, self._face = self._face, face
         if self._norms is not None:
-            self._words = self._gradient_words()  # the number of parameters may be known only now
+            self._words = (
+                self._gradient_words()
+            )  # the number of parameters may be known only now
         return self._remake() or _ends(before) != _ends(face)
 
     def retheme(self) -> None:
@@ -188,7 +197,9 @@ class NodeItem:
         self._cells = self._strip()
         self._remake()
 
-    def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
+    def set_gradients(
+        self, norms: Sequence[float] | None, low: float, high: float
+    ) -> bool:
         """Show the gradient strip, oldest norm first, or none; return whether the shape changed."""
         if norms is None and self._norms is None:
             return False
@@ -197,9 +208,15 @@ class NodeItem:
         return self._show_strip(self._gradient_words())
 
     def _gradient_words(self) -> str:
-        return f"grad {figure(self._newest, 2)}" if self._newest is not None and self._face.count else ""
+        return (
+            f"grad {figure(self._newest, 2)}"
+            if self._newest is not None and self._face.count
+            else ""
+        )
 
-    def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
+    def set_cost(
+        self, share: float | None, low: float, high: float, words: str
+    ) -> bool:
         """Show a share of the whole as a strip of one colour, or none; return whether the shape changed.
 
         Gradients take precedence.
@@ -213,7 +230,11 @@ class NodeItem:
     def _strip(self) -> QPixmap | None:
         if self._norms is not None:
             return heat_cells(*self._norms)
-        return heat_cells([self._cost[0]], *self._cost[1:3]) if self._cost is not None else None
+        return (
+            heat_cells([self._cost[0]], *self._cost[1:3])
+            if self._cost is not None
+            else None
+        )
 
     def _show_strip(self, words: str) -> bool:
         """Repaint the strip and set its text; return whether the shape changed."""
@@ -242,7 +263,9 @@ class NodeItem:
         self.version = next(_versions)
         self._ground.touch(self, self.extent)
 
-    def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
+    def set_state(
+        self, *, selected: bool | None = None, hovered: bool | None = None
+    ) -> None:
         """Show or end a state; None leaves it as it is."""
         new = (
             self._selected if selected is None else selected,
@@ -280,12 +303,16 @@ class NodeItem:
         """Return the index of the pin for a wire into `port`."""
         return self._face.number_of(port, index)
 
-    def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
+    def port_at(
+        self, point: QPointF, reach: float = PORT_REACH
+    ) -> tuple[bool, int, Pin] | None:
         """Return the nearest port within reach of a point of the scene: (is an output, number, pin)."""
         best, nearest = None, reach
         for is_output, pins in ((False, self._face.inputs), (True, self._face.outputs)):
             for number, pin in enumerate(pins):
-                place = self.output_point(number) if is_output else self.input_point(number)
+                place = (
+                    self.output_point(number) if is_output else self.input_point(number)
+                )
                 distance = math.hypot(place.x() - point.x(), place.y() - point.y())
                 if distance <= nearest:
                     best, nearest = (is_output, number, pin), distance
@@ -303,7 +330,16 @@ class NodeItem:
         if self._cells is not None or self._marks or self._face.inside is not None:
             return self, self.version
         if self._looks_like is None or self._looks_like[0] != self.version:
-            look = Hashed((self._face, self._shape, self._words, self._selected, self._hovered, self._norms is None))
+            look = Hashed(
+                (
+                    self._face,
+                    self._shape,
+                    self._words,
+                    self._selected,
+                    self._hovered,
+                    self._norms is None,
+                )
+            )
             self._looks_like = self.version, look
         return self._looks_like[1], 0
 
@@ -313,8 +349,12 @@ class NodeItem:
         Of an unfolded block, paint the wires that touch `area`, without nodes and labels inside.
         """
         if self._look is None:
-            self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
-        self._look.paint(painter, hovered=self._hovered, selected=self._selected, zoom=zoom)
+            self._look = NodeLook(
+                self._face, self._shape, self._words, counted=self._norms is not None
+            )
+        self._look.paint(
+            painter, hovered=self._hovered, selected=self._selected, zoom=zoom
+        )
         inner = self.inner
         if inner is not None:
             inner.paint_wires(painter, area or self.own_extent, self._shape)
@@ -337,7 +377,9 @@ def cells_of(norms: Sequence[float]) -> list[float | None]:
     count = len(norms)
     if count > MOST_CELLS:
         edges = [round(i * count / MOST_CELLS) for i in range(MOST_CELLS + 1)]
-        return [sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        return [
+            sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)
+        ]
     return [*(float(norm) for norm in norms), *([None] * max(0, FEWEST_CELLS - count))]
 
 
@@ -361,7 +403,9 @@ class InnerLook:
         self.nodes: dict[str, NodeItem] = {}
         self.node_index: RectIndex[str] = RectIndex()
         for rank, (node, place) in enumerate(plan.places.items()):
-            item = self.nodes[node] = NodeItem(node, inner.faces[node], ground, plan.shapes[node])
+            item = self.nodes[node] = NodeItem(
+                node, inner.faces[node], ground, plan.shapes[node]
+            )
             item.rank = rank
             item.set_pos(place)
             self.node_index.put(node, item.body)
@@ -389,14 +433,22 @@ class InnerLook:
         painter.translate(-shift)
         if shape.width > self.plan.width:
             painter.setPen(
-                QPen(theme.current().wire, 2 * theme.manager().strokes, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
+                QPen(
+                    theme.current().wire,
+                    2 * theme.manager().strokes,
+                    Qt.PenStyle.SolidLine,
+                    Qt.PenCapStyle.FlatCap,
+                )
             )
             for y in self.plan.outputs:
                 painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
 
     def nodes_in(self, area: QRectF) -> list[NodeItem]:
         """Return the nodes that touch an area of the frame, in order."""
-        return sorted((self.nodes[node] for node in self.node_index.inside(area)), key=lambda item: item.rank)
+        return sorted(
+            (self.nodes[node] for node in self.node_index.inside(area)),
+            key=lambda item: item.rank,
+        )
 
 
 _looks: LruCache[InnerLook] = LruCache(512)

@@ -67,11 +67,20 @@ def frame_shape(face: Face, strip: bool) -> Shape:
     """Return the shape of an unfolded node."""
     assert face.inside is not None
     plan = plan_of(face.inside.drawn)
-    title = NAME_LEFT + text_width(face.name, "node") + INSET + text_width(face.line, "label") + beside_name(face)
+    title = (
+        NAME_LEFT
+        + text_width(face.name, "node")
+        + INSET
+        + text_width(face.line, "label")
+        + beside_name(face)
+    )
     width = math.ceil(max(plan.width, title + 2 * INSET))
     free = plan.height - BELOW / 2
     inputs = tuple(plan.inputs.get(pin.port, free) for pin in face.inputs)
-    outputs = tuple(plan.outputs[i] if i < len(plan.outputs) else free for i in range(len(face.outputs)))
+    outputs = tuple(
+        plan.outputs[i] if i < len(plan.outputs) else free
+        for i in range(len(face.outputs))
+    )
     line = (*inputs, *outputs, plan.height / 2)[0]
     return Shape(float(width), plan.height, strip, inputs, outputs, line)
 
@@ -90,8 +99,16 @@ def shape_of(face: Face, strip: bool = False) -> Shape:
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
     width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
     most = max(len(face.inputs), len(face.outputs))
-    base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
-    return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
+    base = max(
+        TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN
+    )
+    return Shape(
+        width,
+        base,
+        strip,
+        _spread(len(face.inputs), base),
+        _spread(len(face.outputs), base),
+    )
 
 
 def _spread(count: int, height: float) -> tuple[float, ...]:
@@ -109,11 +126,23 @@ def _spread(count: int, height: float) -> tuple[float, ...]:
 def _plan(drawn: Drawn) -> FrameLayout:
     block = drawn.block
     shapes = {node: _roomy(face) for node, face in drawn.faces.items()}
-    places = complete(block.graph, block.positions, {node: shape.size for node, shape in shapes.items()})
+    places = complete(
+        block.graph,
+        block.positions,
+        {node: shape.size for node, shape in shapes.items()},
+    )
     ends = {node.id for node in (*block.inputs, *block.outputs)}
-    bodies = {n: QRectF(*places[n], s.width, s.height) for n, s in shapes.items() if n not in ends}
+    bodies = {
+        n: QRectF(*places[n], s.width, s.height)
+        for n, s in shapes.items()
+        if n not in ends
+    }
     lines = {node: _line(drawn, node, places, shapes, bodies) for node in ends}
-    frames = [QRectF(c.x, c.y, c.width, c.height) for c in block.comments.values() if c.kind == FRAME]
+    frames = [
+        QRectF(c.x, c.y, c.width, c.height)
+        for c in block.comments.values()
+        if c.kind == FRAME
+    ]
     area = bounds([*bodies.values(), *frames])
     if area.isEmpty():
         middle = sum(lines.values()) / len(lines) if lines else 0.0
@@ -121,18 +150,28 @@ def _plan(drawn: Drawn) -> FrameLayout:
     left, right = area.left() - BESIDE, area.right() + BESIDE
     inputs = _apart([lines[node.id] for node in block.inputs])
     outputs = _apart([lines[node.id] for node in block.outputs])
-    starts = {node.id: QPointF(left, y) for node, y in zip(block.inputs, inputs, strict=True)}
-    goals = {node.id: QPointF(right, y) for node, y in zip(block.outputs, outputs, strict=True)}
+    starts = {
+        node.id: QPointF(left, y) for node, y in zip(block.inputs, inputs, strict=True)
+    }
+    goals = {
+        node.id: QPointF(right, y)
+        for node, y in zip(block.outputs, outputs, strict=True)
+    }
     ways = _Routes(drawn, shapes, bodies, starts, goals).made
     ports = [QRectF(left, y - 10, 1, 20) for y in (*inputs, *outputs)]
-    labels = [QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT) for way in ways.values()]
+    labels = [
+        QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT)
+        for way in ways.values()
+    ]
     area = bounds([area, *ports, *labels, *(way.bounds for way in ways.values())])
     shift = QPointF(-left, HEADER + ABOVE - area.top())
     down = shift.y()
     return FrameLayout(
         width=right - left,
         height=math.ceil(HEADER + ABOVE + area.height() + BELOW),
-        inputs={node.name: y + down for node, y in zip(block.inputs, inputs, strict=True)},
+        inputs={
+            node.name: y + down for node, y in zip(block.inputs, inputs, strict=True)
+        },
         outputs=tuple(y + down for y in outputs),
         shapes={node: shapes[node] for node in bodies},
         places={node: body.topLeft() + shift for node, body in bodies.items()},
@@ -163,7 +202,9 @@ def _line(
     for edge in drawn.block.graph.into(end):
         if edge.source in bodies:
             outputs, body = shapes[edge.source].outputs, bodies[edge.source]
-            ports.append((body.left(), body.top() + outputs[min(edge.output, len(outputs) - 1)]))
+            ports.append(
+                (body.left(), body.top() + outputs[min(edge.output, len(outputs) - 1)])
+            )
     return min(ports)[1] if ports else places[end][1] + shapes[end].anchor
 
 
@@ -221,14 +262,22 @@ class _Routes:
         start, end = self._starts.get(edge.source), self._goals.get(edge.target)
         if start is None:
             outputs = shapes[edge.source].outputs
-            start = self._bodies[edge.source].topLeft() + shapes[edge.source].output(min(edge.output, len(outputs) - 1))
+            start = self._bodies[edge.source].topLeft() + shapes[edge.source].output(
+                min(edge.output, len(outputs) - 1)
+            )
         if end is None:
             number = faces[edge.target].number_of(edge.port, edge.index)
-            end = self._bodies[edge.target].topLeft() + shapes[edge.target].input(number)
+            end = self._bodies[edge.target].topLeft() + shapes[edge.target].input(
+                number
+            )
         return start, end
 
-    def _compute_route(self, edge: Edge, start: QPointF, end: QPointF, block: Block) -> Route:
-        source = self._bodies.get(edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2))
+    def _compute_route(
+        self, edge: Edge, start: QPointF, end: QPointF, block: Block
+    ) -> Route:
+        source = self._bodies.get(
+            edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2)
+        )
         target = self._bodies.get(edge.target, QRectF(end.x(), end.y() - 1, 1, 2))
         points = [QPointF(*point) for point in block.bends.get(edge, ())]
         if points:
@@ -236,10 +285,22 @@ class _Routes:
         places, lanes = self._places, self._lanes
 
         def others(area: QRectF) -> list[QRectF]:
-            return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
+            return [
+                places[node]
+                for node in places.inside(area)
+                if node not in (edge.source, edge.target)
+            ]
 
         def lanes_in(area: QRectF) -> list[QRectF]:
             return [lanes[wire] for wire in lanes.inside(area)]
 
         way = route(start, end, source, target, others, lanes_in)
-        return around(way, start, end, source, target, others, lanes_in if way.backward else nothing)
+        return around(
+            way,
+            start,
+            end,
+            source,
+            target,
+            others,
+            lanes_in if way.backward else nothing,
+        )

@@ -45,7 +45,10 @@ class NodeBatch(Batch["NodeItem"]):
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         _, frames, blocks, rings = layers
-        ground, line = theme.mix(now.canvas, now.raised, GROUND).rgba(), now.line3.rgba()
+        ground, line = (
+            theme.mix(now.canvas, now.raised, GROUND).rgba(),
+            now.line3.rgba(),
+        )
         bodies = blocks.fills[now.pressed.rgba()]
         for item, at, inner in _looked_into(self.members, INSIDE):
             body = item.body.translated(at)
@@ -69,9 +72,23 @@ class NodeBatch(Batch["NodeItem"]):
         are not unfolded."""
         found: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = [], []
         for item, at, inner in _looked_into(self.members, most):
-            color = now.error if item.face.state == "error" else now.line2 if inner is not None else item.far_color(now)
+            color = (
+                now.error
+                if item.face.state == "error"
+                else now.line2
+                if inner is not None
+                else item.far_color(now)
+            )
             left, top, right, bottom = item.edges
-            found[inner is None].append((left + at.x(), top + at.y(), right + at.x(), bottom + at.y(), color.rgba()))
+            found[inner is None].append(
+                (
+                    left + at.x(),
+                    top + at.y(),
+                    right + at.x(),
+                    bottom + at.y(),
+                    color.rgba(),
+                )
+            )
         return found
 
 
@@ -79,7 +96,10 @@ class CanvasOverview(Overview):
     """Paints nodes and wires of the scene by their state; `catch_up` has routed the wires before."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeItem], wires: Mapping[Edge, WireItem], catch_up: Callable[[QRectF], None]
+        self,
+        nodes: Mapping[str, NodeItem],
+        wires: Mapping[Edge, WireItem],
+        catch_up: Callable[[QRectF], None],
     ) -> None:
         super().__init__()
         self._all_nodes, self._all_wires, self._catch_up = nodes, wires, catch_up
@@ -102,10 +122,18 @@ class CanvasOverview(Overview):
         """Return the batches of wires and nodes by rank: stacking does not depend on creation order."""
         if not self._grouped:
             rank = attrgetter("rank")
-            self._nodes = batched(sorted(self._all_nodes.values(), key=rank), self._nodes, NodeBatch)
-            self._wires = batched(sorted(self._all_wires.values(), key=rank), self._wires, WireBatch)
-            self._batch_of = {item: batch for batch in self._nodes for item in batch.members}
-            self._batch_of |= {item: batch for batch in self._wires for item in batch.members}
+            self._nodes = batched(
+                sorted(self._all_nodes.values(), key=rank), self._nodes, NodeBatch
+            )
+            self._wires = batched(
+                sorted(self._all_wires.values(), key=rank), self._wires, WireBatch
+            )
+            self._batch_of = {
+                item: batch for batch in self._nodes for item in batch.members
+            }
+            self._batch_of |= {
+                item: batch for batch in self._wires for item in batch.members
+            }
             self._grouped = True
         return *self._wires, *self._nodes
 
@@ -132,12 +160,19 @@ class CanvasOverview(Overview):
         """Keep rings at the same width on the screen."""
         self._margin = 2 * RING / zoom
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         self._catch_up(option.exposedRect)
         super().paint(painter, option, widget)
 
 
-def _looked_into(items: Iterable[NodeItem], most: int) -> Iterator[tuple[NodeItem, QPointF, InnerLook | None]]:
+def _looked_into(
+    items: Iterable[NodeItem], most: int
+) -> Iterator[tuple[NodeItem, QPointF, InnerLook | None]]:
     """Yield nodes, and those in unfolded blocks after them, each with the origin of its position and its visible
     inside.
 

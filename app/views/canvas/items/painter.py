@@ -28,7 +28,10 @@ from app.views.ui.theme import Theme
 from app.views.ui.widgets.painting import TextLine, elided
 
 RADIUS = 6.0
-CARDS = ((8.0, 10.0), (4.0, 5.0))  # of a block: how far each peeks out above, and how far it is set in
+CARDS = (
+    (8.0, 10.0),
+    (4.0, 5.0),
+)  # of a block: how far each peeks out above, and how far it is set in
 GROUND = 0.35  # how far the ground of an unfolded block is from the canvas to a node's
 DOT, RING = 4.0, 6.0
 
@@ -40,35 +43,52 @@ FITS, REFUSES = "fits", "refuses"
 class NodeLook:
     """A node's face made ready to paint in the theme in force."""
 
-    def __init__(self, face: Face, shape: Shape, strip_words: str = "", counted: bool = False) -> None:
+    def __init__(
+        self, face: Face, shape: Shape, strip_words: str = "", counted: bool = False
+    ) -> None:
         self.face, self.shape = face, shape
         self._sign = face.state if face.state in ("error", "warning") else _sign(face)
         room = shape.width - INSET - beside_name(face) - NAME_LEFT
         self._name = _line_of(face.name, "node", room)
         self._framed = face.inside is not None
         beside = NAME_LEFT + self._name.width + INSET if self._framed else INSET
-        self._line = _line_of(face.line, "label", shape.width - beside - (beside_name(face) if self._framed else INSET))
-        self._detail = _line_of(strip_words or face.detail, "caption", shape.width - 2 * INSET)
+        self._line = _line_of(
+            face.line,
+            "label",
+            shape.width - beside - (beside_name(face) if self._framed else INSET),
+        )
+        self._detail = _line_of(
+            strip_words or face.detail, "caption", shape.width - 2 * INSET
+        )
         self._count = _line_of(face.count if counted and strip_words else "", "caption")
         self._badge = _line_of(face.badge, "caption")
         now = theme.current()
         known = face.category in now.categories
         self._category = now.categories[face.category if known else "block"]
         self._header = theme.header_fill(face.category if known else "block")
-        self._icon = "help" if face.state == "unknown" else face.category if known else "block"
-        self._icon_color = "text3" if face.state == "unknown" or face.muted else self._category
+        self._icon = (
+            "help" if face.state == "unknown" else face.category if known else "block"
+        )
+        self._icon_color = (
+            "text3" if face.state == "unknown" or face.muted else self._category
+        )
         if face.muted:
             self._category, self._header = now.line3, now.raised
         elif face.frozen:
             self._header = theme.mix(self._header, now.raised, 0.5)
 
-    def paint(self, painter: QPainter, *, hovered: bool, selected: bool, zoom: float = 1.0) -> None:
+    def paint(
+        self, painter: QPainter, *, hovered: bool, selected: bool, zoom: float = 1.0
+    ) -> None:
         """Paint the node without its ports, at the origin, with texts that can be read at a zoom."""
         now = theme.current()
         paths = _paths(self.shape.width, self.shape.height)
         painter.setPen(Qt.PenStyle.NoPen)
         if self._framed:
-            painter.fillPath(paths.body, theme.mix(now.canvas, now.hover if hovered else now.raised, GROUND))
+            painter.fillPath(
+                paths.body,
+                theme.mix(now.canvas, now.hover if hovered else now.raised, GROUND),
+            )
         else:
             if self.face.block:
                 self._cards(painter, now)
@@ -92,11 +112,24 @@ class NodeLook:
     def _cards(self, painter: QPainter, now: Theme) -> None:
         """Paint two cards behind a block, which show that it has contents."""
         for up, inset in CARDS:
-            card = _round(QRectF(inset + 0.5, 0.5 - up, self.shape.width - 2 * inset - 1, up + HEADER), RADIUS - 1)
+            card = _round(
+                QRectF(
+                    inset + 0.5, 0.5 - up, self.shape.width - 2 * inset - 1, up + HEADER
+                ),
+                RADIUS - 1,
+            )
             painter.fillPath(card, now.raised)
             painter.strokePath(card, QPen(now.line2, 1))
 
-    def _outline(self, painter: QPainter, now: Theme, paths: _Paths, *, hovered: bool, selected: bool) -> None:
+    def _outline(
+        self,
+        painter: QPainter,
+        now: Theme,
+        paths: _Paths,
+        *,
+        hovered: bool,
+        selected: bool,
+    ) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if self.face.state == "error":
             pen = QPen(now.error, 1.5)
@@ -114,49 +147,93 @@ class NodeLook:
         """Write the name as large as it can be read, and below it the kind if there is room; no details."""
         left = 2.0 / zoom + 1.0
         room = self.shape.width - 2 * left
-        name = f"{self.face.name} {self.face.badge}" if self.face.badge else self.face.name
+        name = (
+            f"{self.face.name} {self.face.badge}" if self.face.badge else self.face.name
+        )
         side = 9.0 / zoom
         # The outline tells the state, too: of a name that would be cut for it the sign is left out.
         if self._sign and small_names.fits(name, room - side, zoom):
-            color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
-            icons.draw(painter, self._sign, color, self.shape.width - side - left, 3 + 1 / zoom, side)
+            color = (
+                icons.default_color(self._sign)
+                if self._sign == self.face.state
+                else "text2"
+            )
+            icons.draw(
+                painter,
+                self._sign,
+                color,
+                self.shape.width - side - left,
+                3 + 1 / zoom,
+                side,
+            )
             room -= side
         kind = "" if self._framed else self.face.line.partition(" ")[0]
-        names: list[small_names.Name] = [(name, now.text3 if self.face.muted else now.text)]
+        names: list[small_names.Name] = [
+            (name, now.text3 if self.face.muted else now.text)
+        ]
         if kind:
             names.append((kind, now.text2))
         height = HEADER if self._framed else self.shape.height - 3
         body = self.shape.height - HEADER
-        if len(names) > 1 and min(HEADER - 3, body) >= small_names.line_height(zoom):  # each in its part of the node
-            small_names.paint_names(painter, QRectF(left, 3, room, HEADER - 3), names[:1], zoom)
-            small_names.paint_names(painter, QRectF(left, HEADER, room, body), names[1:], zoom)
+        if len(names) > 1 and min(HEADER - 3, body) >= small_names.line_height(
+            zoom
+        ):  # each in its part of the node
+            small_names.paint_names(
+                painter, QRectF(left, 3, room, HEADER - 3), names[:1], zoom
+            )
+            small_names.paint_names(
+                painter, QRectF(left, HEADER, room, body), names[1:], zoom
+            )
             return
         small_names.paint_names(painter, QRectF(left, 3, room, height), names, zoom)
 
     def _texts(self, painter: QPainter, now: Theme) -> None:
-        icons.draw(painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width())
+        icons.draw(
+            painter, self._icon, self._icon_color, ICON.x(), ICON.y(), ICON.width()
+        )
         ink = now.text3 if self.face.muted else now.text
         self._name.draw(painter, NAME_LEFT, _top(self._name, "node", NAME_BASE), ink)
         if self._sign:
-            color = icons.default_color(self._sign) if self._sign == self.face.state else "text2"
+            color = (
+                icons.default_color(self._sign)
+                if self._sign == self.face.state
+                else "text2"
+            )
             icons.draw(painter, self._sign, color, self.shape.width - 23, 8, 14)
         self._beside_name(painter, ink)
         if self._framed:
             left = NAME_LEFT + self._name.width + INSET
-            self._line.draw(painter, left, _top(self._line, "label", NAME_BASE), now.text2)
+            self._line.draw(
+                painter, left, _top(self._line, "label", NAME_BASE), now.text2
+            )
             return
         self._line.draw(painter, INSET, _top(self._line, "label", LINE_BASE), now.text2)
         if self._detail.text:
-            self._detail.draw(painter, INSET, _top(self._detail, "caption", DETAIL_BASE), now.text3)
-        if self._count.text and self._detail.width + self._count.width < self.shape.width - 2 * INSET - 6:
+            self._detail.draw(
+                painter, INSET, _top(self._detail, "caption", DETAIL_BASE), now.text3
+            )
+        if (
+            self._count.text
+            and self._detail.width + self._count.width
+            < self.shape.width - 2 * INSET - 6
+        ):
             left = self.shape.width - INSET - self._count.width
-            self._count.draw(painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3)
+            self._count.draw(
+                painter, left, _top(self._count, "caption", DETAIL_BASE), now.text3
+            )
 
     def _beside_name(self, painter: QPainter, ink: QColor) -> None:
         """Paint the repetition count and the block sign right of the name."""
         right = self.shape.width - INSET + 3 - (20.0 if self.face.signed else 0.0)
         if self.face.block:
-            icons.draw(painter, "chevron-down" if self._framed else "chevron-right", "text2", right - 11, 9.5, 11)
+            icons.draw(
+                painter,
+                "chevron-down" if self._framed else "chevron-right",
+                "text2",
+                right - 11,
+                9.5,
+                11,
+            )
             right -= 14
         if self.face.badge:
             width = self._badge.width + 2 * BADGE_PAD
@@ -174,21 +251,39 @@ class NodeLook:
         painter.restore()
 
 
-def paint_ports(painter: QPainter, look: NodeLook, selected: bool, marks: dict[tuple[bool, int], str]) -> None:
+def paint_ports(
+    painter: QPainter,
+    look: NodeLook,
+    selected: bool,
+    marks: dict[tuple[bool, int], str],
+) -> None:
     """Paint the ports of a node. `marks` says by (is an output, number) which ones a wire being drawn fits or not."""
     now = theme.current()
     for is_output, pins in ((False, look.face.inputs), (True, look.face.outputs)):
         for number, pin in enumerate(pins):
             place = look.shape.output(number) if is_output else look.shape.input(number)
             mark = marks.get((is_output, number))
-            color = now.accent if selected and pin.wired else now.wireIdle if pin.idle else now.wire
+            color = (
+                now.accent
+                if selected and pin.wired
+                else now.wireIdle
+                if pin.idle
+                else now.wire
+            )
             color = now.error if pin.error else color
             if mark is not None:
                 color = now.run if mark == FITS else now.error
             paint_port(painter, place, pin, color, now.canvas, ring=mark is not None)
 
 
-def paint_port(painter: QPainter, place: QPointF, pin: Pin, color: QColor, ground: QColor, ring: bool = False) -> None:
+def paint_port(
+    painter: QPainter,
+    place: QPointF,
+    pin: Pin,
+    color: QColor,
+    ground: QColor,
+    ring: bool = False,
+) -> None:
     """Paint one port: a circle, a diamond or a square; hollow if it has no wire."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
@@ -229,7 +324,15 @@ def _port(kind: str, ground: bool) -> QPainterPath:
 
 def _sign(face: Face) -> str:
     """Return the icon right of the name, for a state that the user set."""
-    return "mute" if face.muted else "snowflake" if face.frozen else "link" if face.shared else ""
+    return (
+        "mute"
+        if face.muted
+        else "snowflake"
+        if face.frozen
+        else "link"
+        if face.shared
+        else ""
+    )
 
 
 @lru_cache(maxsize=512)
@@ -275,7 +378,9 @@ def _box(rect: QRectF) -> QPainterPath:
 
 
 def _round_top(rect: QRectF, height: float) -> QPainterPath:
-    return _round(rect, RADIUS) & _box(QRectF(rect.left(), rect.top(), rect.width(), height))
+    return _round(rect, RADIUS) & _box(
+        QRectF(rect.left(), rect.top(), rect.width(), height)
+    )
 
 
 def _top(line: TextLine, role: str, baseline: float) -> float:
@@ -292,7 +397,11 @@ def _ascent(role: str) -> float:
 @lru_cache(maxsize=TEXTS)
 def _line_of(text: str, role: str, width: float | None = None) -> TextLine:
     """Return a text laid out, in a width if there is one: most of a node that an edit changes are as before."""
-    return TextLine(text, role, scene=True) if width is None else elided(text, role, width, scene=True)
+    return (
+        TextLine(text, role, scene=True)
+        if width is None
+        else elided(text, role, width, scene=True)
+    )
 
 
 def forget_fonts() -> None:
@@ -309,7 +418,9 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
     painter.setPen(QPen(now.categories.get(color, now.line3), 1))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(area, RADIUS, RADIUS)
-    line = elided(text.partition("\n")[0], "caption", max(area.width() - 2 * INSET, 0), scene=True)
+    line = elided(
+        text.partition("\n")[0], "caption", max(area.width() - 2 * INSET, 0), scene=True
+    )
     line.draw(painter, area.left() + INSET, area.top() + 6, now.text3)
 
 
@@ -335,4 +446,8 @@ def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
 
     # In one call: each call into Qt may release the interpreter lock to a run and wait for it again.
     cells = array("I", map(color, norms or [None]))
-    return QPixmap.fromImage(QImage(cells.tobytes(), len(cells), 1, 4 * len(cells), QImage.Format.Format_ARGB32))
+    return QPixmap.fromImage(
+        QImage(
+            cells.tobytes(), len(cells), 1, 4 * len(cells), QImage.Format.Format_ARGB32
+        )
+    )

@@ -16,7 +16,10 @@ from app.views.canvas.items.geometry import snapped
 from app.views.canvas.items.node_item import NodeItem
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
-CLEAR, APART = 8, 16  # px between a node that had to make way and the others: at least, and aimed at
+CLEAR, APART = (
+    8,
+    16,
+)  # px between a node that had to make way and the others: at least, and aimed at
 MANY = 100  # more nodes or positions than this in one change repaint everything
 
 
@@ -30,10 +33,14 @@ class NodePositions:
         self._nodes = nodes
         self.index: RectIndex[str] = RectIndex()
         self.positions: Positions = FrozenMap()
-        self.adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
+        self.adrift: set[str] = (
+            set()
+        )  # nodes that are shown elsewhere than in their places
         self._whole: QRectF | None = None
 
-    def bring(self, graph: Graph, wished: Positions, touched: set[str], swept: list[QRectF]) -> None:
+    def bring(
+        self, graph: Graph, wished: Positions, touched: set[str], swept: list[QRectF]
+    ) -> None:
         """Place every node; moved ones are added to `touched`, their old and new areas to `swept`.
 
         Nodes without a position in `wished` are placed by `complete`.
@@ -42,7 +49,11 @@ class NodePositions:
         whole = wished.keys() == graph.nodes.keys()
         self.positions = wished if whole else complete(graph, wished, self.sizes())
         shifted = differing(before, self.positions) & self._nodes.keys()
-        touched |= {n for n in shifted if (self._nodes[n].x(), self._nodes[n].y()) != self.positions[n]}
+        touched |= {
+            n
+            for n in shifted
+            if (self._nodes[n].x(), self._nodes[n].y()) != self.positions[n]
+        }
         touched |= self.adrift & self._nodes.keys()
         self.adrift.clear()
         if len(touched) > MANY:
@@ -125,13 +136,29 @@ class NodePositions:
         reach = 0.0
         while not self._has_room(size, corner, 0 if not reach else CLEAR):
             reach = 2 * reach or max(size.width, size.height)
-            area = QRectF(corner.x(), corner.y(), size.width, size.height).adjusted(-reach, -reach, reach, reach)
+            area = QRectF(corner.x(), corner.y(), size.width, size.height).adjusted(
+                -reach, -reach, reach, reach
+            )
             around = [self.index[node] for node in self.index.inside(area)]
-            lefts = {x for body in around for x in (body.left() - size.width - APART, body.right() + APART)}
-            tops = {y for body in around for y in (body.top() - size.height - APART, body.bottom() + APART)}
-            places = [snapped(QPointF(x, y), size.anchor)
-                      for x in lefts | {corner.x()} for y in tops | {corner.y()}]  # fmt: skip
-            near = sorted((hypot(at.x() - corner.x(), at.y() - corner.y()), at.x(), at.y()) for at in places)
+            lefts = {
+                x
+                for body in around
+                for x in (body.left() - size.width - APART, body.right() + APART)
+            }
+            tops = {
+                y
+                for body in around
+                for y in (body.top() - size.height - APART, body.bottom() + APART)
+            }
+            places = [
+                snapped(QPointF(x, y), size.anchor)
+                for x in lefts | {corner.x()}
+                for y in tops | {corner.y()}
+            ]
+            near = sorted(
+                (hypot(at.x() - corner.x(), at.y() - corner.y()), at.x(), at.y())
+                for at in places
+            )
             found = (QPointF(x, y) for far, x, y in near if far <= reach)
             free = next((at for at in found if self._has_room(size, at, CLEAR)), None)
             if free is not None:

@@ -19,21 +19,33 @@ WIRES = 8  # that take as long as a node
 class SheetPart:
     """The nodes of a sheet that were `taken` with those `wires` of it; `take` adds the next in their order."""
 
-    def __init__(self, sheet: Sheet, taken: Collection[str], wires: Collection[Edge] = ()) -> None:
+    def __init__(
+        self, sheet: Sheet, taken: Collection[str], wires: Collection[Edge] = ()
+    ) -> None:
         self._sheet, graph = sheet, sheet.graph
         self._nodes = {key: node for key, node in graph.nodes.items() if key in taken}
         self._left = deque(key for key in graph.nodes if key not in taken)
-        between = [edge for edge in graph.edges if edge.source in self._nodes and edge.target in self._nodes]
+        between = [
+            edge
+            for edge in graph.edges
+            if edge.source in self._nodes and edge.target in self._nodes
+        ]
         self._edges = [edge for edge in between if edge in wires]
-        self._owed = dict.fromkeys(edge for edge in between if edge not in wires)  # wires whose nodes are present
+        self._owed = dict.fromkeys(
+            edge for edge in between if edge not in wires
+        )  # wires whose nodes are present
         here = Graph(FrozenMap(self._nodes), tuple(self._edges))
         self._into, self._out_of = dict(here.incoming), dict(here.outgoing)
-        self._places = {key: place for key, place in sheet.positions.items() if key in self._nodes}
+        self._places = {
+            key: place for key, place in sheet.positions.items() if key in self._nodes
+        }
 
     @property
     def remaining(self) -> int:
         """Return how much is still to come, in nodes."""
-        return max(len(self._left), (len(self._sheet.graph.edges) - len(self._edges)) // WIRES)
+        return max(
+            len(self._left), (len(self._sheet.graph.edges) - len(self._edges)) // WIRES
+        )
 
     @property
     def nodes(self) -> int:
@@ -47,7 +59,12 @@ class SheetPart:
 
     def take(self, count: int) -> Sheet:
         """Return the sheet with this many nodes more; fewer if many wires come with them."""
-        graph, nodes, positions, owed = self._sheet.graph, self._nodes, self._sheet.positions, self._owed
+        graph, nodes, positions, owed = (
+            self._sheet.graph,
+            self._nodes,
+            self._sheet.positions,
+            self._owed,
+        )
         room = WIRES * count
         for _ in range(min(count, len(self._left))):
             if len(owed) >= room:
@@ -63,15 +80,25 @@ class SheetPart:
         self._edges += edges
         for target in dict.fromkeys(edge.target for edge in edges):
             into = graph.into(target)
-            self._into[target] = tuple(edge for edge in into if edge.source in nodes and edge not in owed)
+            self._into[target] = tuple(
+                edge for edge in into if edge.source in nodes and edge not in owed
+            )
         for source in dict.fromkeys(edge.source for edge in edges):
             out_of = graph.out_of(source)
-            self._out_of[source] = tuple(edge for edge in out_of if edge.target in nodes and edge not in owed)
+            self._out_of[source] = tuple(
+                edge for edge in out_of if edge.target in nodes and edge not in owed
+            )
         part = Graph(FrozenMap(nodes), tuple(self._edges))
-        known = {"incoming": dict(self._into), "outgoing": dict(self._out_of), "shared": graph.shared & nodes.keys()}
+        known = {
+            "incoming": dict(self._into),
+            "outgoing": dict(self._out_of),
+            "shared": graph.shared & nodes.keys(),
+        }
         part.__dict__.update(known)  # cached properties of the whole sheet
         places: Positions = FrozenMap(self._places)
-        return cast(Sheet, replace(cast(Any, self._sheet), graph=part, positions=places))
+        return cast(
+            Sheet, replace(cast(Any, self._sheet), graph=part, positions=places)
+        )
 
     def _between(self, key: str) -> list[Edge]:
         """Return the wires between a node and the present ones."""

@@ -31,7 +31,9 @@ class NoteCommands:
     def __init__(self, commands: Commands, scene: CanvasScene) -> None:
         self._commands, self._scene = commands, scene
 
-    def counts_text(self, notes: Iterable[str], known: Mapping[str, Comment] | None = None) -> list[str]:
+    def counts_text(
+        self, notes: Iterable[str], known: Mapping[str, Comment] | None = None
+    ) -> list[str]:
         """Describe notes: how many frames and how many comments."""
         comments = self._scene.notes.comments if known is None else known
         kinds = [comments[note].kind for note in notes if note in comments]
@@ -56,15 +58,27 @@ class NoteCommands:
     def frame(self, nodes: Iterable[str], notes: Iterable[str]) -> str:
         """Add a frame around nodes and notes; return its id. Editing its title belongs to the same undo step."""
         inside, noted = tuple(nodes), tuple(notes)
-        project, new = notes_edits.frame(self._commands.project, inside, self._scene.sizes(), NEW_TITLE, noted)
-        self._commands.apply(f"Put {self._commands.many(inside, noted)} in a frame", lambda: project, f"new {new}")
+        project, new = notes_edits.frame(
+            self._commands.project, inside, self._scene.sizes(), NEW_TITLE, noted
+        )
+        self._commands.apply(
+            f"Put {self._commands.many(inside, noted)} in a frame",
+            lambda: project,
+            f"new {new}",
+        )
         self._commands.select((), [new])
-        held = notes_edits.inside(project.comments, project.positions, self._scene.sizes(), new)[0]
+        held = notes_edits.inside(
+            project.comments, project.positions, self._scene.sizes(), new
+        )[0]
         strangers = [self._commands.name(node) for node in held if node not in inside]
         if strangers and inside:
             one = len(strangers) == 1
-            names = f"{strangers[0]} was" if one else f"{len(strangers)} other nodes were"
-            self._commands.said.emit(f"{names} added to the frame and will move with it")
+            names = (
+                f"{strangers[0]} was" if one else f"{len(strangers)} other nodes were"
+            )
+            self._commands.said.emit(
+                f"{names} added to the frame and will move with it"
+            )
         return new
 
     def write(self, note: str, text: str, new: bool = False) -> None:
@@ -74,14 +88,26 @@ class NoteCommands:
             return
         frame = old.kind == FRAME
         height = 0.0 if frame else grid_up(height_for(text, old.width))
-        words = f"Name frame {text}" if frame and text else "Edit frame" if frame else "Edit comment"
+        words = (
+            f"Name frame {text}"
+            if frame and text
+            else "Edit frame"
+            if frame
+            else "Edit comment"
+        )
         key = f"new {note}" if new else None
-        self._commands.apply(words, lambda: notes_edits.write(self._commands.project, note, text, height), key)
+        self._commands.apply(
+            words,
+            lambda: notes_edits.write(self._commands.project, note, text, height),
+            key,
+        )
 
     def resize(self, note: str, area: Area) -> None:
         """Give a note another area."""
         text = f"Resize {self._kind(note)}"
-        self._commands.apply(text, lambda: notes_edits.resize(self._commands.project, note, area))
+        self._commands.apply(
+            text, lambda: notes_edits.resize(self._commands.project, note, area)
+        )
 
     def grow(self, dx: float, dy: float) -> None:
         """Move the lower right corner of the selected notes; presses in a row are one step."""
@@ -95,28 +121,39 @@ class NoteCommands:
             wide = Area(area.left, area.top, area.right + dx, area.bottom + dy)
             project = notes_edits.resize(project, note, wide)
         self._commands.apply(
-            f"Resize {' and '.join(self.counts_text(notes))}", lambda: project, f"grow {sorted(notes)}"
+            f"Resize {' and '.join(self.counts_text(notes))}",
+            lambda: project,
+            f"grow {sorted(notes)}",
         )
 
     def tint(self, color: str) -> None:
         """Give the selected notes a colour."""
         notes = tuple(self._scene.notes.selected)
         text = f"Colour {' and '.join(self.counts_text(notes))}"
-        self._commands.apply(text, lambda: notes_edits.tint(self._commands.project, notes, color))
+        self._commands.apply(
+            text, lambda: notes_edits.tint(self._commands.project, notes, color)
+        )
 
     def fit(self) -> None:
         """Fit the selected frames to their contents."""
         notes, sizes = tuple(self._scene.notes.selected), self._scene.sizes()
         text = f"Fit {' and '.join(self.counts_text(notes))}"
-        self._commands.apply(text, lambda: notes_edits.fit(self._commands.project, notes, sizes))
+        self._commands.apply(
+            text, lambda: notes_edits.fit(self._commands.project, notes, sizes)
+        )
 
     def step_to(self, direction: int) -> str | None:
         """Select the next comment or frame in reading order, or the one before; returns it."""
-        order = sorted(self._scene.notes.items.values(), key=lambda item: (item.y() // 40, item.x()))
+        order = sorted(
+            self._scene.notes.items.values(),
+            key=lambda item: (item.y() // 40, item.x()),
+        )
         if not order:
             self._commands.said.emit("No comments or frames yet; press C to add one")
             return None
-        chosen = [i for i, item in enumerate(order) if item.key in self._scene.notes.selected]
+        chosen = [
+            i for i, item in enumerate(order) if item.key in self._scene.notes.selected
+        ]
         here = chosen[0] if chosen else (-1 if direction > 0 else 0)
         note = order[(here + direction) % len(order)].key
         self._commands.select((), [note])
@@ -132,7 +169,9 @@ class NoteCommands:
         path = self._scene.wires[wire].route.path
         start, end = path.pointAtPercent(0.0), path.pointAtPercent(1.0)
         point = path.pointAtPercent(0.5) if at is None else nearest_on(path, at)
-        sheet = bends.with_points(self._commands.project, wire, self._scene.bends_of(wire))
+        sheet = bends.with_points(
+            self._commands.project, wire, self._scene.bends_of(wire)
+        )
         project, number = bends.add(sheet, wire, _pair(point), _pair(start), _pair(end))
         self._commands.apply(f"Bend {self._wire(wire)}", lambda: project)
         self._commands.select_wire(wire, number)
@@ -140,7 +179,8 @@ class NoteCommands:
     def lead(self, wire: Edge, points: tuple[Point, ...], number: int) -> None:
         """Lead a wire through points, of which one was dragged."""
         self._commands.apply(
-            f"Bend {self._wire(wire)}", lambda: bends.with_points(self._commands.project, wire, points)
+            f"Bend {self._wire(wire)}",
+            lambda: bends.with_points(self._commands.project, wire, points),
         )
         self._commands.select_wire(wire, number)
 
@@ -157,7 +197,8 @@ class NoteCommands:
     def unbend(self, wire: Edge, number: int) -> None:
         """Take a bend away."""
         self._commands.apply(
-            f"Remove a bend of {self._wire(wire)}", lambda: bends.remove(self._commands.project, wire, number)
+            f"Remove a bend of {self._wire(wire)}",
+            lambda: bends.remove(self._commands.project, wire, number),
         )
         left = len(self._commands.project.bends.get(wire, ()))
         self._commands.select_wire(wire, min(number, left - 1) if left else None)
@@ -165,7 +206,9 @@ class NoteCommands:
     def straighten(self, wire: Edge) -> None:
         """Take all bends of a wire away."""
         text = f"Straighten {self._wire(wire)}"
-        self._commands.apply(text, lambda: bends.with_points(self._commands.project, wire, ()))
+        self._commands.apply(
+            text, lambda: bends.with_points(self._commands.project, wire, ())
+        )
 
     def _wire(self, wire: Edge) -> str:
         return f"the wire from {self._commands.name(wire.source)} to {self._commands.name(wire.target)}"

@@ -37,10 +37,16 @@ class NoteField(QPlainTextEdit):
     def open_over(self, text: str, one_line: bool) -> None:
         """Begin with a text, which is selected."""
         self._one_line = one_line
-        self.setAccessibleName("Title of the frame" if one_line else "Text of the comment")
-        self.setPlaceholderText("Title" if one_line else "Comment. Shift+Enter for a new line.")
+        self.setAccessibleName(
+            "Title of the frame" if one_line else "Text of the comment"
+        )
+        self.setPlaceholderText(
+            "Title" if one_line else "Comment. Shift+Enter for a new line."
+        )
         self.setLineWrapMode(
-            QPlainTextEdit.LineWrapMode.NoWrap if one_line else QPlainTextEdit.LineWrapMode.WidgetWidth
+            QPlainTextEdit.LineWrapMode.NoWrap
+            if one_line
+            else QPlainTextEdit.LineWrapMode.WidgetWidth
         )
         self.setFont(font("section" if one_line else "label"))
         self.setPlainText(text)
@@ -61,7 +67,10 @@ class NoteField(QPlainTextEdit):
             self.hide()
             self.left.emit()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not self._one_line:
+            if (
+                event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+                and not self._one_line
+            ):
                 self.insertPlainText("\n")
             else:
                 self.end()
@@ -71,8 +80,11 @@ class NoteField(QPlainTextEdit):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
             self.end()
-        elif (isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride
-              and event.key() == Qt.Key.Key_Escape):  # fmt: skip
+        elif (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.ShortcutOverride
+            and event.key() == Qt.Key.Key_Escape
+        ):
             event.accept()  # or the window's own Esc would have it
             return True
         return super().event(event)
@@ -97,7 +109,9 @@ class NoteEditor(QObject):
         item = self._canvas.scene.notes.items[note]
         self._note, self._new, self._open = note, new, True
         # Of a frame around nodes in sight only the title has to be.
-        self._canvas.reveal_title(item.body) if item.is_frame else self._canvas.reveal_area(item.body)
+        self._canvas.reveal_title(
+            item.body
+        ) if item.is_frame else self._canvas.reveal_area(item.body)
         item.set_state(edited=True)
         self.update_position()
         self.field.open_over(item.note.text, item.is_frame)
@@ -119,18 +133,27 @@ class NoteEditor(QObject):
             area = QRectF(item.x() + TITLE_LEFT - 6, item.y() + 2, width, TITLE_BAND)
         elif item is not None:
             area = item.body
-            area.setHeight(max(area.height(), height_for(item.note.text, area.width()) + 8))
+            area.setHeight(
+                max(area.height(), height_for(item.note.text, area.width()) + 8)
+            )
         else:
             area = QRectF(self._at.x(), self._at.y(), *NEW_SIZE)
         seen = self._canvas.on_canvas(area)
-        width, height = max(round(seen.width()), LEAST_WIDTH), max(round(seen.height()), LEAST_HEIGHT)
+        width, height = (
+            max(round(seen.width()), LEAST_WIDTH),
+            max(round(seen.height()), LEAST_HEIGHT),
+        )
         least = LEAST_HEIGHT if item is not None and item.is_frame else 56
         most = LEAST_HEIGHT if item is not None and item.is_frame else 400
-        self.field.setGeometry(round(seen.left()), round(seen.top()), width, min(max(height, least), most))
+        self.field.setGeometry(
+            round(seen.left()), round(seen.top()), width, min(max(height, least), most)
+        )
 
     def _written(self, text: str) -> None:
         note, new, commands = self._note, self._new, self._canvas.commands
-        item = self._canvas.scene.notes.items.get(note or "")  # it may have gone meanwhile
+        item = self._canvas.scene.notes.items.get(
+            note or ""
+        )  # it may have gone meanwhile
         if note is None and text:
             commands.notes.add_comment(text, self._at)
         elif item is not None and (text or item.is_frame):

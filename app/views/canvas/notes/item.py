@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QTextLayout, QTextOption
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QPainter,
+    QPen,
+    QTextLayout,
+    QTextOption,
+)
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.builder.sheet import FRAME, Comment
@@ -11,13 +18,20 @@ from app.views.ui import theme
 from app.views.ui.theme import Theme, scene_font
 from app.views.ui.widgets.painting import TextLine, elided
 
-FRAMES, COMMENTS, TITLES = -3.0, -2.0, 8.0  # layers: frames and comments behind everything, far titles before it
+FRAMES, COMMENTS, TITLES = (
+    -3.0,
+    -2.0,
+    8.0,
+)  # layers: frames and comments behind everything, far titles before it
 FRAME_RADIUS, COMMENT_RADIUS = 8.0, 6.0
 TITLE_LEFT, TITLE_BASE, TITLE_BAND = 28.0, 19.0, 28.0
 PAD_X, PAD_Y, BAR = 12.0, 8.0, 3.0
 REACH = 6.0  # how far from an edge a press still means it
 GRIP = 7.0
-SMALLEST, SMALL = 10.0, 7.0  # pixels of the screen that the letters of a title, and of a comment, have at least
+SMALLEST, SMALL = (
+    10.0,
+    7.0,
+)  # pixels of the screen that the letters of a title, and of a comment, have at least
 GROWN = 1.7  # a title scaled further than this is shown above its frame
 TINT = 0.10
 
@@ -72,7 +86,11 @@ class NoteItem(QGraphicsItem):
             self._measure()
 
     def set_state(
-        self, *, selected: bool | None = None, hovered: bool | None = None, edited: bool | None = None
+        self,
+        *,
+        selected: bool | None = None,
+        hovered: bool | None = None,
+        edited: bool | None = None,
     ) -> None:
         """Set or clear states; None leaves one unchanged. While it is edited, a field covers the text."""
         new = (
@@ -103,7 +121,10 @@ class NoteItem(QGraphicsItem):
         note = self._note
         self.setPos(note.x, note.y)
         # Large frames are below small ones; equal ones in creation order.
-        self.setZValue((FRAMES if self.is_frame else COMMENTS) - min(note.width * note.height, 1e9) / 1e10)
+        self.setZValue(
+            (FRAMES if self.is_frame else COMMENTS)
+            - min(note.width * note.height, 1e9) / 1e10
+        )
         if self.is_frame:
             self._measure_title()
         else:
@@ -125,7 +146,14 @@ class NoteItem(QGraphicsItem):
         self._lines = [(QPointF(TITLE_LEFT / scale, 0.0), line)]
         rest = elided(self._words, "caption", room - line.width - 8, scene=True)
         if rest.text == self._words:
-            self._lines.append((QPointF(TITLE_LEFT / scale + line.width + (8 if line.text else 0), 0.0), rest))
+            self._lines.append(
+                (
+                    QPointF(
+                        TITLE_LEFT / scale + line.width + (8 if line.text else 0), 0.0
+                    ),
+                    rest,
+                )
+            )
 
     def _measure_text(self) -> None:
         """Fit as many lines as there is room for, the last with an ellipsis if there are more."""
@@ -139,7 +167,10 @@ class NoteItem(QGraphicsItem):
         if len(lines) > count:
             lines = [*lines[: count - 1], lines[count - 1].rstrip() + "…"]
         self._lines = [
-            (QPointF(PAD_X / scale, PAD_Y / scale + i * height), elided(text, "label", width, scene=True))
+            (
+                QPointF(PAD_X / scale, PAD_Y / scale + i * height),
+                elided(text, "label", width, scene=True),
+            )
             for i, text in enumerate(lines)
         ]
         self._text_scale = scale
@@ -152,24 +183,39 @@ class NoteItem(QGraphicsItem):
         body = self.body
         if not body.adjusted(-reach, -reach, reach, reach).contains(point):
             return ""
-        inner = reach if self.is_frame else reach / 2  # a small comment must still be moved
+        inner = (
+            reach if self.is_frame else reach / 2
+        )  # a small comment must still be moved
         core = body.adjusted(inner, inner, -inner, -inner)
-        across = "l" if point.x() < core.left() else "r" if point.x() > core.right() else ""
-        return across + ("t" if point.y() < core.top() else "b" if point.y() > core.bottom() else "")
+        across = (
+            "l" if point.x() < core.left() else "r" if point.x() > core.right() else ""
+        )
+        return across + (
+            "t" if point.y() < core.top() else "b" if point.y() > core.bottom() else ""
+        )
 
     def holds(self, point: QPointF) -> bool:
         """Return whether a press at a point of the scene hits it: anywhere on a comment, the title of a frame."""
         if not self.is_frame:
             return self.body.contains(point)
         band = QRectF(self.x(), self.y(), self._note.width, TITLE_BAND)
-        return band.contains(point) or (self.title.isVisible() and self.title.sceneBoundingRect().contains(point))
+        return band.contains(point) or (
+            self.title.isVisible() and self.title.sceneBoundingRect().contains(point)
+        )
 
     # --- Qt
 
     def boundingRect(self) -> QRectF:
-        return QRectF(-GRIP, -GRIP, self._note.width + 2 * GRIP, self._note.height + 2 * GRIP)
+        return QRectF(
+            -GRIP, -GRIP, self._note.width + 2 * GRIP, self._note.height + 2 * GRIP
+        )
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(0.5, 0.5, self._note.width - 1, self._note.height - 1)
@@ -193,7 +239,9 @@ class NoteItem(QGraphicsItem):
     def _paint_frame(self, painter: QPainter, area: QRectF, now: Theme) -> None:
         shade = _shade(self._note, now)
         painter.setPen(self._border(now))
-        painter.setBrush(theme.mix(now.frame, shade, TINT) if shade is not None else now.frame)
+        painter.setBrush(
+            theme.mix(now.frame, shade, TINT) if shade is not None else now.frame
+        )
         painter.drawRoundedRect(area, FRAME_RADIUS, FRAME_RADIUS)
         if self._edited or not self._lines:
             return
@@ -203,17 +251,23 @@ class NoteItem(QGraphicsItem):
         painter.scale(scale, scale)
         for i, (place, line) in enumerate(self._lines):
             ascent = QFontMetricsF(scene_font("caption" if i else "section")).ascent()
-            line.draw(painter, place.x(), base / scale - ascent, now.text3 if i else now.text)
+            line.draw(
+                painter, place.x(), base / scale - ascent, now.text3 if i else now.text
+            )
         painter.restore()
 
     def _paint_comment(self, painter: QPainter, area: QRectF, now: Theme) -> None:
         shade = _shade(self._note, now)
         painter.setPen(self._border(now))
-        painter.setBrush(theme.mix(now.panel, shade, TINT) if shade is not None else now.panel)
+        painter.setBrush(
+            theme.mix(now.panel, shade, TINT) if shade is not None else now.panel
+        )
         painter.drawRoundedRect(area, COMMENT_RADIUS, COMMENT_RADIUS)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(shade if shade is not None else now.line3)
-        painter.drawRoundedRect(QRectF(4, 5, BAR, self._note.height - 10), BAR / 2, BAR / 2)
+        painter.drawRoundedRect(
+            QRectF(4, 5, BAR, self._note.height - 10), BAR / 2, BAR / 2
+        )
         if self._edited:
             return
         painter.save()
@@ -247,21 +301,36 @@ class FarTitle(QGraphicsItem):
         """Show the title, at most as wide as its frame."""
         self.prepareGeometryChange()
         self._scale, self._color = scale, note.color
-        self._line = elided(note.text, "section", max(note.width / scale - 12, 24.0), scene=True)
+        self._line = elided(
+            note.text, "section", max(note.width / scale - 12, 24.0), scene=True
+        )
         self.setPos(note.x, note.y + 4)
         self.update()
 
     def boundingRect(self) -> QRectF:
-        width, height = (self._line.width + 12) * self._scale, (self._line.height + 4) * self._scale
+        width, height = (
+            (self._line.width + 12) * self._scale,
+            (self._line.height + 4) * self._scale,
+        )
         return QRectF(0, -height, width, height)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         area = self.boundingRect()
         shade = now.categories.get(self._color)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.faded(theme.mix(now.raised, shade, 0.2) if shade is not None else now.raised, 0.92))
+        painter.setBrush(
+            theme.faded(
+                theme.mix(now.raised, shade, 0.2) if shade is not None else now.raised,
+                0.92,
+            )
+        )
         painter.drawRoundedRect(area, 3 * self._scale, 3 * self._scale)
         painter.save()
         painter.translate(area.topLeft())
@@ -289,7 +358,11 @@ def wrapped(text: str, width: float) -> list[str]:
             if not line.isValid():
                 break
             line.setLineWidth(max(width, 8.0))
-            lines.append(paragraph[line.textStart() : line.textStart() + line.textLength()].rstrip())
+            lines.append(
+                paragraph[
+                    line.textStart() : line.textStart() + line.textLength()
+                ].rstrip()
+            )
         layout.endLayout()
         if not paragraph:
             lines.append("")
@@ -298,4 +371,8 @@ def wrapped(text: str, width: float) -> list[str]:
 
 def height_for(text: str, width: float) -> float:
     """Return the height of a comment of a width for its text."""
-    return len(wrapped(text, width - 2 * PAD_X)) * QFontMetricsF(scene_font("label")).lineSpacing() + 2 * PAD_Y
+    return (
+        len(wrapped(text, width - 2 * PAD_X))
+        * QFontMetricsF(scene_font("label")).lineSpacing()
+        + 2 * PAD_Y
+    )

@@ -102,18 +102,29 @@ class Notes:
 
     def bodies(self, notes: Iterable[str] | None = None) -> list[QRectF]:
         """Return the rectangles of some notes, or of all."""
-        return [item.body for key, item in self.items.items() if notes is None or key in notes]
+        return [
+            item.body
+            for key, item in self.items.items()
+            if notes is None or key in notes
+        ]
 
 
 def subtotals(
-    notes: Mapping[str, NoteItem], places: RectIndex[str], graph: Graph, analysis: Analysis | None
+    notes: Mapping[str, NoteItem],
+    places: RectIndex[str],
+    graph: Graph,
+    analysis: Analysis | None,
 ) -> dict[str, str]:
     """Format the number of parameters in each frame; a module that is called twice counts once."""
     words = {}
     for key, item in notes.items():
         if analysis is not None and item.is_frame:
             body = item.body
-            inside = (node for node in places.inside(body) if body.contains(places[node].center()))
+            inside = (
+                node
+                for node in places.inside(body)
+                if body.contains(places[node].center())
+            )
             owners = {graph.owner(node).id for node in inside if node in graph.nodes}
             count = sum(analysis.parameters.get(node, 0) for node in owners)
             words[key] = f"{counted(count, 'param')}" if count else ""

@@ -30,7 +30,12 @@ class ConnectBox(PickBox):
         self.rows.setAccessibleName("Ports found")
 
     def open_at(
-        self, spot: QPoint, wires: list[Offer], placeholder: str, hint: str, beside: QRect | None = None
+        self,
+        spot: QPoint,
+        wires: list[Offer],
+        placeholder: str,
+        hint: str,
+        beside: QRect | None = None,
     ) -> None:
         """Open near a point of the parent with these wires, next to `beside`."""
         self._offers = wires
@@ -39,7 +44,9 @@ class ConnectBox(PickBox):
         self.show_at(spot, hint, beside)
 
     def matches(self, query: str) -> list[PickRow]:
-        return [_row(offer) for offer in connect_candidates.fitting(self._offers, query)]
+        return [
+            _row(offer) for offer in connect_candidates.fitting(self._offers, query)
+        ]
 
     def nothing(self, query: str) -> str:
         return "No matching port: try fewer letters"
@@ -62,31 +69,54 @@ class Connector:
     def connect(self) -> None:
         """List wires from and into the selected node; of two selected nodes the wires between them."""
         canvas, scene = self._canvas, self._canvas.scene
-        order = sorted(canvas.selection.ids & scene.nodes.keys(), key=lambda node: scene.nodes[node].x())
+        order = sorted(
+            canvas.selection.ids & scene.nodes.keys(),
+            key=lambda node: scene.nodes[node].x(),
+        )
         if not 1 <= len(order) <= 2:
             canvas.say("Select the node to connect, or two nodes")
             return
         node, only = order[0], order[1:] or None
-        found = connect_candidates.to_connect(scene.graph, canvas.catalog, scene.analysis, node, only)
+        found = connect_candidates.to_connect(
+            scene.graph, canvas.catalog, scene.analysis, node, only
+        )
         name = scene.graph.nodes[node].name
         if not found:
             other = scene.graph.nodes[order[1]].name if only else "any other node"
             canvas.say(f"No port of {name} fits one of {other}")
             return
-        self._open(node, found, self._connect, f"Connect {name} to", "Enter connects: → from it, ← into it. Esc closes")
+        self._open(
+            node,
+            found,
+            self._connect,
+            f"Connect {name} to",
+            "Enter connects: → from it, ← into it. Esc closes",
+        )
 
     def connect_port(self, node: str, pin: Pin, from_output: bool) -> None:
         """List the wires that one port of a node can have."""
         canvas, scene = self._canvas, self._canvas.scene
         found = [
             offer
-            for offer in connect_candidates.to_connect(scene.graph, canvas.catalog, scene.analysis, node)
+            for offer in connect_candidates.to_connect(
+                scene.graph, canvas.catalog, scene.analysis, node
+            )
             if offer.outgoing == from_output
-            and (offer.wire.output == pin.index if from_output else offer.wire.port == pin.port)
+            and (
+                offer.wire.output == pin.index
+                if from_output
+                else offer.wire.port == pin.port
+            )
         ]
         name = f"{'output' if from_output else 'input'} {pin.port} of {scene.graph.nodes[node].name}"
         if found:
-            self._open(node, found, self._connect, f"Connect {name}", "Enter connects, Esc closes")
+            self._open(
+                node,
+                found,
+                self._connect,
+                f"Connect {name}",
+                "Enter connects, Esc closes",
+            )
         else:
             canvas.say(f"No port of another node fits {name}")
 
@@ -97,13 +127,23 @@ class Connector:
             canvas.say("Select one node to disconnect it")
             return
         name = canvas.scene.graph.nodes[node].name
-        found = connect_candidates.to_cut(canvas.scene.graph, canvas.catalog, canvas.scene.analysis, node)
+        found = connect_candidates.to_cut(
+            canvas.scene.graph, canvas.catalog, canvas.scene.analysis, node
+        )
         if not found:
             canvas.say(f"{name} has no wires")
             return
-        self._open(node, found, canvas.commands.cut_wire, f"Disconnect {name} from", "Enter cuts the wire, Esc closes")
+        self._open(
+            node,
+            found,
+            canvas.commands.cut_wire,
+            f"Disconnect {name} from",
+            "Enter cuts the wire, Esc closes",
+        )
 
-    def to_parameter(self, source: str, output: int, target: str, ports: list[str], point: QPointF) -> None:
+    def to_parameter(
+        self, source: str, output: int, target: str, ports: list[str], point: QPointF
+    ) -> None:
         """List the parameters of a node at which a wire dropped on its body can end; a single one is wired at once."""
         graph, catalog = self._canvas.scene.graph, self._canvas.catalog
         wires = [Edge(source, output, target, port) for port in ports]
@@ -111,7 +151,10 @@ class Connector:
             self._connect(wires[0])
             return
         node = graph.nodes[target]
-        made = [Offer(wire, wire.port, "", catalog.spec_of(graph, node).category, "", True) for wire in wires]
+        made = [
+            Offer(wire, wire.port, "", catalog.spec_of(graph, node).category, "", True)
+            for wire in wires
+        ]
         self._do = self._connect
         canvas = self._canvas
         canvas.connect_box.open_at(
@@ -121,15 +164,26 @@ class Connector:
             f"Enter connects it to {graph.nodes[source].name}, Esc closes",
         )
 
-    def _open(self, node: str, found: list[Offer], do: Callable[[Edge], object], placeholder: str, hint: str) -> None:
+    def _open(
+        self,
+        node: str,
+        found: list[Offer],
+        do: Callable[[Edge], object],
+        placeholder: str,
+        hint: str,
+    ) -> None:
         canvas = self._canvas
         self._do = do
         canvas.reveal([node])
         body = canvas.on_canvas(canvas.scene.nodes[node].body).toRect()
-        canvas.connect_box.open_at(body.bottomLeft() + QPoint(0, GAP), found, placeholder, hint, body)
+        canvas.connect_box.open_at(
+            body.bottomLeft() + QPoint(0, GAP), found, placeholder, hint, body
+        )
 
     def _connect(self, wire: Edge) -> None:
-        self._canvas.commands.connect_ports(wire.source, wire.output, wire.target, wire.port)
+        self._canvas.commands.connect_ports(
+            wire.source, wire.output, wire.target, wire.port
+        )
 
     def _picked(self, wire: Edge) -> None:
         self._do(wire)

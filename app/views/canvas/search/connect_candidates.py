@@ -31,32 +31,59 @@ class Offer(Struct, frozen=True):
 
 
 def to_connect(
-    graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str, only: Collection[str] | None = None
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis | None,
+    node: str,
+    only: Collection[str] | None = None,
 ) -> list[Offer]:
     """List every possible wire from a node, then every one into it; free ports first.
 
     `only` are the nodes at the other end.
     """
-    others = [other for other in graph.nodes if other != node and (only is None or other in only)]
+    others = [
+        other
+        for other in graph.nodes
+        if other != node and (only is None or other in only)
+    ]
     before, behind = rules.upstream(graph, (node,)), rules.downstream(graph, (node,))
-    made = [offer for other in others if other not in before for offer in _wires(graph, catalog, analysis, node, other)]
-    into = [offer for other in others if other not in behind
-            for offer in _wires(graph, catalog, analysis, other, node, outgoing=False)]  # fmt: skip
+    made = [
+        offer
+        for other in others
+        if other not in before
+        for offer in _wires(graph, catalog, analysis, node, other)
+    ]
+    into = [
+        offer
+        for other in others
+        if other not in behind
+        for offer in _wires(graph, catalog, analysis, other, node, outgoing=False)
+    ]
     return sorted(made, key=_replaces_wire) + sorted(into, key=_replaces_wire)
 
 
-def to_cut(graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str) -> list[Offer]:
+def to_cut(
+    graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str
+) -> list[Offer]:
     """List every wire at a node, outgoing ones first."""
     return [
-        _offer(graph, catalog, edge, _carried(analysis, edge), outgoing=edge.source == node)
+        _offer(
+            graph, catalog, edge, _carried(analysis, edge), outgoing=edge.source == node
+        )
         for edge in (*graph.out_of(node), *graph.into(node))
     ]
 
 
-def parameters(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> list[str]:
+def parameters(
+    graph: Graph, catalog: Catalog, source: str, output: int, target: str
+) -> list[str]:
     """List the parameters of a node that an output can be wired to."""
     ports = rules.wirable(graph, catalog, target)
-    return [port.name for port in ports if rules.can_connect(graph, catalog, source, output, target, port.name)]
+    return [
+        port.name
+        for port in ports
+        if rules.can_connect(graph, catalog, source, output, target, port.name)
+    ]
 
 
 def fitting(offers: list[Offer], query: str) -> list[Offer]:
@@ -72,7 +99,12 @@ def fitting(offers: list[Offer], query: str) -> list[Offer]:
 
 
 def _wires(
-    graph: Graph, catalog: Catalog, analysis: Analysis | None, source: str, target: str, outgoing: bool = True
+    graph: Graph,
+    catalog: Catalog,
+    analysis: Analysis | None,
+    source: str,
+    target: str,
+    outgoing: bool = True,
 ) -> Iterator[Offer]:
     """Yield the possible wires from one node to another without creating a cycle."""
     outputs = catalog.spec_of(graph, graph.nodes[source]).outputs
@@ -81,10 +113,17 @@ def _wires(
     for number, given in enumerate(outputs):
         for port in ports:
             taken = None if port.variadic else arriving.get(port.name)
-            there = taken is not None and (taken.source, taken.output) == (source, number)
+            there = taken is not None and (taken.source, taken.output) == (
+                source,
+                number,
+            )
             if not there and rules.kinds_fit(given.kind, port.kind):
                 wire = Edge(source, number, target, port.name)
-                hint = f"instead of {graph.nodes[taken.source].name}" if taken else _carried(analysis, wire)
+                hint = (
+                    f"instead of {graph.nodes[taken.source].name}"
+                    if taken
+                    else _carried(analysis, wire)
+                )
                 yield _offer(graph, catalog, wire, hint, outgoing)
 
 
@@ -92,19 +131,33 @@ def _ports(graph: Graph, catalog: Catalog, node: str) -> list[Port]:
     """Return the inputs of a node, then the parameters that can be wired."""
     own = list(catalog.spec_of(graph, graph.nodes[node]).inputs)
     names = {port.name for port in own}
-    return own + [port for port in rules.wirable(graph, catalog, node) if port.name not in names]
+    return own + [
+        port for port in rules.wirable(graph, catalog, node) if port.name not in names
+    ]
 
 
-def _offer(graph: Graph, catalog: Catalog, wire: Edge, hint: str, outgoing: bool) -> Offer:
+def _offer(
+    graph: Graph, catalog: Catalog, wire: Edge, hint: str, outgoing: bool
+) -> Offer:
     other = graph.nodes[wire.target if outgoing else wire.source]
     outputs = catalog.spec_of(graph, graph.nodes[wire.source]).outputs
-    given = outputs[wire.output].name if len(outputs) > 1 and wire.output < len(outputs) else ""
+    given = (
+        outputs[wire.output].name
+        if len(outputs) > 1 and wire.output < len(outputs)
+        else ""
+    )
     port = f"{given} → {wire.port}" if given else wire.port
-    return Offer(wire, other.name, port, catalog.spec_of(graph, other).category, hint, outgoing)
+    return Offer(
+        wire, other.name, port, catalog.spec_of(graph, other).category, hint, outgoing
+    )
 
 
 def _carried(analysis: Analysis | None, wire: Edge) -> str:
-    value = analysis.values.get((wire.source, wire.output)) if analysis is not None else None
+    value = (
+        analysis.values.get((wire.source, wire.output))
+        if analysis is not None
+        else None
+    )
     return str(value) if value is not None else ""
 
 

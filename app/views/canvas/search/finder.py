@@ -34,15 +34,33 @@ class Finder:
             if canvas.selection.single in canvas.scene.nodes:
                 canvas.add_op(op)
             else:
-                canvas.commands.add_at(op, point if pointed else canvas.scene.free_spot(op, point))
+                canvas.commands.add_at(
+                    op, point if pointed else canvas.scene.free_spot(op, point)
+                )
 
-        behind = canvas.selection.single if canvas.selection.single in canvas.scene.nodes else None
-        only = ranking.by_shape(canvas.catalog, canvas.catalog, canvas_value(canvas, behind, 0)) if behind else None
+        behind = (
+            canvas.selection.single
+            if canvas.selection.single in canvas.scene.nodes
+            else None
+        )
+        only = (
+            ranking.by_shape(
+                canvas.catalog, canvas.catalog, canvas_value(canvas, behind, 0)
+            )
+            if behind
+            else None
+        )
         self._open(point, put, only)
 
-    def for_loose_end(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
+    def for_loose_end(
+        self, node: str, from_output: bool, pin: Pin, point: QPointF
+    ) -> None:
         """Search a layer that fits at the end of a wire that was dropped on the canvas."""
-        graph, catalog, commands = self._canvas.scene.graph, self._canvas.catalog, self._canvas.commands
+        graph, catalog, commands = (
+            self._canvas.scene.graph,
+            self._canvas.catalog,
+            self._canvas.commands,
+        )
         only: Iterable[str]
         if from_output:
             only = edits.fitting_after(graph, catalog, node, pin.index)
@@ -58,7 +76,9 @@ class Finder:
         value = canvas_value(self._canvas, node, pin.index) if from_output else None
         only = ranking.by_shape(catalog, only, value)
         side = "behind" if from_output else "before"
-        self._open(point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}")
+        self._open(
+            point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}"
+        )
 
     def for_wire(self, wire: Edge, point: QPointF) -> None:
         """Search a layer to insert on a wire."""
@@ -67,8 +87,12 @@ class Finder:
         before = edits.fitting_before(graph, catalog, wire.target, wire.port)
         hint = f"Enter inserts before {graph.nodes[wire.target].name}"
         fitting = [op for op in after if op in before]
-        both = ranking.by_shape(catalog, fitting, canvas_value(self._canvas, wire.source, wire.output))
-        self._open(point, lambda op: self._canvas.commands.insert(op, wire, point), both, hint)
+        both = ranking.by_shape(
+            catalog, fitting, canvas_value(self._canvas, wire.source, wire.output)
+        )
+        self._open(
+            point, lambda op: self._canvas.commands.insert(op, wire, point), both, hint
+        )
 
     def for_node(self, node: str) -> None:
         """Another op in the place of a node."""
@@ -76,14 +100,25 @@ class Finder:
         value = canvas.scene.graph.nodes[node]
         spot = canvas.scene.nodes[node].body.bottomLeft()
         alike = ranking.by_kind(canvas.catalog, value.op)
-        self._open(spot, lambda op: canvas.commands.replace(node, op), alike, f"Enter replaces {value.name}")
+        self._open(
+            spot,
+            lambda op: canvas.commands.replace(node, op),
+            alike,
+            f"Enter replaces {value.name}",
+        )
 
     def _open(
-        self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""
+        self,
+        point: QPointF,
+        put: Callable[[str], object],
+        only: Iterable[str] | None = None,
+        hint: str = "",
     ) -> None:
         self._put = put
         view = self._canvas.view
-        self._canvas.search.open_at(view.mapTo(self._canvas, view.mapFromScene(point)), only, hint)
+        self._canvas.search.open_at(
+            view.mapTo(self._canvas, view.mapFromScene(point)), only, hint
+        )
 
     def _chosen(self, op: str) -> None:
         self._put(op)

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
-from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -111,7 +122,9 @@ class PickBox(QFrame):
         place = QRect(spot, self.size())
         if beside is not None and not area.contains(place):
             place = self._beside(beside, area) or place
-        place.moveLeft(max(area.left(), min(place.left(), area.right() - place.width())))
+        place.moveLeft(
+            max(area.left(), min(place.left(), area.right() - place.width()))
+        )
         place.moveTop(max(area.top(), min(place.top(), area.bottom() - place.height())))
         self.move(place.topLeft())
         self.show()
@@ -122,7 +135,10 @@ class PickBox(QFrame):
         """Return the first position next to a thing that fits an area: above it, at its right, at its left."""
         above = QPoint(thing.left(), thing.top() - self.height() - GAP)
         top = max(area.top(), min(thing.top(), area.bottom() - self.height()))
-        right, left = QPoint(thing.right() + GAP, top), QPoint(thing.left() - self.width() - GAP, top)
+        right, left = (
+            QPoint(thing.right() + GAP, top),
+            QPoint(thing.left() - self.width() - GAP, top),
+        )
         places = (QRect(corner, self.size()) for corner in (above, right, left))
         return next((place for place in places if area.contains(place)), None)
 
@@ -147,19 +163,34 @@ class PickBox(QFrame):
         painter.end()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        if (
+            watched is self.field
+            and isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+        ):
             return self._key(event)
-        if watched is self.field and event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
+        if (
+            watched is self.field
+            and event.type() == QEvent.Type.FocusOut
+            and self.isActiveWindow()
+        ):
             self.close_box()  # the focus moved on; an activated other window does not count
         return super().eventFilter(watched, event)
 
     def _key(self, event: QKeyEvent) -> bool:
-        steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: MOST_ROWS, Qt.Key.Key_PageUp: -MOST_ROWS}
+        steps = {
+            Qt.Key.Key_Down: 1,
+            Qt.Key.Key_Up: -1,
+            Qt.Key.Key_PageDown: MOST_ROWS,
+            Qt.Key.Key_PageUp: -MOST_ROWS,
+        }
         key = Qt.Key(event.key())
         if key in steps:
             count = self.rows.count()
             if count:
-                self.rows.setCurrentRow(min(max(self.rows.currentRow() + steps[key], 0), count - 1))
+                self.rows.setCurrentRow(
+                    min(max(self.rows.currentRow() + steps[key], 0), count - 1)
+                )
             return True
         if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
             self._choose(self.rows.currentItem())
@@ -173,11 +204,16 @@ class PickBox(QFrame):
 class _Delegate(QStyledItemDelegate):
     """Paints icon, text and faint text, and at the right the hint, for which the text is elided."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
         return QSize(120, ROW)
 
     def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
     ) -> None:
         now, row, area = current(), index.data(DATA), option.rect
         painter.save()
@@ -185,8 +221,21 @@ class _Delegate(QStyledItemDelegate):
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         if chosen or option.state & QStyle.StateFlag.State_MouseOver:
             ground = QRectF(area.adjusted(0, 1, 0, -1))
-            box(painter, ground, 5, now.accentBg if chosen else now.hover, now.outline(now.accent) if chosen else None)
-        icons.draw(painter, row.category, row.category, area.left() + 8, area.top() + (area.height() - 14) / 2, 14)
+            box(
+                painter,
+                ground,
+                5,
+                now.accentBg if chosen else now.hover,
+                now.outline(now.accent) if chosen else None,
+            )
+        icons.draw(
+            painter,
+            row.category,
+            row.category,
+            area.left() + 8,
+            area.top() + (area.height() - 14) / 2,
+            14,
+        )
         room = area.adjusted(30, 0, -8, 0)
         used = _write(painter, room, row.text, "label", now.text)
         room.setLeft(room.left() + used + 8)
@@ -196,7 +245,14 @@ class _Delegate(QStyledItemDelegate):
         painter.restore()
 
 
-def _write(painter: QPainter, area: QRect, text: str, role: str, color: QColor, right: bool = False) -> int:
+def _write(
+    painter: QPainter,
+    area: QRect,
+    text: str,
+    role: str,
+    color: QColor,
+    right: bool = False,
+) -> int:
     """Write one line, cut where it must be; returns the width used."""
     if not text or area.width() < 12:
         return 0
@@ -206,5 +262,7 @@ def _write(painter: QPainter, area: QRect, text: str, role: str, color: QColor, 
     painter.setFont(face)
     painter.setPen(color)
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
-    painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine, shown)
+    painter.drawText(
+        area, Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine, shown
+    )
     return metrics.horizontalAdvance(shown)

@@ -17,7 +17,9 @@ _USUAL = {
 }
 
 
-def by_shape(catalog: Catalog, keys: Iterable[str], value: ValueType | None) -> list[str]:
+def by_shape(
+    catalog: Catalog, keys: Iterable[str], value: ValueType | None
+) -> list[str]:
     """Sort ops by how well they fit a value: layers of another number of dimensions (`Conv1d` on pictures) are
     last."""
     if not isinstance(value, TensorType):
@@ -42,7 +44,10 @@ def by_kind(catalog: Catalog, op: str) -> list[str]:
 
     def cost(key: str) -> tuple[bool, bool, bool, bool]:
         spec = catalog[key]
-        ports = (len(spec.inputs), len(spec.outputs)) != (len(own.inputs), len(own.outputs))
+        ports = (len(spec.inputs), len(spec.outputs)) != (
+            len(own.inputs),
+            len(own.outputs),
+        )
         return spec.category != own.category, ports, key == op, spec.kind != own.kind
 
     return sorted(catalog, key=cost)
@@ -53,5 +58,7 @@ def _takes(spec: OpSpec, rank: int) -> bool:
     named = _DIMENSIONS.search(spec.label)
     if named is None:
         return True
-    flat = spec.category in ("norm", "drop") and named[1] == "1"  # BatchNorm1d takes N×C as well
+    flat = (
+        spec.category in ("norm", "drop") and named[1] == "1"
+    )  # BatchNorm1d takes N×C as well
     return rank == int(named[1]) + 2 or (flat and rank == 2)

@@ -31,7 +31,9 @@ class RenameField(QLineEdit):
         self.setText(name)
         self.selectAll()
         width = max(round(area.width()), 120)
-        self.setGeometry(round(area.left()), round(area.top()), width, max(round(area.height()), 26))
+        self.setGeometry(
+            round(area.left()), round(area.top()), width, max(round(area.height()), 26)
+        )
         self.show()
         self.raise_()
         self.setFocus(Qt.FocusReason.PopupFocusReason)
@@ -44,9 +46,17 @@ class RenameField(QLineEdit):
             self.closed.emit()
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.FocusOut and self.isVisible() and self.isActiveWindow():
+        if (
+            event.type() == QEvent.Type.FocusOut
+            and self.isVisible()
+            and self.isActiveWindow()
+        ):
             self._finish()
-        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
+        elif (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+            and event.key() == Qt.Key.Key_Escape
+        ):
             self.hide()
             self.closed.emit()
             return True

@@ -13,21 +13,36 @@ from app.views.ui import fuzzy
 
 WIDTH = 320
 CATEGORIES = {
-    "io": "Input / output", "conv": "Convolution", "linear": "Linear", "act": "Activation", "norm": "Normalisation",
-    "shape": "Pooling & shape", "drop": "Regularisation", "merge": "Merge", "seq": "Sequence & attention",
-    "block": "Blocks", "loss": "Loss",
-}  # fmt: skip
+    "io": "Input / output",
+    "conv": "Convolution",
+    "linear": "Linear",
+    "act": "Activation",
+    "norm": "Normalisation",
+    "shape": "Pooling & shape",
+    "drop": "Regularisation",
+    "merge": "Merge",
+    "seq": "Sequence & attention",
+    "block": "Blocks",
+    "loss": "Loss",
+}
 
 
-def matching_ops(catalog: Catalog, query: str, only: Iterable[str] | None = None) -> list[OpSpec]:
+def matching_ops(
+    catalog: Catalog, query: str, only: Iterable[str] | None = None
+) -> list[OpSpec]:
     """Return the ops that match the letters, best first; all of them for no letters. The name weighs most."""
     keys = list(catalog) if only is None else [key for key in only if key in catalog]
     fits = []
     for order, key in enumerate(keys):
         spec = catalog[key]
         category = CATEGORIES.get(spec.category, spec.category)
-        name = 1.0 if spec.kind == "module" else 0.95  # a layer before the function of its name
-        fit = fuzzy.best(query, ((spec.label, name), (spec.key, 0.8), (spec.stem, 0.7), (category, 0.5)))
+        name = (
+            1.0 if spec.kind == "module" else 0.95
+        )  # a layer before the function of its name
+        fit = fuzzy.best(
+            query,
+            ((spec.label, name), (spec.key, 0.8), (spec.stem, 0.7), (category, 0.5)),
+        )
         if fit is not None:
             fits.append((-fit, order, spec))
     return [spec for _, _, spec in sorted(fits, key=lambda fit: fit[:2])]
@@ -49,7 +64,9 @@ class SearchBox(PickBox):
     def _emit_chosen(self, key: str) -> None:
         self.chosen.emit(key)
 
-    def open_at(self, spot: QPoint, only: Iterable[str] | None = None, hint: str = "") -> None:
+    def open_at(
+        self, spot: QPoint, only: Iterable[str] | None = None, hint: str = ""
+    ) -> None:
         """Open near a spot of the parent with every op, or with those under the keys `only`."""
         self._only = None if only is None else tuple(only)
         self.show_at(spot, hint or "Enter adds, Esc closes")

@@ -35,7 +35,9 @@ class BendDots:
         if bends is self.bends:
             return set()
         before, self.bends = self.bends, bends
-        changed = {wire for wire in {*before, *bends} if before.get(wire) != bends.get(wire)}
+        changed = {
+            wire for wire in {*before, *bends} if before.get(wire) != bends.get(wire)
+        }
         for wire in changed:
             self._put(wire, bends.get(wire, ()))
         self.select(self.selected)
@@ -51,7 +53,9 @@ class BendDots:
         changed = set()
         for wire in {*self.items, *self.bends}:
             points = self.bends.get(wire, ())
-            if [(item.x(), item.y()) for item in self.items.get(wire, ())] != list(points):
+            if [(item.x(), item.y()) for item in self.items.get(wire, ())] != list(
+                points
+            ):
                 self._put(wire, points)
                 changed.add(wire)
         return changed
@@ -76,7 +80,11 @@ class BendDots:
 
     def bodies(self) -> list[QRectF]:
         """Return the rectangles of all dots."""
-        return [item.boundingRect().translated(item.pos()) for items in self.items.values() for item in items]
+        return [
+            item.boundingRect().translated(item.pos())
+            for items in self.items.values()
+            for item in items
+        ]
 
     def select(self, bend: Bend | None) -> None:
         """Show which bend is selected; one that is gone is not."""
@@ -116,7 +124,12 @@ class BendItem(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return QRectF(-CHOSEN - 2, -CHOSEN - 2, 2 * CHOSEN + 4, 2 * CHOSEN + 4)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         radius = CHOSEN if self._chosen else RADIUS

@@ -16,14 +16,30 @@ STRAIGHT = 1.0  # how far the ends of a level or vertical segment are off, at mo
 LEVEL = 0.35  # slope up to which a segment counts as level: its label is above it
 
 
-def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRectF, target: QRectF) -> Route:
+def through(
+    start: QPointF,
+    end: QPointF,
+    points: Sequence[QPointF],
+    source: QRectF,
+    target: QRectF,
+) -> Route:
     """Return the route from an output through bends to an input. Its label is on the widest segment.
 
     `source` and `target` are the nodes: a wire that turns back at a port runs around them.
     """
-    corners = [start, *_round(start, points[0], source, 1), *points, *_round(end, points[-1], target, -1), end]
+    corners = [
+        start,
+        *_round(start, points[0], source, 1),
+        *points,
+        *_round(end, points[-1], target, -1),
+        end,
+    ]
     port = (start, start, QPointF(1, 0), QPointF(1, 0))
-    turns = [port, *(_turn(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1)), (end, end, *port[2:])]
+    turns = [
+        port,
+        *(_turn(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1)),
+        (end, end, *port[2:]),
+    ]
     path = QPainterPath(start)
     middles = []
     for i in range(len(corners) - 1):
@@ -36,9 +52,16 @@ def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRe
         middles.append((a + first * 3 + second * 3 + b) / 8)
         if beyond != b:
             path.quadTo(corners[i + 1], beyond)
-    widest = max(range(len(middles)), key=lambda i: abs(corners[i + 1].x() - corners[i].x()))
-    run, rise = corners[widest + 1].x() - corners[widest].x(), corners[widest + 1].y() - corners[widest].y()
-    label = middles[widest] - QPointF(0, LABEL_RISE if abs(rise) <= LEVEL * abs(run) else 0.0)
+    widest = max(
+        range(len(middles)), key=lambda i: abs(corners[i + 1].x() - corners[i].x())
+    )
+    run, rise = (
+        corners[widest + 1].x() - corners[widest].x(),
+        corners[widest + 1].y() - corners[widest].y(),
+    )
+    label = middles[widest] - QPointF(
+        0, LABEL_RISE if abs(rise) <= LEVEL * abs(run) else 0.0
+    )
     return Route(path, label, abs(run), path.boundingRect())
 
 
@@ -46,11 +69,15 @@ def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPoint
     """Return a corner next to a wire's first or last node if the adjacent bend is behind the port."""
     if (bend.x() - port.x()) * side >= 0:
         return []
-    aside = node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
+    aside = (
+        node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
+    )
     return [QPointF(port.x() + side * ASIDE, aside)]
 
 
-def _turn(before: QPointF, here: QPointF, after: QPointF) -> tuple[QPointF, QPointF, QPointF, QPointF]:
+def _turn(
+    before: QPointF, here: QPointF, after: QPointF
+) -> tuple[QPointF, QPointF, QPointF, QPointF]:
     """Return where a wire begins to turn at a bend and where it ends to, and its directions there.
 
     Between a level and a vertical segment it is a rounded corner; a single such segment stays straight.

@@ -7,7 +7,16 @@ from itertools import pairwise
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
-from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obstacles, Route, rounded, runs_back
+from app.views.canvas.wires.routes import (
+    CLEAR,
+    LABEL_RISE,
+    RADIUS,
+    STUB,
+    Obstacles,
+    Route,
+    rounded,
+    runs_back,
+)
 
 ASIDE = 10.0  # between a corridor and the nodes on its sides
 FAR = 400.0  # how far beside its ends a wire looks for a corridor
@@ -30,25 +39,41 @@ def around(
     """Return the route, or one around the nodes that it would cross between rows."""
     if way.past and abs(start.y() - end.y()) < ROWS_APART:
         return way
-    if not way.past and not (way.backward and _runs_through(way, start, end, obstacles)):
+    if not way.past and not (
+        way.backward and _runs_through(way, start, end, obstacles)
+    ):
         return way
     found = detour(start, end, source, target, obstacles, lanes) or way
     if blocking := _crossed(found, obstacles):
         for far in (FAR, FARTHEST):
-            if (led := _beyond(blocking, start, end, source, target, obstacles, lanes, far)) is not None:
+            if (
+                led := _beyond(
+                    blocking, start, end, source, target, obstacles, lanes, far
+                )
+            ) is not None:
                 found = led
                 break
     # What comes or goes anywhere in between may open a corridor, or close it.
-    asked = QRectF(min(start.x(), end.x()), start.y(), abs(end.x() - start.x()), end.y() - start.y()).normalized()
+    asked = QRectF(
+        min(start.x(), end.x()),
+        start.y(),
+        abs(end.x() - start.x()),
+        end.y() - start.y(),
+    ).normalized()
     reach = (FARTHEST if blocking else FAR) + 2 * STUB
     wide = asked.adjusted(-reach, 0, reach, 0)
     return replace(found, area=found.area.united(way.area).united(wide))
 
 
-def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles) -> bool:
+def _runs_through(
+    way: Route, start: QPointF, end: QPointF, obstacles: Obstacles
+) -> bool:
     """Return whether a vertical segment of a backward route crosses a node."""
     whole = way.path.boundingRect()
-    legs = (QRectF(x, whole.top(), 1, whole.height()) for x in (start.x() + STUB, end.x() - STUB))
+    legs = (
+        QRectF(x, whole.top(), 1, whole.height())
+        for x in (start.x() + STUB, end.x() - STUB)
+    )
     return any(obstacles(leg) for leg in legs)
 
 
@@ -60,18 +85,39 @@ def _crossed(way: Route, obstacles: Obstacles) -> list[QRectF]:
     found = []
     for a, b in pairwise(points):
         if (b - a).manhattanLength() > RADIUS:
-            found += obstacles(QRectF(a, b).normalized().adjusted(-THIN, -THIN, THIN, THIN))
+            found += obstacles(
+                QRectF(a, b).normalized().adjusted(-THIN, -THIN, THIN, THIN)
+            )
     return found
 
 
 def _beyond(
-    blocking: list[QRectF], start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles,
-    lanes: Obstacles, far: float,
-) -> Route | None:  # fmt: skip
+    blocking: list[QRectF],
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    obstacles: Obstacles,
+    lanes: Obstacles,
+    far: float,
+) -> Route | None:
     """Return a detour that leaves or arrives beyond the nodes that block the plain one: they are in its column, and
     reach further than the ends do. None if each crosses a node too."""
-    outs = sorted({rect.right() + ASIDE for rect in blocking if 0 < rect.right() + ASIDE - start.x() < FAR})
-    intos = sorted({rect.left() - ASIDE for rect in blocking if 0 < end.x() - rect.left() + ASIDE < FAR}, reverse=True)
+    outs = sorted(
+        {
+            rect.right() + ASIDE
+            for rect in blocking
+            if 0 < rect.right() + ASIDE - start.x() < FAR
+        }
+    )
+    intos = sorted(
+        {
+            rect.left() - ASIDE
+            for rect in blocking
+            if 0 < end.x() - rect.left() + ASIDE < FAR
+        },
+        reverse=True,
+    )
     for out in (start.x() + STUB, *outs[:TRIES]):
         for into in (end.x() - STUB, *intos[:TRIES]):
             found = detour(start, end, source, target, obstacles, lanes, out, into, far)
@@ -81,22 +127,39 @@ def _beyond(
 
 
 def detour(
-    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, lanes: Obstacles,
-    out: float | None = None, into: float | None = None, far: float = FAR,
-) -> Route | None:  # fmt: skip
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    obstacles: Obstacles,
+    lanes: Obstacles,
+    out: float | None = None,
+    into: float | None = None,
+    far: float = FAR,
+) -> Route | None:
     """Out of the source's row, along a corridor and into the target's row; None where there is no room for it.
 
     `out` and `into` are the x at which it turns behind its start and before its end, `far` how far beside them a
     corridor may be.
     """
     down = source.bottom() < target.top()
-    top, bottom = (source.bottom(), target.top()) if down else (target.bottom(), source.top())
+    top, bottom = (
+        (source.bottom(), target.top()) if down else (target.bottom(), source.top())
+    )
     if bottom - top < NARROWEST:
         return None
-    out, into = start.x() + STUB if out is None else out, end.x() - STUB if into is None else into
+    out, into = (
+        start.x() + STUB if out is None else out,
+        end.x() - STUB if into is None else into,
+    )
     left, right = min(out, into) - far, max(out, into) + far
     nodes = obstacles(QRectF(left, top, right - left, bottom - top))
-    lane = _free([(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes], left, right, into)
+    lane = _free(
+        [(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes],
+        left,
+        right,
+        into,
+    )
     if lane is None:
         return None
     first = _gutter(nodes, lanes, out, lane, top, bottom, at_top=down)
@@ -104,9 +167,15 @@ def detour(
     if first is None or last is None:
         return None
     corners = [
-        start, QPointF(out, start.y()), QPointF(out, first), QPointF(lane, first), QPointF(lane, last),
-        QPointF(into, last), QPointF(into, end.y()), end,
-    ]  # fmt: skip
+        start,
+        QPointF(out, start.y()),
+        QPointF(out, first),
+        QPointF(lane, first),
+        QPointF(lane, last),
+        QPointF(into, last),
+        QPointF(into, end.y()),
+        end,
+    ]
     corners = _turns(corners)
     path = rounded(corners, RADIUS)
     level = [(a, b) for a, b in pairwise(corners) if a.y() == b.y()]
@@ -115,10 +184,14 @@ def detour(
     area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
     taken = QRectF(min(a.x(), b.x()), a.y() - LABEL_RISE - 10, run, LABEL_RISE + 14)
     label = QPointF(middle, a.y() - LABEL_RISE)
-    return Route(path, label, run - 2 * RADIUS, area, lane=taken, backward=runs_back(start, end))
+    return Route(
+        path, label, run - 2 * RADIUS, area, lane=taken, backward=runs_back(start, end)
+    )
 
 
-def _free(taken: list[tuple[float, float]], left: float, right: float, wished: float) -> float | None:
+def _free(
+    taken: list[tuple[float, float]], left: float, right: float, wished: float
+) -> float | None:
     """Return the free position nearest to the wished one."""
     free, at = [], left
     for begin, end in sorted(taken):
@@ -132,7 +205,13 @@ def _free(taken: list[tuple[float, float]], left: float, right: float, wished: f
 
 
 def _gutter(
-    nodes: list[QRectF], lanes: Obstacles, a: float, b: float, top: float, bottom: float, at_top: bool
+    nodes: list[QRectF],
+    lanes: Obstacles,
+    a: float,
+    b: float,
+    top: float,
+    bottom: float,
+    at_top: bool,
 ) -> float | None:
     """Return the y of a free horizontal segment between rows: the uppermost or the lowest."""
     left, right = min(a, b) - 2, max(a, b) + 2
@@ -141,7 +220,11 @@ def _gutter(
     for rect in sorted(rects, key=lambda rect: rect.top()):
         edges.append((free, rect.top()))
         free = max(free, rect.bottom())
-    wide = [(begin, end) for begin, end in [*edges, (free, bottom)] if end - begin >= NARROWEST]
+    wide = [
+        (begin, end)
+        for begin, end in [*edges, (free, bottom)]
+        if end - begin >= NARROWEST
+    ]
     if not wide:
         return None
     begin, end = wide[0] if at_top else wide[-1]
@@ -167,7 +250,9 @@ def _turns(corners: list[QPointF]) -> list[QPointF]:
         before = kept[-1]
         if here == before:
             continue
-        straight = (before.x() == here.x() == after.x()) or (before.y() == here.y() == after.y())
+        straight = (before.x() == here.x() == after.x()) or (
+            before.y() == here.y() == after.y()
+        )
         if not straight:
             kept.append(here)
     return [*kept, corners[-1]]

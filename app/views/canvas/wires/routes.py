@@ -62,7 +62,9 @@ def route(
     """
     if not runs_back(start, end):
         return _forward(start, end, target, obstacles)
-    return _backward(start, end, source, target, lambda area: obstacles(area) + lanes(area))
+    return _backward(
+        start, end, source, target, lambda area: obstacles(area) + lanes(area)
+    )
 
 
 def runs_back(start: QPointF, end: QPointF) -> bool:
@@ -85,13 +87,18 @@ def free_end(start: QPointF, end: QPointF, from_output: bool) -> QPainterPath:
 def nearest_on(path: QPainterPath, point: QPointF) -> QPointF:
     """Return the point of a path nearest to another, to within a few pixels."""
     count = max(16, min(400, round(path.length() / 4)))
-    return min((path.pointAtPercent(i / count) for i in range(count + 1)), key=lambda on: _length(on - point))
+    return min(
+        (path.pointAtPercent(i / count) for i in range(count + 1)),
+        key=lambda on: _length(on - point),
+    )
 
 
 # --- Forward ----------------------------------------------------------------------------------------------------
 
 
-def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles) -> Route:
+def _forward(
+    start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles
+) -> Route:
     dx, dy = end.x() - start.x(), end.y() - start.y()
     area = QRectF(start, end).normalized().adjusted(-1, -NEAR, 1, NEAR)
     between = obstacles(area.adjusted(NEAR + 1, 0, -NEAR - 1, 0))
@@ -101,7 +108,9 @@ def _forward(start: QPointF, end: QPointF, target: QRectF, obstacles: Obstacles)
         side = 1 if end.y() > target.top() + target.height() / 2 + 1 else -1
         return _past(start, end, between, obstacles, side)
     middle = QPointF((start.x() + end.x()) / 2, (start.y() + end.y()) / 2 - LABEL_RISE)
-    if abs(dy) > 2 * LABEL_RISE:  # the middle of a steep wire is vertical: its label is on the wire
+    if (
+        abs(dy) > 2 * LABEL_RISE
+    ):  # the middle of a steep wire is vertical: its label is on the wire
         middle.setY((start.y() + end.y()) / 2)
     return Route(path, middle, dx, area)
 
@@ -112,7 +121,9 @@ def _cubic(start: QPointF, end: QPointF) -> QPainterPath:
         path.lineTo(end)
         return path
     reach = _reach(start, end)
-    path.cubicTo(QPointF(start.x() + reach, start.y()), QPointF(end.x() - reach, end.y()), end)
+    path.cubicTo(
+        QPointF(start.x() + reach, start.y()), QPointF(end.x() - reach, end.y()), end
+    )
     return path
 
 
@@ -124,19 +135,29 @@ def _reach(start: QPointF, end: QPointF) -> float:
 
 def _passes_through(start: QPointF, end: QPointF, rects: list[QRectF]) -> bool:
     """Return whether the curve between two points crosses a rectangle or comes near it."""
-    x, y, reach, dx, dy = start.x(), start.y(), _reach(start, end), end.x() - start.x(), end.y() - start.y()
+    x, y, reach, dx, dy = (
+        start.x(),
+        start.y(),
+        _reach(start, end),
+        end.x() - start.x(),
+        end.y() - start.y(),
+    )
     wide = [rect.adjusted(-NEAR, -NEAR, NEAR, NEAR) for rect in rects]
     count = max(16, min(96, round((dx + abs(dy)) / LEAP)))
     for i in range(1, count):
         t = i / count
         u, level = 1 - t, t * t * (3 - 2 * t)
-        point = QPointF(x + 3 * u * t * (u * reach + t * (dx - reach)) + t**3 * dx, y + level * dy)
+        point = QPointF(
+            x + 3 * u * t * (u * reach + t * (dx - reach)) + t**3 * dx, y + level * dy
+        )
         if any(rect.contains(point) for rect in wide):
             return True
     return False
 
 
-def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles, side: int) -> Route:
+def _past(
+    start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstacles, side: int
+) -> Route:
     """Return a route around everything between, on one side."""
 
     def edge(rects: list[QRectF]) -> list[float]:
@@ -151,20 +172,38 @@ def _past(start: QPointF, end: QPointF, between: list[QRectF], obstacles: Obstac
             break
         level = furthest(edge(in_the_way)) + side * CLEAR
     rise = min(40.0, (end.x() - start.x()) / 3)
-    out, into = _turn(start, level, rise, obstacles), _turn(end, level, -rise, obstacles)
+    out, into = (
+        _turn(start, level, rise, obstacles),
+        _turn(end, level, -rise, obstacles),
+    )
     if into - out < 2 * rise:
         out, into = start.x(), end.x()
     near, far = out + rise, into - rise
     path = QPainterPath(start)
     path.lineTo(out, start.y())
-    path.cubicTo(QPointF(out + rise * 0.6, start.y()), QPointF(near - rise * 0.6, level), QPointF(near, level))
+    path.cubicTo(
+        QPointF(out + rise * 0.6, start.y()),
+        QPointF(near - rise * 0.6, level),
+        QPointF(near, level),
+    )
     path.lineTo(far, level)
-    path.cubicTo(QPointF(far + rise * 0.6, level), QPointF(into - rise * 0.6, end.y()), QPointF(into, end.y()))
+    path.cubicTo(
+        QPointF(far + rise * 0.6, level),
+        QPointF(into - rise * 0.6, end.y()),
+        QPointF(into, end.y()),
+    )
     path.lineTo(end)
     area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
     label = QPointF((start.x() + end.x()) / 2, level + side * LABEL_RISE)
-    return Route(path, label, far - near, area, side, _lane(near, far, level, label.y()),
-                 turns=(QPointF(near, level), QPointF(far, level)))  # fmt: skip
+    return Route(
+        path,
+        label,
+        far - near,
+        area,
+        side,
+        _lane(near, far, level, label.y()),
+        turns=(QPointF(near, level), QPointF(far, level)),
+    )
 
 
 def _turn(port: QPointF, level: float, rise: float, obstacles: Obstacles) -> float:
@@ -175,16 +214,29 @@ def _turn(port: QPointF, level: float, rise: float, obstacles: Obstacles) -> flo
         turn = QRectF(QPointF(x, port.y()), QPointF(x + rise, level)).normalized()
         in_the_way = obstacles(turn.adjusted(1, 1, -1, -1))
         if not in_the_way:
-            straight = QRectF(port, QPointF(x, port.y())).normalized().adjusted(1, -NEAR, -1, NEAR)
+            straight = (
+                QRectF(port, QPointF(x, port.y()))
+                .normalized()
+                .adjusted(1, -NEAR, -1, NEAR)
+            )
             return port.x() if straight.width() > 0 and obstacles(straight) else x
-        x = max(side * (rect.right() if side > 0 else rect.left()) for rect in in_the_way) * side + side * NEAR
+        x = (
+            max(
+                side * (rect.right() if side > 0 else rect.left())
+                for rect in in_the_way
+            )
+            * side
+            + side * NEAR
+        )
     return port.x()
 
 
 # --- Backward ---------------------------------------------------------------------------------------------------
 
 
-def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles) -> Route:
+def _backward(
+    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles
+) -> Route:
     """Out to the right, through the widest gap between the rows to the left, and in from the left."""
     right, left = start.x() + STUB, end.x() - STUB
     level = _level(start, end, source, target, obstacles, left, right)
@@ -200,20 +252,40 @@ def _backward(start: QPointF, end: QPointF, source: QRectF, target: QRectF, obst
     label = QPointF((left + right) / 2, level - LABEL_RISE)
     lane = _lane(left, right, level, label.y())
     area = path.boundingRect().adjusted(-1, -CLEAR, 1, CLEAR)
-    return Route(path, label, right - left - 2 * RADIUS, area, lane=lane, backward=True,
-                 turns=tuple(corners[1:-1]))  # fmt: skip
+    return Route(
+        path,
+        label,
+        right - left - 2 * RADIUS,
+        area,
+        lane=lane,
+        backward=True,
+        turns=tuple(corners[1:-1]),
+    )
 
 
 def _lane(left: float, right: float, level: float, label: float) -> QRectF:
-    top, bottom = min(level - 4, label - LABEL_RISE / 2 - 2), max(level + 4, label + LABEL_RISE / 2 + 2)
+    top, bottom = (
+        min(level - 4, label - LABEL_RISE / 2 - 2),
+        max(level + 4, label + LABEL_RISE / 2 + 2),
+    )
     return QRectF(left, top, right - left, bottom - top)
 
 
 def _level(
-    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, left: float, right: float
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    obstacles: Obstacles,
+    left: float,
+    right: float,
 ) -> float:
     """Return the y of the gutter: the middle of the widest free gap between the ends, else above both."""
-    upper, lower = (source, target) if source.center().y() <= target.center().y() else (target, source)
+    upper, lower = (
+        (source, target)
+        if source.center().y() <= target.center().y()
+        else (target, source)
+    )
     top, bottom = upper.bottom(), lower.top()
     if bottom - top >= 16:
         band = QRectF(left, top, right - left, bottom - top)

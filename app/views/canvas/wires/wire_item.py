@@ -29,7 +29,9 @@ class WireItem:
     It keeps its area in `index` up to date. `rank` orders crossing wires.
     """
 
-    def __init__(self, edge: Edge, way: Route, ground: RepaintTarget, index: RectIndex[Edge]) -> None:
+    def __init__(
+        self, edge: Edge, way: Route, ground: RepaintTarget, index: RectIndex[Edge]
+    ) -> None:
         self.edge = edge
         self.chip = WireChip()
         self.rank = 0
@@ -109,9 +111,14 @@ class WireItem:
             self._width = width
             self._measure()
 
-    def set_state(self, *, selected: bool | None = None, hovered: bool | None = None) -> None:
+    def set_state(
+        self, *, selected: bool | None = None, hovered: bool | None = None
+    ) -> None:
         """Show or end a state; None leaves it as it is."""
-        new = (self._selected if selected is None else selected, self._hovered if hovered is None else hovered)
+        new = (
+            self._selected if selected is None else selected,
+            self._hovered if hovered is None else hovered,
+        )
         if new != (self._selected, self._hovered):
             self._selected, self._hovered = new
             self._measure()
@@ -131,11 +138,19 @@ class WireItem:
 
     def _measure(self, line: bool = True) -> None:
         """Update its area and repaint: line and label, or the label alone."""
-        before = self._extent if line else self.chip.extent if self.chip.visible else QRectF()
+        before = (
+            self._extent
+            if line
+            else self.chip.extent
+            if self.chip.visible
+            else QRectF()
+        )
         reach = max(self._width or 2.0, 3.0)
         self.chip.set(self._text, self._state, self._selected)
         drop = 2 * LABEL_RISE if self._below else 0.0
-        self.chip.place = self._route.label + QPointF(-self.chip.width / 2, drop - LABEL_HEIGHT / 2)
+        self.chip.place = self._route.label + QPointF(
+            -self.chip.width / 2, drop - LABEL_HEIGHT / 2
+        )
         self.chip.visible = self._shown and self._labelled()
         extent = self._route.bounds.adjusted(-reach, -reach, reach, reach)
         if self.chip.visible:
@@ -189,7 +204,10 @@ class WireItem:
 
     def _pen(self, now: Theme) -> QPen:
         width = (self._width or 2.0) * theme.manager().strokes
-        pen = QPen(self._color(now), width + (0.5 if self._hovered and not self._selected else 0.0))
+        pen = QPen(
+            self._color(now),
+            width + (0.5 if self._hovered and not self._selected else 0.0),
+        )
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
         dash = DASHES.get(self._state)
         if dash:

@@ -30,7 +30,10 @@ WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed areas than this reroute every wire
 LATE = 16  # with more wires than this, invisible ones are routed after painting
 LABELS = 200  # of the wires of one output
-WHICH, FAR = 400, 8000.0  # in a wider area all count as seen; where more wires wait, none goes before its turn
+WHICH, FAR = (
+    400,
+    8000.0,
+)  # in a wider area all count as seen; where more wires wait, none goes before its turn
 PAINTING = 0.003  # seconds of a paint for routing visible wires
 SLICE = 0.004  # seconds per turn for routing invisible wires
 
@@ -53,20 +56,33 @@ class Wiring:
         ground: RepaintTarget,
         turn: QTimer,
     ) -> None:
-        self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
+        self._nodes, self._places, self._bends, self._ground = (
+            nodes,
+            places,
+            bends,
+            ground,
+        )
         self._late: dict[Edge, None] = {}  # not routed yet, the next one last,
-        self._late_back: set[Edge] = set()  # and those of them that are known to run back
+        self._late_back: set[Edge] = (
+            set()
+        )  # and those of them that are known to run back
         self._turn = turn
         turn.timeout.connect(self._go_on)
         self.items: dict[Edge, WireItem] = {}
         self.index: RectIndex[Edge] = RectIndex()  # painted areas
         self._graph = Graph()
-        self._areas: RectIndex[Edge] = RectIndex()  # areas in which a change can change the route
+        self._areas: RectIndex[Edge] = (
+            RectIndex()
+        )  # areas in which a change can change the route
         self._lanes: RectIndex[Edge] = RectIndex()
         self._back: set[Edge] = set()
         self._fresh: set[Edge] = set()  # made since the nodes are where they are
-        self._stirred: list[QRectF] = []  # added or removed lanes that backward wires do not know yet
-        self._unsettled: set[tuple[str, int]] = set()  # outputs whose wires' labels may overlap
+        self._stirred: list[
+            QRectF
+        ] = []  # added or removed lanes that backward wires do not know yet
+        self._unsettled: set[tuple[str, int]] = (
+            set()
+        )  # outputs whose wires' labels may overlap
         self._widened = False
         self.held = False
 
@@ -94,13 +110,20 @@ class Wiring:
         self._fresh |= came
         if gone or came:
             both = enumerate(zip(before, after.edges, strict=False))
-            first = next((i for i, (old, new) in both if old is not new), min(len(before), len(after.edges)))
+            first = next(
+                (i for i, (old, new) in both if old is not new),
+                min(len(before), len(after.edges)),
+            )
             for rank, edge in enumerate(after.edges[first:], first):
                 self.items[edge].rank = rank
         return made
 
     def _make(self, edge: Edge) -> WireItem:
-        way = unled(*self._ends(edge)) if self.held and not self._bends.points(edge) else self._compute_route(edge)
+        way = (
+            unled(*self._ends(edge))
+            if self.held and not self._bends.points(edge)
+            else self._compute_route(edge)
+        )
         item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
         self._keep(item)
         return item
@@ -117,7 +140,15 @@ class Wiring:
     def clear(self) -> None:
         """Remove all wires."""
         self._turn.stop()
-        for known in (self.items, self._late, self._late_back, self._back, self._fresh, self._stirred, self._unsettled):
+        for known in (
+            self.items,
+            self._late,
+            self._late_back,
+            self._back,
+            self._fresh,
+            self._stirred,
+            self._unsettled,
+        ):
             known.clear()
         for index in (self.index, self._areas, self._lanes):
             index.clear()
@@ -135,7 +166,9 @@ class Wiring:
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
         if len(touched) > LATE or len(self._late) + len(self._late_back) > LATE:
-            self._late.update(dict.fromkeys(sorted(touched, key=lambda edge: self.items[edge].rank)))
+            self._late.update(
+                dict.fromkeys(sorted(touched, key=lambda edge: self.items[edge].rank))
+            )
             self._late_back -= touched
             self._turn.start(0)
             return
@@ -143,7 +176,9 @@ class Wiring:
         self._late_back = self._routed_but_for_back(touched)
         self._follow_back()
 
-    def _routed_but_for_back(self, edges: Iterable[Edge], plain: bool = False) -> set[Edge]:
+    def _routed_but_for_back(
+        self, edges: Iterable[Edge], plain: bool = False
+    ) -> set[Edge]:
         """Route wires, except backward ones, which are returned: they are routed after all others, and are straight
         lines until then if `plain`."""
         back = set()
@@ -168,7 +203,11 @@ class Wiring:
             seen = (
                 self._late
                 if wide
-                else [edge for edge in self.wires_at(self._places.inside(area)) if edge in self._late]
+                else [
+                    edge
+                    for edge in self.wires_at(self._places.inside(area))
+                    if edge in self._late
+                ]
             )
             for edge in tuple(seen):
                 self._late.pop(edge, None)
@@ -195,7 +234,9 @@ class Wiring:
     def _follow_late(self, end: float) -> bool:
         """Route pending wires until a time; return whether all are done."""
         while self._late:
-            self._late_back |= self._routed_but_for_back((self._late.popitem()[0],), plain=True)
+            self._late_back |= self._routed_but_for_back(
+                (self._late.popitem()[0],), plain=True
+            )
             if perf_counter() > end:
                 return False
         return self._follow_back(end)
@@ -226,7 +267,11 @@ class Wiring:
             return
         for area in stirred:
             for edge in self._areas.inside(area):
-                if edge in self._back and edge not in queued and (after is None or after < edge):
+                if (
+                    edge in self._back
+                    and edge not in queued
+                    and (after is None or after < edge)
+                ):
                     queued.add(edge)
                     waiting.append(edge)
         heapify(waiting)
@@ -265,7 +310,9 @@ class Wiring:
                 self._route(item)
             self.follow(set(), [])
 
-    def _route(self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None) -> None:
+    def _route(
+        self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None
+    ) -> None:
         item.set_route(self._compute_route(item.edge, ends))
         self._keep(item)
 
@@ -278,7 +325,11 @@ class Wiring:
         else:
             self._lanes.put(edge, way.lane)
         if before != (self._lanes[edge] if edge in self._lanes else None):
-            self._stirred += [lane for lane in (before, way.lane) if lane is not None and not lane.isEmpty()]
+            self._stirred += [
+                lane
+                for lane in (before, way.lane)
+                if lane is not None and not lane.isEmpty()
+            ]
         self._areas.put(edge, way.area)
         if way.backward:
             self._back.add(edge)
@@ -294,23 +345,47 @@ class Wiring:
     def _runs_back(self, edge: Edge) -> bool:
         return not self._bends.points(edge) and runs_back(*self._ends(edge))
 
-    def _compute_route(self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None) -> Route:
+    def _compute_route(
+        self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None
+    ) -> Route:
         start, end = ends or self._ends(edge)
         points = self._bends.points(edge)
         if points:
-            return through(start, end, points, self._nodes[edge.source].body, self._nodes[edge.target].body)
+            return through(
+                start,
+                end,
+                points,
+                self._nodes[edge.source].body,
+                self._nodes[edge.target].body,
+            )
         places, lanes, back = self._places, self._lanes, self._back
 
         def others(area: QRectF) -> list[QRectF]:
-            return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
+            return [
+                places[node]
+                for node in places.inside(area)
+                if node not in (edge.source, edge.target)
+            ]
 
         def lanes_in(area: QRectF) -> list[QRectF]:
-            return [lanes[wire] for wire in lanes.inside(area) if wire not in back or wire < edge]
+            return [
+                lanes[wire]
+                for wire in lanes.inside(area)
+                if wire not in back or wire < edge
+            ]
 
         source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
         way = route(start, end, source, target, others, lanes_in)
         # Forward routes ignore lanes, so that they do not depend on creation order.
-        return around(way, start, end, source, target, others, lanes_in if way.backward else nothing)
+        return around(
+            way,
+            start,
+            end,
+            source,
+            target,
+            others,
+            lanes_in if way.backward else nothing,
+        )
 
     def _settle_labels(self) -> None:
         """Show one of several overlapping labels of wires with the same value, and hide labels under rising wires."""
@@ -320,7 +395,9 @@ class Wiring:
             fan = [self.items[edge] for edge in wires if edge.output == output]
             for item in fan[LABELS:]:
                 item.set_crowded(True)
-            if len(fan) > LABELS and (self.held or self._late):  # once, when all have their ways
+            if len(fan) > LABELS and (
+                self.held or self._late
+            ):  # once, when all have their ways
                 self._unsettled.add((source, output))
                 continue
             del fan[LABELS:]
@@ -336,7 +413,9 @@ class Wiring:
 
     # --- Analysis
 
-    def label(self, analysis: Analysis | None, problems: Problems, wires: Iterable[Edge]) -> None:
+    def label(
+        self, analysis: Analysis | None, problems: Problems, wires: Iterable[Edge]
+    ) -> None:
         """Set shape labels on some wires; wires that the analysis does not have stay plain."""
         if analysis is None:
             return
@@ -344,11 +423,15 @@ class Wiring:
             value = analysis.values.get((edge.source, edge.output))
             wrong = problems.get(edge.target, ())
             state = NORMAL
-            if any(p.severity == "error" and p.port in (None, edge.port) for p in wrong):
+            if any(
+                p.severity == "error" and p.port in (None, edge.port) for p in wrong
+            ):
                 state = ERROR
             elif value is None and edge.source in analysis.graph.nodes:
                 state = ASSUMED
-            if self.items[edge].set_label(str(value) if value is not None else "", state):
+            if self.items[edge].set_label(
+                str(value) if value is not None else "", state
+            ):
                 self._unsettled.add((edge.source, edge.output))
         self._settle_labels()
 
@@ -361,7 +444,11 @@ class Wiring:
         largest = max(counts.values(), default=1)
         for edge, item in self.items.items():
             count = counts.get(edge)
-            item.set_width(None if count is None else WIDTH_LEAST + WIDTH_MORE * math.sqrt(count / largest))
+            item.set_width(
+                None
+                if count is None
+                else WIDTH_LEAST + WIDTH_MORE * math.sqrt(count / largest)
+            )
 
     def largest_count(self, analysis: Analysis | None) -> int | None:
         """Return the largest number of values per sample on a wire, None if unknown."""
@@ -370,7 +457,11 @@ class Wiring:
     def _counts(self, analysis: Analysis | None) -> dict[Edge, int]:
         values = analysis.values if analysis is not None else {}
         found = {edge: values.get((edge.source, edge.output)) for edge in self.items}
-        counts = {edge: value.per_sample() for edge, value in found.items() if isinstance(value, TensorType)}
+        counts = {
+            edge: value.per_sample()
+            for edge, value in found.items()
+            if isinstance(value, TensorType)
+        }
         return {edge: count for edge, count in counts.items() if count}
 
     # --- Questions
@@ -380,13 +471,17 @@ class Wiring:
         self.finish_few()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
         hits = [item for item in near if item.shape().contains(point)]
-        return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
+        return (
+            max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
+        )
 
     def near(self, area: QRectF) -> Edge | None:
         """Return the wire that crosses an area, the shortest of several."""
         self.finish_few()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
-        return min(hits, key=lambda item: item.route.path.length()).edge if hits else None
+        return (
+            min(hits, key=lambda item: item.route.path.length()).edge if hits else None
+        )
 
     def _shown_in(self, area: QRectF) -> list[WireItem]:
         wide = area.adjusted(-REACH, -REACH, REACH, REACH)

@@ -20,12 +20,25 @@ WHITE = "#FFFFFF"
 
 # Lines and soft fills of the categories for a white page.
 INK = {
-    "io": ("#667080", "#F0F2F4"), "conv": ("#5157D6", "#F0F1FC"), "linear": ("#08806F", "#E8F4F2"),
-    "act": ("#5C7D0B", "#F1F5E6"), "norm": ("#0F7FB3", "#E9F4F9"), "shape": ("#8A6A1F", "#F6F2E8"),
-    "drop": ("#8B6464", "#F5F0F0"), "merge": ("#BC3F85", "#FAEEF4"), "seq": ("#8647C8", "#F4EFFA"),
-    "block": ("#8A5F38", "#F6F1ED"), "loss": ("#C4473C", "#FBEFEE"), "error": ("#B42318", "#FDE3E0"),
-}  # fmt: skip
-MARKS = {"added": "#0C7541", "removed": "#C42B26", "moved": "#0B66D0", "changed": "#8A6200"}
+    "io": ("#667080", "#F0F2F4"),
+    "conv": ("#5157D6", "#F0F1FC"),
+    "linear": ("#08806F", "#E8F4F2"),
+    "act": ("#5C7D0B", "#F1F5E6"),
+    "norm": ("#0F7FB3", "#E9F4F9"),
+    "shape": ("#8A6A1F", "#F6F2E8"),
+    "drop": ("#8B6464", "#F5F0F0"),
+    "merge": ("#BC3F85", "#FAEEF4"),
+    "seq": ("#8647C8", "#F4EFFA"),
+    "block": ("#8A5F38", "#F6F1ED"),
+    "loss": ("#C4473C", "#FBEFEE"),
+    "error": ("#B42318", "#FDE3E0"),
+}
+MARKS = {
+    "added": "#0C7541",
+    "removed": "#C42B26",
+    "moved": "#0B66D0",
+    "changed": "#8A6200",
+}
 
 
 @cache
@@ -48,7 +61,13 @@ def width_of(text: str, size: int = BODY, bold: bool = False) -> float:
 
 
 def text_mark(
-    text: str, x: float, y: float, size: int = BODY, bold: bool = False, color: str = TEXT, anchor: Anchor = "start"
+    text: str,
+    x: float,
+    y: float,
+    size: int = BODY,
+    bold: bool = False,
+    color: str = TEXT,
+    anchor: Anchor = "start",
 ) -> Words:
     """Return a text that knows its width."""
     return Words(text, x, y, size, bold, color, anchor, width_of(text, size, bold))
@@ -64,7 +83,9 @@ def box_size(box: Box) -> tuple[float, float]:
     wide = [width_of(box.title, TITLE, True), *map(width_of, _lines(box))]
     chips = sum(width_of(chip.text) + 14 for chip in box.chips) - 4
     width = max([*wide, chips if box.chips else 0.0]) + 2 * INSET
-    return float(round(width)), TOP + ROW * len(_lines(box)) + (CHIP + 4 if box.chips else 0.0) + 6
+    return float(round(width)), TOP + ROW * len(_lines(box)) + (
+        CHIP + 4 if box.chips else 0.0
+    ) + 6
 
 
 def sizes_of(drawing: Drawing) -> Sizes:
@@ -77,7 +98,9 @@ def sizes_of(drawing: Drawing) -> Sizes:
             known[look] = box_size(box)
         boxes[box.id] = known[look]
     headers = {group.id: max(_header_width(group), 4 * PAD) for group in drawing.groups}
-    labels = {arrow.label: label_width(arrow) for arrow in drawing.arrows if arrow.label}
+    labels = {
+        arrow.label: label_width(arrow) for arrow in drawing.arrows if arrow.label
+    }
     return Sizes(boxes, headers, labels)
 
 
@@ -87,11 +110,17 @@ def label_width(arrow: Arrow) -> float:
 
 def label_of(arrow: Arrow) -> str:
     """Return the label of an arrow."""
-    return f"{arrow.label} ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
+    return (
+        f"{arrow.label} ×{arrow.count}"
+        if arrow.label and arrow.count > 1
+        else arrow.label
+    )
 
 
 def _header_width(group: Group) -> float:
-    return width_of(group.title, TITLE, True) + width_of(_caption(group)) + 2 * INSET + 14
+    return (
+        width_of(group.title, TITLE, True) + width_of(_caption(group)) + 2 * INSET + 14
+    )
 
 
 def _caption(group: Group) -> str:
@@ -102,10 +131,23 @@ def box_marks(box: Box, rect: Rect) -> Iterator[Mark]:
     """Yield the marks of a box."""
     line, fill = INK.get(box.category, INK["io"])
     radius = 8.0 if box.shape == "leaf" else 3.0
-    ground = fill if box.shape in ("folded", "leaf") or box.category == "error" else WHITE
-    edge = MARKS.get(box.mark, line if box.shape == "folded" or box.category == "error" else LINE)
-    yield Frame(rect.x, rect.y, rect.width, rect.height, radius, ground, edge, 1.6 if box.mark else 0.9,
-                box.mark == "removed")  # fmt: skip
+    ground = (
+        fill if box.shape in ("folded", "leaf") or box.category == "error" else WHITE
+    )
+    edge = MARKS.get(
+        box.mark, line if box.shape == "folded" or box.category == "error" else LINE
+    )
+    yield Frame(
+        rect.x,
+        rect.y,
+        rect.width,
+        rect.height,
+        radius,
+        ground,
+        edge,
+        1.6 if box.mark else 0.9,
+        box.mark == "removed",
+    )
     if box.shape in ("op", "call"):
         yield Frame(rect.x, rect.y + 2.5, 3.0, rect.height - 5, 0.0, line)
     middle, left = rect.x + rect.width / 2, rect.x + INSET
@@ -125,7 +167,16 @@ def _chips(box: Box, x: float, y: float) -> Iterator[Mark]:
         width = width_of(chip.text) + 10
         held = chip.kind == "held"
         if chip.kind != "more":
-            yield Frame(x, y, width, CHIP, 3, "#E3EEFB" if held else "", "#0B66D0" if held else LINE, 0.7)
+            yield Frame(
+                x,
+                y,
+                width,
+                CHIP,
+                3,
+                "#E3EEFB" if held else "",
+                "#0B66D0" if held else LINE,
+                0.7,
+            )
         yield text_mark(chip.text, x + 5, y + 11, BODY, False, TEXT2)
         x += width + 4
 
@@ -135,7 +186,17 @@ def group_marks(group: Group, rect: Rect) -> Iterator[Mark]:
     line, fill = INK.get(group.category, INK["io"])
     edge = MARKS.get(group.mark, line)
     dashed = group.mark == "removed"
-    yield Frame(rect.x, rect.y, rect.width, rect.height, 5, fill, edge, 1.6 if group.mark else 0.8, dashed)
+    yield Frame(
+        rect.x,
+        rect.y,
+        rect.width,
+        rect.height,
+        5,
+        fill,
+        edge,
+        1.6 if group.mark else 0.8,
+        dashed,
+    )
     y = rect.y + HEADER / 2 + 5
     yield text_mark(group.title, rect.x + INSET, y, TITLE, True)
     if caption := _caption(group):
@@ -146,7 +207,9 @@ def frame_marks(title: str, category: str, rect: Rect) -> Iterator[Mark]:
     """Yield a frame of the canvas, with its title."""
     line, fill = INK.get(category, (LINE, "#F7F8F9"))
     yield Frame(rect.x, rect.y, rect.width, rect.height, 5, fill, line, 0.8, True)
-    yield text_mark(title.partition("\n")[0], rect.x + INSET, rect.y + 14, TITLE, True, TEXT2)
+    yield text_mark(
+        title.partition("\n")[0], rect.x + INSET, rect.y + 14, TITLE, True, TEXT2
+    )
 
 
 def label_marks(arrow: Arrow, x: float, y: float) -> Iterator[Mark]:
@@ -154,4 +217,12 @@ def label_marks(arrow: Arrow, x: float, y: float) -> Iterator[Mark]:
     text = label_of(arrow)
     width = width_of(text) + 6
     yield Frame(x - width / 2, y - 6.5, width, 13, 2, WHITE)
-    yield text_mark(text, x, y + 3.5, BODY, False, BACK if arrow.kind == "gradient" else TEXT2, "middle")
+    yield text_mark(
+        text,
+        x,
+        y + 3.5,
+        BODY,
+        False,
+        BACK if arrow.kind == "gradient" else TEXT2,
+        "middle",
+    )

@@ -11,7 +11,9 @@ from app.views.export.printing.faces import paper_font
 from app.views.export.printing.marks import Segment, Words
 from app.views.export.printing.plate import segments
 
-DRAWN = 32  # pixels of the glyphs in which outlines are kept; they are scaled to each text
+DRAWN = (
+    32  # pixels of the glyphs in which outlines are kept; they are scaled to each text
+)
 
 
 class Outlines:
@@ -36,14 +38,20 @@ class Outlines:
 
 
 @lru_cache(maxsize=4096)
-def _shaped(text: str, size: int, bold: bool) -> tuple[tuple[QRawFont, tuple[int, ...], tuple[float, ...]], ...]:
+def _shaped(
+    text: str, size: int, bold: bool
+) -> tuple[tuple[QRawFont, tuple[int, ...], tuple[float, ...]], ...]:
     """Return the runs of glyphs of a text, one a font, with their places."""
     layout = QTextLayout(text, paper_font(size, bold))
     layout.beginLayout()
     layout.createLine()
     layout.endLayout()
     return tuple(
-        (run.rawFont(), tuple(run.glyphIndexes()), tuple(point.x() for point in run.positions()))
+        (
+            run.rawFont(),
+            tuple(run.glyphIndexes()),
+            tuple(point.x() for point in run.positions()),
+        )
         for run in layout.glyphRuns()
     )
 
@@ -52,4 +60,7 @@ def _outline(font: QRawFont, index: int) -> tuple[Segment, ...]:
     large = QRawFont(font)
     large.setPixelSize(DRAWN)
     found = segments(large.pathForGlyph(index))
-    return tuple(Segment(s.kind, tuple((x / DRAWN, y / DRAWN) for x, y in s.points)) for s in found)
+    return tuple(
+        Segment(s.kind, tuple((x / DRAWN, y / DRAWN) for x, y in s.points))
+        for s in found
+    )

@@ -6,7 +6,10 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-TITLE, BODY = 12, 10  # pixel sizes of the two texts; the smaller one decides how far a picture may shrink
+TITLE, BODY = (
+    12,
+    10,
+)  # pixel sizes of the two texts; the smaller one decides how far a picture may shrink
 
 Anchor = Literal["start", "middle", "end"]
 
@@ -55,7 +58,9 @@ class Words(NamedTuple):
 
     @property
     def left(self) -> float:
-        return self.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor] * self.width
+        return (
+            self.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor] * self.width
+        )
 
 
 Mark = Frame | Path | Words

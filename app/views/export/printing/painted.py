@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QImage, QPageLayout, QPageSize, QPainter, QPainterPath, QPdfWriter, QPen, QPixmap
+from PySide6.QtGui import (
+    QColor,
+    QImage,
+    QPageLayout,
+    QPageSize,
+    QPainter,
+    QPainterPath,
+    QPdfWriter,
+    QPen,
+    QPixmap,
+)
 
 from app.views.export.printing.faces import paper_font
 from app.views.export.printing.marks import Frame, Mark, Path, Plate
@@ -21,8 +31,17 @@ def to_pdf(sheet: Sheet) -> bytes:
     target.setCreator("Tapedeck")
     target.setTitle(sheet.plate.title)
     target.setResolution(1200)
-    page = QPageSize(QSizeF(sheet.width, sheet.height), QPageSize.Unit.Point, "", QPageSize.SizeMatchPolicy.ExactMatch)
-    target.setPageLayout(QPageLayout(page, QPageLayout.Orientation.Portrait, QMarginsF(), QPageLayout.Unit.Point))
+    page = QPageSize(
+        QSizeF(sheet.width, sheet.height),
+        QPageSize.Unit.Point,
+        "",
+        QPageSize.SizeMatchPolicy.ExactMatch,
+    )
+    target.setPageLayout(
+        QPageLayout(
+            page, QPageLayout.Orientation.Portrait, QMarginsF(), QPageLayout.Unit.Point
+        )
+    )
     painter = QPainter(target)
     painter.scale(1200 / 72, 1200 / 72)
     _paint(painter, sheet)
@@ -32,9 +51,19 @@ def to_pdf(sheet: Sheet) -> bytes:
 
 def to_image(sheet: Sheet, dpi: int) -> QImage:
     """Return the sheet as an image of this resolution, less if it would be very large."""
-    scale = min(dpi / 72, LARGEST / max(sheet.width, sheet.height), (MOST_PIXELS / sheet.width / sheet.height) ** 0.5)
-    image = QImage(max(1, round(sheet.width * scale)), max(1, round(sheet.height * scale)), QImage.Format.Format_RGB32)
-    image.fill(Qt.GlobalColor.white)  # a rounded size leaves a part of its last pixels unpainted
+    scale = min(
+        dpi / 72,
+        LARGEST / max(sheet.width, sheet.height),
+        (MOST_PIXELS / sheet.width / sheet.height) ** 0.5,
+    )
+    image = QImage(
+        max(1, round(sheet.width * scale)),
+        max(1, round(sheet.height * scale)),
+        QImage.Format.Format_RGB32,
+    )
+    image.fill(
+        Qt.GlobalColor.white
+    )  # a rounded size leaves a part of its last pixels unpainted
     meters = round(scale * 72 / 0.0254)
     image.setDotsPerMeterX(meters)
     image.setDotsPerMeterY(meters)
@@ -54,7 +83,9 @@ def png_bytes(image: QImage | QPixmap) -> bytes:
 
 
 def _paint(painter: QPainter, sheet: Sheet) -> None:
-    painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.TextAntialiasing)
+    painter.setRenderHints(
+        QPainter.RenderHint.Antialiasing | QPainter.RenderHint.TextAntialiasing
+    )
     painter.fillRect(QRectF(0, 0, sheet.width, sheet.height), Qt.GlobalColor.white)
     painter.translate(sheet.x, sheet.y)
     painter.scale(sheet.scale, sheet.scale)
@@ -72,11 +103,19 @@ def _paint_mark(painter: QPainter, mark: Mark) -> None:
         pen = QPen(Qt.PenStyle.NoPen)
         if mark.line:
             dashed = isinstance(mark, Frame) and mark.dashed
-            pen = QPen(QColor(mark.line), mark.thick, Qt.PenStyle.DashLine if dashed else Qt.PenStyle.SolidLine)
+            pen = QPen(
+                QColor(mark.line),
+                mark.thick,
+                Qt.PenStyle.DashLine if dashed else Qt.PenStyle.SolidLine,
+            )
         painter.setPen(pen)
         painter.setBrush(QColor(mark.fill) if mark.fill else Qt.BrushStyle.NoBrush)
         if isinstance(mark, Frame):
-            painter.drawRoundedRect(QRectF(mark.x, mark.y, mark.width, mark.height), mark.radius, mark.radius)
+            painter.drawRoundedRect(
+                QRectF(mark.x, mark.y, mark.width, mark.height),
+                mark.radius,
+                mark.radius,
+            )
         else:
             painter.drawPath(_path(mark))
         return

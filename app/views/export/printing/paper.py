@@ -9,7 +9,11 @@ from msgspec import Struct
 from app.views.export.printing.marks import BODY, Plate
 
 POINT = 72 / 2.54  # of a centimetre
-COLUMN_TEXT, PAGE_TEXT, SLIDE_TEXT = (6.0, 6.0, 8.0), (6.0, 6.0, 8.0), (6.0, 9.0, 14.0)  # points, see `Paper.text`
+COLUMN_TEXT, PAGE_TEXT, SLIDE_TEXT = (
+    (6.0, 6.0, 8.0),
+    (6.0, 6.0, 8.0),
+    (6.0, 9.0, 14.0),
+)  # points, see `Paper.text`
 SLIDE_DPI, PAPER_DPI = 144, 300
 
 Purpose = Literal["column", "page", "slide"]
@@ -25,7 +29,9 @@ class Paper(Struct, frozen=True):
     width: float
     height: float
     margin: float
-    text: tuple[float, float, float]  # points of the smallest text: at least, well readable, at most
+    text: tuple[
+        float, float, float
+    ]  # points of the smallest text: at least, well readable, at most
     dpi: int
 
     @property
@@ -40,8 +46,24 @@ class Paper(Struct, frozen=True):
 PAPERS: dict[str, Paper] = {
     paper.purpose: paper
     for paper in (
-        Paper("column", "A column, 8.5 cm wide", 8.5 * POINT, 22 * POINT, 1.0, COLUMN_TEXT, PAPER_DPI),
-        Paper("page", "A page, 17 cm wide", 17 * POINT, 25 * POINT, 1.0, PAGE_TEXT, PAPER_DPI),
+        Paper(
+            "column",
+            "A column, 8.5 cm wide",
+            8.5 * POINT,
+            22 * POINT,
+            1.0,
+            COLUMN_TEXT,
+            PAPER_DPI,
+        ),
+        Paper(
+            "page",
+            "A page, 17 cm wide",
+            17 * POINT,
+            25 * POINT,
+            1.0,
+            PAGE_TEXT,
+            PAPER_DPI,
+        ),
         Paper("slide", "A slide, 16:9", 960.0, 540.0, 28.0, SLIDE_TEXT, SLIDE_DPI),
     )
 }
@@ -79,7 +101,10 @@ class Sheet(Struct, frozen=True):
     @property
     def fits(self) -> bool:
         """Return whether it is no wider and no higher than its paper."""
-        return self.width <= self.paper.width + 0.5 and self.height <= self.paper.height + 0.5
+        return (
+            self.width <= self.paper.width + 0.5
+            and self.height <= self.paper.height + 0.5
+        )
 
     @property
     def fits_readably(self) -> bool:
@@ -106,7 +131,13 @@ def fitting(width: float, height: float, paper: Paper) -> float:
     return min(scale, high / max(height, 1.0)) if paper.is_slide else scale
 
 
-def on_paper(plate: Plate, paper: Paper, arranged: Arranged, widen: bool = False, least: float = 0.0) -> Sheet:
+def on_paper(
+    plate: Plate,
+    paper: Paper,
+    arranged: Arranged,
+    widen: bool = False,
+    least: float = 0.0,
+) -> Sheet:
     """Put a plate on paper, in its middle; with `widen` the paper gets wider, rather than the text too small.
 
     With a scale `least` it is enlarged beyond that only as far as it is no higher than the paper.

@@ -57,12 +57,19 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
     if choice.arranged != "rows" and drawing.places:
         asked = choice.arranged == "canvas"
         found = _arrangement(drawing, paper)
-        if found is not None and (asked or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]):
+        if found is not None and (
+            asked
+            or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]
+        ):
             sheet = on_paper(_as_placed(*found), paper, "canvas", widen=asked)
-            if asked or sheet.text >= paper.text[0] - 0.01:  # wires beside the boxes take some of the width
+            if (
+                asked or sheet.text >= paper.text[0] - 0.01
+            ):  # wires beside the boxes take some of the width
                 return sheet
     known: KnownPlaces = {}
-    return _best([_in_rows(one, paper, spacing, known) for one, spacing in _styles(drawing)])
+    return _best(
+        [_in_rows(one, paper, spacing, known) for one, spacing in _styles(drawing)]
+    )
 
 
 def _best(sheets: list[Sheet]) -> Sheet:
@@ -72,8 +79,14 @@ def _best(sheets: list[Sheet]) -> Sheet:
     """
     good = [sheet for sheet in sheets if sheet.fits_readably]
     if not good:
-        return max(sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height))
-    lower = [sheet for sheet in sheets[:2] if sheet.fits_readably and sheet.height < LOWER * good[0].height]
+        return max(
+            sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height)
+        )
+    lower = [
+        sheet
+        for sheet in sheets[:2]
+        if sheet.fits_readably and sheet.height < LOWER * good[0].height
+    ]
     return (lower or good)[0]
 
 
@@ -101,12 +114,20 @@ def _arrangement(drawing: Drawing, paper: Paper) -> tuple[Drawing, Places] | Non
     return best
 
 
-def _in_rows(drawing: Drawing, paper: Paper, spacing: Spacing, known: KnownPlaces) -> Sheet:
+def _in_rows(
+    drawing: Drawing, paper: Paper, spacing: Spacing, known: KnownPlaces
+) -> Sheet:
     """Wrap into rows with the largest text at which they fit the paper, else the smallest. `known` are the groups that
     were placed before, at another scale or for another picture."""
     sizes = sizes_of(drawing)
     if paper.is_slide:
-        return on_paper(_plate(drawing, arrange(drawing, sizes, None, spacing, paper.room, known=known)), paper, "rows")
+        return on_paper(
+            _plate(
+                drawing, arrange(drawing, sizes, None, spacing, paper.room, known=known)
+            ),
+            paper,
+            "rows",
+        )
     width, height = paper.room
     layout, sheet = None, None
     for share in SCALES if len(drawing.boxes) <= MANY else SCALES[-1:]:
@@ -146,14 +167,22 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
 def _as_placed(drawing: Drawing, places: Places) -> Plate:
     """Return the marks of the owner's arrangement, with wires as the canvas leads them."""
     marks: list[Mark] = []
-    framed = zip((frame for frame in drawing.frames if frame.members & places.boxes.keys()), places.frames, strict=True)
+    framed = zip(
+        (frame for frame in drawing.frames if frame.members & places.boxes.keys()),
+        places.frames,
+        strict=True,
+    )
     for frame, rect in sorted(framed, key=lambda one: -one[1].width * one[1].height):
         marks += frame_marks(frame.title, frame.category, rect)
     late: list[Mark] = []
     for arrow, way in _wires(drawing, places):
         marks += _arrow(arrow, way.path)
-        text = arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
-        label = text_mark(text, way.label[0], way.label[1], color=TEXT2, anchor="middle")
+        text = (
+            arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
+        )
+        label = text_mark(
+            text, way.label[0], way.label[1], color=TEXT2, anchor="middle"
+        )
         if text and label.width + 4 <= way.run:
             late.append(label)
     for box in drawing.boxes:
@@ -164,7 +193,9 @@ def _as_placed(drawing: Drawing, places: Places) -> Plate:
 class _Way:
     """A wire's path, and where its label goes on its level part of length `run`."""
 
-    def __init__(self, path: QPainterPath, label: tuple[float, float], run: float) -> None:
+    def __init__(
+        self, path: QPainterPath, label: tuple[float, float], run: float
+    ) -> None:
         self.path, self.label, self.run = path, label, run
 
 
@@ -175,11 +206,18 @@ def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
     for key, rect in rects.items():
         near.put(key, rect)
     lanes: RectIndex[int] = RectIndex()
-    ends = [(_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0)) for a in drawing.arrows]
+    ends = [
+        (_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0))
+        for a in drawing.arrows
+    ]
     order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
     for number in order:
         arrow, (start, end) = drawing.arrows[number], ends[number]
-        source, target, its_own = rects[arrow.source], rects[arrow.target], {arrow.source, arrow.target}
+        source, target, its_own = (
+            rects[arrow.source],
+            rects[arrow.target],
+            {arrow.source, arrow.target},
+        )
 
         def obstacles(area: QRectF, its_own: set[str] = its_own) -> list[QRectF]:
             return [near[key] for key in near.inside(area) if key not in its_own]
@@ -191,13 +229,21 @@ def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
         way = around(way, start, end, source, target, obstacles, lanes_in)
         if not way.lane.isEmpty():
             lanes.put(number, way.lane)
-        yield arrow, _Way(way.path, (way.label.x(), _level(way.path, way.label) - RISE), way.run)
+        yield (
+            arrow,
+            _Way(
+                way.path, (way.label.x(), _level(way.path, way.label) - RISE), way.run
+            ),
+        )
 
 
 def _level(path: QPainterPath, label: QPointF) -> float:
     """Return the y of a path below the middle of its label."""
     points = (path.pointAtPercent(number / 200) for number in range(201))
-    return min(points, key=lambda point: abs(point.x() - label.x()) + 0.2 * abs(point.y() - label.y())).y()
+    return min(
+        points,
+        key=lambda point: abs(point.x() - label.x()) + 0.2 * abs(point.y() - label.y()),
+    ).y()
 
 
 def _rect(rect: Rect) -> QRectF:
@@ -241,7 +287,10 @@ def _cropped(marks: list[Mark], title: str) -> Plate:
 
 def _bounds(mark: Mark) -> tuple[float, float, float, float]:
     if isinstance(mark, Path):
-        xs, ys = zip(*(point for segment in mark.segments for point in segment.points), strict=True)
+        xs, ys = zip(
+            *(point for segment in mark.segments for point in segment.points),
+            strict=True,
+        )
         return min(xs), min(ys), max(xs), max(ys)
     if isinstance(mark, Words):
         return mark.left, mark.y - mark.size, mark.left + mark.width, mark.y + 3
@@ -250,7 +299,10 @@ def _bounds(mark: Mark) -> tuple[float, float, float, float]:
 
 def _moved(mark: Mark, dx: float, dy: float) -> Mark:
     if isinstance(mark, Path):
-        moved = tuple(Segment(s.kind, tuple((x + dx, y + dy) for x, y in s.points)) for s in mark.segments)
+        moved = tuple(
+            Segment(s.kind, tuple((x + dx, y + dy) for x, y in s.points))
+            for s in mark.segments
+        )
         return mark._replace(segments=moved)
     return mark._replace(x=mark.x + dx, y=mark.y + dy)
 
@@ -260,10 +312,16 @@ def _narrowed(drawing: Drawing) -> Drawing:
     labels: dict[str, set[str]] = {}
     for arrow in drawing.arrows:
         labels.setdefault(arrow.source, set()).add(arrow.label)
-    moved = {box: next(iter(each)) for box, each in labels.items() if len(each) == 1 and each != {""}}
+    moved = {
+        box: next(iter(each))
+        for box, each in labels.items()
+        if len(each) == 1 and each != {""}
+    }
     boxes = tuple(_narrow(box, moved.get(box.id, "")) for box in drawing.boxes)
     arrows = tuple(
-        with_values(arrow, label="") if arrow.source in moved and arrow.count == 1 else arrow
+        with_values(arrow, label="")
+        if arrow.source in moved and arrow.count == 1
+        else arrow
         for arrow in drawing.arrows
     )
     return replace(drawing, boxes=boxes, arrows=arrows)
@@ -272,11 +330,19 @@ def _narrowed(drawing: Drawing) -> Drawing:
 def _bare(drawing: Drawing) -> Drawing:
     """Return the drawing with narrow boxes and without the sizes of values."""
     arrows = tuple(with_values(arrow, label="") for arrow in drawing.arrows)
-    return replace(drawing, boxes=tuple(_narrow(box, "") for box in drawing.boxes), arrows=arrows)
+    return replace(
+        drawing, boxes=tuple(_narrow(box, "") for box in drawing.boxes), arrows=arrows
+    )
 
 
 def _narrow(box: Box, output: str) -> Box:
     first, _, rest = box.subtitle.partition(" ")
-    subtitle, more = (first, (rest,)) if rest and len(box.subtitle) > _WIDE else (box.subtitle, ())
+    subtitle, more = (
+        (first, (rest,)) if rest and len(box.subtitle) > _WIDE else (box.subtitle, ())
+    )
     said = output and output not in (box.subtitle, *box.lines)
-    return with_values(box, subtitle=subtitle, lines=(*more, *box.lines, *((f"→ {output}",) if said else ())))
+    return with_values(
+        box,
+        subtitle=subtitle,
+        lines=(*more, *box.lines, *((f"→ {output}",) if said else ())),
+    )

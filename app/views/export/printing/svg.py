@@ -18,7 +18,9 @@ def to_svg(sheet: Sheet, metadata: str = "") -> str:
     """Return the file; `metadata` is one element that is put into it."""
     outlines = Outlines()
     body = [line for mark in sheet.plate.marks for line in _mark(mark, outlines)]
-    glyphs = [f'<path id="{key}" d="{_d(path, 4)}"/>' for key, path in outlines.paths.items()]
+    glyphs = [
+        f'<path id="{key}" d="{_d(path, 4)}"/>' for key, path in outlines.paths.items()
+    ]
     width, height = f"{sheet.width:.2f}", f"{sheet.height:.2f}"
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -28,16 +30,23 @@ def to_svg(sheet: Sheet, metadata: str = "") -> str:
         f"<title>{_text(sheet.plate.title)}</title>",
         "<desc>Drawn by Tapedeck</desc>",
         *([f"<metadata>{metadata}</metadata>"] if metadata else []),
-        "<defs>", *glyphs, "</defs>",
+        "<defs>",
+        *glyphs,
+        "</defs>",
         f'<rect width="{width}" height="{height}" fill="#FFFFFF"/>',
         f'<g transform="translate({sheet.x:.2f} {sheet.y:.2f}) scale({sheet.scale:.4f})">',
-        *body, "</g>", "</svg>",
-    ]  # fmt: skip
+        *body,
+        "</g>",
+        "</svg>",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _text(words: str) -> str:
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words)
+    shown = "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for letter in words
+    )
     return escape(shown.encode("utf-8", "replace").decode(), quote=True)
 
 
@@ -45,24 +54,39 @@ def _mark(mark: Mark, outlines: Outlines) -> Iterator[str]:
     if isinstance(mark, Frame):
         round_ = f' rx="{mark.radius:g}"' if mark.radius else ""
         dash = ' stroke-dasharray="4 2.5"' if mark.dashed else ""
-        line = f' stroke="{mark.line}" stroke-width="{mark.thick:g}"{dash}' if mark.line else ""
-        yield f'<rect x="{mark.x:.1f}" y="{mark.y:.1f}" width="{mark.width:.1f}" height="{mark.height:.1f}"{round_} ' \
-              f'fill="{mark.fill or "none"}"{line}/>'  # fmt: skip
+        line = (
+            f' stroke="{mark.line}" stroke-width="{mark.thick:g}"{dash}'
+            if mark.line
+            else ""
+        )
+        yield (
+            f'<rect x="{mark.x:.1f}" y="{mark.y:.1f}" width="{mark.width:.1f}" height="{mark.height:.1f}"{round_} '
+            f'fill="{mark.fill or "none"}"{line}/>'
+        )
     elif isinstance(mark, Path):
-        line = f' stroke="{mark.line}" stroke-width="{mark.thick:g}"' if mark.line else ""
+        line = (
+            f' stroke="{mark.line}" stroke-width="{mark.thick:g}"' if mark.line else ""
+        )
         yield f'<path d="{_d(mark.segments, 1)}{"Z" if mark.fill else ""}" fill="{mark.fill or "none"}"{line}/>'
     else:
         yield from _text_element(mark, outlines)
 
 
 def _text_element(words: Words, outlines: Outlines) -> Iterator[str]:
-    yield f'<g aria-label="{_text(words.text)}" fill="{words.color}" ' \
-          f'transform="translate({words.left:.1f} {words.y:.1f}) scale({words.size})">'  # fmt: skip
-    uses = (f'<use xlink:href="#{key}" x="{x / words.size:.3f}"/>' for key, x in outlines.of(words))
+    yield (
+        f'<g aria-label="{_text(words.text)}" fill="{words.color}" '
+        f'transform="translate({words.left:.1f} {words.y:.1f}) scale({words.size})">'
+    )
+    uses = (
+        f'<use xlink:href="#{key}" x="{x / words.size:.3f}"/>'
+        for key, x in outlines.of(words)
+    )
     yield f"{''.join(uses)}</g>"
 
 
 def _d(segments: tuple[Segment, ...], digits: int) -> str:
     return "".join(
-        s.kind + " ".join(f"{round(x, digits):g} {round(y, digits):g}" for x, y in s.points) for s in segments
+        s.kind
+        + " ".join(f"{round(x, digits):g} {round(y, digits):g}" for x, y in s.points)
+        for s in segments
     )

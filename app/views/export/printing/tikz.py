@@ -24,14 +24,43 @@ HEAD = r"""% Drawn by Tapedeck: @TITLE@
 UNKNOWN = "%\n% It has letters that pdflatex does not know: compile it with lualatex or xelatex."
 
 _LETTERS = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': "''", "-": "{-}",
-    "×": r"$\times$", "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↔": r"$\leftrightarrow$", "−": "$-$",
-    "·": r"$\cdot$", "…": r"\ldots{}", "∞": r"$\infty$", "²": r"$^2$", "³": r"$^3$", "±": r"$\pm$", "≤": r"$\leq$",
-    "≥": r"$\geq$", "≈": r"$\approx$", "µ": r"$\mu$", "–": "--", "—": "---", "\N{NO-BREAK SPACE}": "~",
-    "’": "'", "“": "``", "”": "''",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "-": "{-}",
+    "×": r"$\times$",
+    "→": r"$\rightarrow$",
+    "←": r"$\leftarrow$",
+    "↔": r"$\leftrightarrow$",
+    "−": "$-$",
+    "·": r"$\cdot$",
+    "…": r"\ldots{}",
+    "∞": r"$\infty$",
+    "²": r"$^2$",
+    "³": r"$^3$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "µ": r"$\mu$",
+    "–": "--",
+    "—": "---",
+    "\N{NO-BREAK SPACE}": "~",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+}
 
 
 def to_tikz(sheet: Sheet) -> str:
@@ -39,16 +68,32 @@ def to_tikz(sheet: Sheet) -> str:
     colors: dict[str, str] = {}
     body = [line for mark in sheet.plate.marks for line in _mark(mark, sheet, colors)]
     texts = (mark.text for mark in sheet.plate.marks if isinstance(mark, Words))
-    strange = any(letter > "\N{LATIN SMALL LETTER Y WITH DIAERESIS}" and letter not in _LETTERS
-                  for text in texts for letter in text)  # fmt: skip
-    head = HEAD.replace("@TITLE@", _plain(sheet.plate.title)).replace("@NOTE@", UNKNOWN[1:] if strange else "")
-    head = head.replace("@WIDTH@", f"{sheet.width:.2f}").replace("@HEIGHT@", f"{sheet.height:.2f}")
-    return "\n".join([
-        head + r"\begin{tikzpicture}[x=1bp,y=1bp,every node/.style={inner sep=0pt,outer sep=0pt}]",
-        *(f"\\definecolor{{{name}}}{{HTML}}{{{color[1:]}}}" for color, name in colors.items()),
-        f"\\useasboundingbox (0,0) rectangle ({sheet.width:.2f},{sheet.height:.2f});",
-        *body, r"\end{tikzpicture}%", r"\tapedeckend", "",
-    ])  # fmt: skip
+    strange = any(
+        letter > "\N{LATIN SMALL LETTER Y WITH DIAERESIS}" and letter not in _LETTERS
+        for text in texts
+        for letter in text
+    )
+    head = HEAD.replace("@TITLE@", _plain(sheet.plate.title)).replace(
+        "@NOTE@", UNKNOWN[1:] if strange else ""
+    )
+    head = head.replace("@WIDTH@", f"{sheet.width:.2f}").replace(
+        "@HEIGHT@", f"{sheet.height:.2f}"
+    )
+    return "\n".join(
+        [
+            head
+            + r"\begin{tikzpicture}[x=1bp,y=1bp,every node/.style={inner sep=0pt,outer sep=0pt}]",
+            *(
+                f"\\definecolor{{{name}}}{{HTML}}{{{color[1:]}}}"
+                for color, name in colors.items()
+            ),
+            f"\\useasboundingbox (0,0) rectangle ({sheet.width:.2f},{sheet.height:.2f});",
+            *body,
+            r"\end{tikzpicture}%",
+            r"\tapedeckend",
+            "",
+        ]
+    )
 
 
 def latex(text: str) -> str:
@@ -71,7 +116,10 @@ def _mark(mark: Mark, sheet: Sheet, colors: dict[str, str]) -> Iterator[str]:
         return
     options = []
     if mark.line:
-        options += [f"draw={_color(mark.line, colors)}", f"line width={mark.thick * sheet.scale:.2f}bp"]
+        options += [
+            f"draw={_color(mark.line, colors)}",
+            f"line width={mark.thick * sheet.scale:.2f}bp",
+        ]
     if mark.fill:
         options.append(f"fill={_color(mark.fill, colors)}")
     if isinstance(mark, Frame):
@@ -79,7 +127,10 @@ def _mark(mark: Mark, sheet: Sheet, colors: dict[str, str]) -> Iterator[str]:
             options.append(f"rounded corners={mark.radius * sheet.scale:.2f}bp")
         if mark.dashed:
             options.append("densely dashed")
-        a, b = _at(mark.x, mark.y, sheet), _at(mark.x + mark.width, mark.y + mark.height, sheet)
+        a, b = (
+            _at(mark.x, mark.y, sheet),
+            _at(mark.x + mark.width, mark.y + mark.height, sheet),
+        )
         yield f"\\path[{','.join(options)}] {a} rectangle {b};"
         return
     yield f"\\path[{','.join(options)}] {_route(mark, sheet)};"
@@ -90,16 +141,25 @@ def _route(path: Path, sheet: Sheet) -> str:
     for kind, points in path.segments:
         at = [_at(x, y, sheet) for x, y in points]
         before = " -- " if kind == "L" else " "
-        parts.append(f" .. controls {at[0]} and {at[1]} .. {at[2]}" if kind == "C" else f"{before}{at[0]}")
+        parts.append(
+            f" .. controls {at[0]} and {at[1]} .. {at[2]}"
+            if kind == "C"
+            else f"{before}{at[0]}"
+        )
     return "".join(parts).strip() + (" -- cycle" if path.fill else "")
 
 
 def _text_node(words: Words, sheet: Sheet, colors: dict[str, str]) -> str:
     anchor = {"start": "base west", "middle": "base", "end": "base east"}[words.anchor]
     size = words.size * sheet.scale
-    font = f"\\fontsize{{{size:.2f}bp}}{{{1.2 * size:.2f}bp}}\\selectfont\\sffamily" + words.bold * r"\bfseries"
+    font = (
+        f"\\fontsize{{{size:.2f}bp}}{{{1.2 * size:.2f}bp}}\\selectfont\\sffamily"
+        + words.bold * r"\bfseries"
+    )
     options = f"anchor={anchor},font={font},text={_color(words.color, colors)}"
-    return f"\\node[{options}] at {_at(words.x, words.y, sheet)} {{{latex(words.text)}}};"
+    return (
+        f"\\node[{options}] at {_at(words.x, words.y, sheet)} {{{latex(words.text)}}};"
+    )
 
 
 def _at(x: float, y: float, sheet: Sheet) -> str:
@@ -107,4 +167,7 @@ def _at(x: float, y: float, sheet: Sheet) -> str:
 
 
 def _color(color: str, colors: dict[str, str]) -> str:
-    return colors.setdefault(color, f"tapedeck{chr(ord('A') + len(colors) // 26)}{chr(ord('a') + len(colors) % 26)}")
+    return colors.setdefault(
+        color,
+        f"tapedeck{chr(ord('A') + len(colors) // 26)}{chr(ord('a') + len(colors) % 26)}",
+    )

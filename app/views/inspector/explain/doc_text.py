@@ -11,18 +11,75 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 _SYMBOLS = {
-    r"\times": "×", r"\cdot": "·", r"\lfloor": "⌊", r"\rfloor": "⌋", r"\lceil": "⌈", r"\rceil": "⌉", r"\leq": "≤",
-    r"\geq": "≥", r"\le": "≤", r"\ge": "≥", r"\neq": "≠", r"\infty": "∞", r"\sum": "Σ", r"\prod": "∏", r"\max": "max",
-    r"\min": "min", r"\exp": "exp", r"\log": "log", r"\tanh": "tanh", r"\star": "⋆", r"\in": "∈", r"\alpha": "α",
-    r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\epsilon": "ε", r"\varepsilon": "ε", r"\lambda": "λ", r"\mu": "μ",
-    r"\sigma": "σ", r"\theta": "θ", r"\phi": "φ", r"\Phi": "Φ", r"\pi": "π", r"\odot": "⊙", r"\ast": "∗", r"\sim": "∼",
-    r"\ldots": "…", r"\dots": "…", r"\cdots": "…", r"\quad": " ", r"\to": "→", r"\rightarrow": "→", r"\mid": "|",
-    r"\partial": "∂", r"\nabla": "∇", r"\pm": "±", r"\forall": "∀", r"\equiv": "≡", r"\approx": "≈", r"\ell": "ℓ",
-    r"\{": "{", r"\}": "}", r"\_": "_", r"\%": "%", r"\,": " ", r"\ ": " ", r"\;": " ", r"\!": "", r"\left": "",
-    r"\right": "", r"\displaystyle": "", r"\bigl": "", r"\bigr": "",
-}  # fmt: skip
+    r"\times": "×",
+    r"\cdot": "·",
+    r"\lfloor": "⌊",
+    r"\rfloor": "⌋",
+    r"\lceil": "⌈",
+    r"\rceil": "⌉",
+    r"\leq": "≤",
+    r"\geq": "≥",
+    r"\le": "≤",
+    r"\ge": "≥",
+    r"\neq": "≠",
+    r"\infty": "∞",
+    r"\sum": "Σ",
+    r"\prod": "∏",
+    r"\max": "max",
+    r"\min": "min",
+    r"\exp": "exp",
+    r"\log": "log",
+    r"\tanh": "tanh",
+    r"\star": "⋆",
+    r"\in": "∈",
+    r"\alpha": "α",
+    r"\beta": "β",
+    r"\gamma": "γ",
+    r"\delta": "δ",
+    r"\epsilon": "ε",
+    r"\varepsilon": "ε",
+    r"\lambda": "λ",
+    r"\mu": "μ",
+    r"\sigma": "σ",
+    r"\theta": "θ",
+    r"\phi": "φ",
+    r"\Phi": "Φ",
+    r"\pi": "π",
+    r"\odot": "⊙",
+    r"\ast": "∗",
+    r"\sim": "∼",
+    r"\ldots": "…",
+    r"\dots": "…",
+    r"\cdots": "…",
+    r"\quad": " ",
+    r"\to": "→",
+    r"\rightarrow": "→",
+    r"\mid": "|",
+    r"\partial": "∂",
+    r"\nabla": "∇",
+    r"\pm": "±",
+    r"\forall": "∀",
+    r"\equiv": "≡",
+    r"\approx": "≈",
+    r"\ell": "ℓ",
+    r"\{": "{",
+    r"\}": "}",
+    r"\_": "_",
+    r"\%": "%",
+    r"\,": " ",
+    r"\ ": " ",
+    r"\;": " ",
+    r"\!": "",
+    r"\left": "",
+    r"\right": "",
+    r"\displaystyle": "",
+    r"\bigl": "",
+    r"\bigr": "",
+}
 _SYMBOL = re.compile(r"\\(?:[A-Za-z]+|[^A-Za-z\s])|\\ ")
-_STYLED = re.compile(r"\\(?:text(?:rm|bf)?|math(?:rm|bf|bb|cal)|operatorname|bm|boldsymbol)\*?\s*\{([^{}]*)\}")
+_STYLED = re.compile(
+    r"\\(?:text(?:rm|bf)?|math(?:rm|bf|bb|cal)|operatorname|bm|boldsymbol)\*?\s*\{([^{}]*)\}"
+)
 _FRACTION = re.compile(r"\\d?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _ROOT = re.compile(r"\\sqrt\s*\{([^{}]*)\}")
 _RAISED = re.compile(r"([_^])(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))")
@@ -43,16 +100,24 @@ def formula(text: str) -> str:
     'H<sub>out</sub> = (a)/(b) × x<sup>2</sup>'
     """
     text = _ENVIRONMENT.sub("", text).replace(r"\_", _UNDERSCORE)
-    for pattern, form in ((_STYLED, r"\1"), (_ROOT, r"√(\1)"), (_FRACTION, r"(\1)/(\2)")):
+    for pattern, form in (
+        (_STYLED, r"\1"),
+        (_ROOT, r"√(\1)"),
+        (_FRACTION, r"(\1)/(\2)"),
+    ):
         text = _until_same(pattern, form, text)
     shown = html.escape(text, quote=False).replace("&amp;", "")
     shown = _until_same(_RAISED, _raise, shown)
     shown = shown.replace("\\\\", "\n")
-    shown = _SYMBOL.sub(lambda match: _SYMBOLS.get(match[0], match[0].lstrip("\\")), shown)
+    shown = _SYMBOL.sub(
+        lambda match: _SYMBOLS.get(match[0], match[0].lstrip("\\")), shown
+    )
     return shown.replace("{", "").replace("}", "").replace(_UNDERSCORE, "_")
 
 
-def _until_same(pattern: re.Pattern[str], form: str | Callable[[re.Match[str]], str], text: str) -> str:
+def _until_same(
+    pattern: re.Pattern[str], form: str | Callable[[re.Match[str]], str], text: str
+) -> str:
     """Replace from the inside out, as braces nest."""
     for _ in range(12):
         changed = pattern.sub(form, text)
@@ -120,7 +185,9 @@ def _blocks(lines: list[str]) -> Iterator[str]:
         elif line.startswith(">>>"):
             code, at = _take_while(lines, at, lambda each: bool(each.strip()))
             yield _pre("\n".join(code))
-        elif at + 1 < len(lines) and re.fullmatch(r"([-=~^])\1{2,}", lines[at + 1].strip()):
+        elif at + 1 < len(lines) and re.fullmatch(
+            r"([-=~^])\1{2,}", lines[at + 1].strip()
+        ):
             yield f"<h4>{inline(line)}</h4>"
             at += 2
         elif (match := _HEADING.match(line)) and _opens_block(lines, at, margin):
@@ -166,7 +233,9 @@ def _arguments(body: list[str]) -> Iterator[str]:
             yield from _blocks(_rest(more))
         else:
             until = at + 1
-            while until < len(body) and not (body[until][:1].strip() and _ARGUMENT.match(body[until].strip())):
+            while until < len(body) and not (
+                body[until][:1].strip() and _ARGUMENT.match(body[until].strip())
+            ):
                 until += 1
             yield from _blocks(body[at:until])
             at = until
@@ -184,27 +253,39 @@ def _rest(body: list[str]) -> list[str]:
 def _runs_on(line: str) -> bool:
     """Return whether a line continues a paragraph."""
     stripped = line.strip()
-    return bool(stripped) and not (_DIRECTIVE.match(stripped) or _ITEM.match(stripped) or stripped.startswith(">>>"))
+    return bool(stripped) and not (
+        _DIRECTIVE.match(stripped)
+        or _ITEM.match(stripped)
+        or stripped.startswith(">>>")
+    )
 
 
 def _opens_block(lines: list[str], at: int, margin: int) -> bool:
     following = next((line for line in lines[at + 1 :] if line.strip()), "")
-    return bool(following) and (_margin(following) > margin or following.strip().startswith(">>>"))
+    return bool(following) and (
+        _margin(following) > margin or following.strip().startswith(">>>")
+    )
 
 
 def _indented(lines: list[str], at: int, margin: int) -> tuple[list[str], int]:
     """Return the lines from `at` on that are indented deeper than `margin`, dedented, and where they end."""
     return_to = at
-    while return_to < len(lines) and (not lines[return_to].strip() or _margin(lines[return_to]) > margin):
+    while return_to < len(lines) and (
+        not lines[return_to].strip() or _margin(lines[return_to]) > margin
+    ):
         return_to += 1
     body = textwrap.dedent("\n".join(lines[at:return_to])).strip("\n").splitlines()
     return body, return_to
 
 
-def _take_while(lines: list[str], at: int, goes_on: Callable[[str], bool]) -> tuple[list[str], int]:
+def _take_while(
+    lines: list[str], at: int, goes_on: Callable[[str], bool]
+) -> tuple[list[str], int]:
     """Return the line at `at` and those after it for which `goes_on` holds."""
     until = at
-    while until < len(lines) and (goes_on(lines[until]) or (until == at and lines[until].strip())):
+    while until < len(lines) and (
+        goes_on(lines[until]) or (until == at and lines[until].strip())
+    ):
         until += 1
     return lines[at:until], until
 

@@ -28,7 +28,11 @@ def page_url(spec: OpSpec) -> str:
     """Return the URL of an op on pytorch.org, "" for an op that is not PyTorch's."""
     if not spec.target or is_custom(spec.key):
         return ""
-    name = spec.target.replace("operator.", "torch.") if spec.kind == "operator" else spec.target
+    name = (
+        spec.target.replace("operator.", "torch.")
+        if spec.kind == "operator"
+        else spec.target
+    )
     return f"{_SITE}/{name}.html"
 
 
@@ -83,10 +87,15 @@ class DocumentationSection(Section):
     def _request(self, spec: OpSpec) -> None:
         if self._may_ask and spec.key not in self._known and spec.kind != "unknown":
             if is_custom(spec.key):
-                self._learn(spec.key, Documentation(*documentation(spec.key), FrozenMap()))
+                self._learn(
+                    spec.key, Documentation(*documentation(spec.key), FrozenMap())
+                )
             else:
                 self._engine.ask(
-                    KEY, ReadDocumentation(spec.key), on_answer=partial(self._learn, spec.key), on_error=self._failed
+                    KEY,
+                    ReadDocumentation(spec.key),
+                    on_answer=partial(self._learn, spec.key),
+                    on_error=self._failed,
                 )
 
     def _learn(self, key: str, answer: Documentation) -> None:
@@ -96,14 +105,24 @@ class DocumentationSection(Section):
             self.documented.emit(answer)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self.summary.setText(f"The documentation of torch could not be read: {failure.message}")
+        self.summary.setText(
+            f"The documentation of torch could not be read: {failure.message}"
+        )
 
     def _write(self) -> None:
         spec = self._spec
         answer = self._known.get(spec.key) if spec else None
         if answer is None:
-            waiting = "Reading the documentation of torch…" if self._may_ask else "PyTorch is loading."
-            self.summary.setText("No documentation for this op." if spec and spec.kind == "unknown" else waiting)
+            waiting = (
+                "Reading the documentation of torch…"
+                if self._may_ask
+                else "PyTorch is loading."
+            )
+            self.summary.setText(
+                "No documentation for this op."
+                if spec and spec.kind == "unknown"
+                else waiting
+            )
             self.more.hide()
             return
         self.summary.setText(answer.summary)

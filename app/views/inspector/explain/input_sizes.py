@@ -90,12 +90,20 @@ class CandidatesSection(Section):
         if question is None:
             return ()
         listed = self._listed.get(question.node)
-        return usual(question.shape)[:SHOWN] if listed is None else tuple(s for s in listed if s != question.shape)
+        return (
+            usual(question.shape)[:SHOWN]
+            if listed is None
+            else tuple(s for s in listed if s != question.shape)
+        )
 
     # --- Requests
 
     def _wait(self) -> None:
-        if self._question is not None and self.is_open() and self._asked != (self._question, self.shapes):
+        if (
+            self._question is not None
+            and self.is_open()
+            and self._asked != (self._question, self.shapes)
+        ):
             self._rest.start()
 
     def _request(self) -> None:
@@ -103,8 +111,12 @@ class CandidatesSection(Section):
         if question is None or not self.is_open():
             return
         self._asked = (question, shapes)
-        self._engine.ask(KEY, TrySizes(question.graph, question.catalog, question.node, shapes),
-                             on_answer=self._show_results, on_error=self._failed)  # fmt: skip
+        self._engine.ask(
+            KEY,
+            TrySizes(question.graph, question.catalog, question.node, shapes),
+            on_answer=self._show_results,
+            on_error=self._failed,
+        )
 
     def _show_results(self, answers: tuple[Tried, ...]) -> None:
         if self._asked is not None and self._question == self._asked[0]:
@@ -118,7 +130,9 @@ class CandidatesSection(Section):
 
     def _show(self) -> None:
         shapes = self.shapes
-        if [(row.shape, row.answer) for row in self.rows] == [(shape, self._known.get(shape)) for shape in shapes]:
+        if [(row.shape, row.answer) for row in self.rows] == [
+            (shape, self._known.get(shape)) for shape in shapes
+        ]:
             return
         for row in self.rows:
             row.hide()
@@ -132,7 +146,9 @@ class CandidatesSection(Section):
             self.rows.append(row)
             self._rows_at.addWidget(row)
         known = [self._known[shape] for shape in shapes if shape in self._known]
-        self.set_caption(f"{sum(one.runs for one in known)} of {len(known)} run" if known else "")
+        self.set_caption(
+            f"{sum(one.runs for one in known)} of {len(known)} run" if known else ""
+        )
 
     def _mark(self, problem: str) -> None:
         self.word.setText(problem)
@@ -160,13 +176,19 @@ class CandidatesSection(Section):
 
     def _remove(self, shape: Shape) -> None:
         if self._question is not None:
-            self._listed[self._question.node] = tuple(other for other in self.shapes if other != shape)
+            self._listed[self._question.node] = tuple(
+                other for other in self.shapes if other != shape
+            )
             self._show()
             self._wait()
             self.field.setFocus()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        if (
+            watched is self.field
+            and isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+        ):
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self.add_size(self.field.text())
                 return True
@@ -187,8 +209,12 @@ class SizeRow(QWidget):
         text = shape_text(shape)
         top = hbox(
             Glyph(*self._sign(), size=12),
-            ShapeChip(text, "assumed" if answer is None else "normal" if answer.runs else "error"), spacing=6,
-        )  # fmt: skip
+            ShapeChip(
+                text,
+                "assumed" if answer is None else "normal" if answer.runs else "error",
+            ),
+            spacing=6,
+        )
         if answer is not None and answer.runs:
             top.addWidget(Glyph("chevron-right", "text3", 10))
             top.addWidget(ShapeChip(answer.came_out, "accent"))
@@ -215,7 +241,11 @@ class SizeRow(QWidget):
             return "being tried"
         if not answer.runs:
             return answer.words
-        adds = "" if answer.multiply_adds is None else f" · {_short(answer.multiply_adds)} multiply-adds"
+        adds = (
+            ""
+            if answer.multiply_adds is None
+            else f" · {_short(answer.multiply_adds)} multiply-adds"
+        )
         return f"{grouped_digits(answer.parameters or 0)} parameters{adds}"
 
     def _sign(self) -> tuple[str, str]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import (
+    QFont,
+    QFontMetricsF,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.builder.dimensions.broadcasting import CLASH, MISSING, SAME, STRETCHED, Aligned
@@ -13,7 +22,14 @@ from app.builder.dimensions.dimensions import DimensionStory
 from app.builder.dimensions.formula import FormulaPart, Line
 from app.views.ui import icons, theme
 from app.views.ui.widgets.chip import HEIGHT, STATES, ShapeChip
-from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, elided, start
+from app.views.ui.widgets.painting import (
+    KeyboardFocus,
+    TextLine,
+    at_least,
+    box,
+    elided,
+    start,
+)
 
 ROW = 24
 TIMES = "×"
@@ -29,7 +45,12 @@ class DimensionChip(KeyboardFocus, ShapeChip):
 
     def __init__(self, port: str, text: str, stories: Sequence[DimensionStory]) -> None:
         super().__init__(text, "accent")
-        self._port, self._stories, self._dimension, self._over = port, tuple(stories), -1, -1
+        self._port, self._stories, self._dimension, self._over = (
+            port,
+            tuple(stories),
+            -1,
+            -1,
+        )
         self._parts = [TextLine(str(story.result), "shape") for story in stories]
         self._sign = TextLine(TIMES, "shape")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -48,7 +69,9 @@ class DimensionChip(KeyboardFocus, ShapeChip):
 
     def area_of(self, dimension: int) -> QRectF:
         """Return the area of a dimension inside the chip."""
-        left = 8.0 + sum(part.width + self._sign.width for part in self._parts[:dimension])
+        left = 8.0 + sum(
+            part.width + self._sign.width for part in self._parts[:dimension]
+        )
         return QRectF(left, 0, self._parts[dimension].width, self.height())
 
     def _name(self) -> None:
@@ -57,10 +80,14 @@ class DimensionChip(KeyboardFocus, ShapeChip):
             story = self._stories[self._dimension]
             text += f", dimension {story.dimension} explained: {story.name} is {story.result}"
         self.setAccessibleName(text)
-        self.setAccessibleDescription("Left and Right choose the dimension that is explained.")
+        self.setAccessibleDescription(
+            "Left and Right choose the dimension that is explained."
+        )
 
     def sizeHint(self) -> QSize:
-        width = sum(part.width for part in self._parts) + self._sign.width * (len(self._parts) - 1)
+        width = sum(part.width for part in self._parts) + self._sign.width * (
+            len(self._parts) - 1
+        )
         return at_least(width + 16, HEIGHT + 6)
 
     def _dimension_at(self, x: float) -> int:
@@ -96,9 +123,11 @@ class DimensionChip(KeyboardFocus, ShapeChip):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         last = len(self._parts) - 1
         ways = {
-            Qt.Key.Key_Left: max(self._dimension - 1, 0), Qt.Key.Key_Right: min(self._dimension + 1, last),
-            Qt.Key.Key_Home: 0, Qt.Key.Key_End: last,
-        }  # fmt: skip
+            Qt.Key.Key_Left: max(self._dimension - 1, 0),
+            Qt.Key.Key_Right: min(self._dimension + 1, last),
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: last,
+        }
         if event.key() in ways:
             self._choose(ways[Qt.Key(event.key())])
         else:
@@ -183,14 +212,21 @@ class FormulaBox(QWidget):
         self.setFixedHeight(self._height())
 
     def _height(self) -> int:
-        return int((len(self._rows) + (not self._remark_fits())) * self._line_height() + 2 * self.PAD - 2)
+        return int(
+            (len(self._rows) + (not self._remark_fits())) * self._line_height()
+            + 2 * self.PAD
+            - 2
+        )
 
     def _line_height(self) -> float:
         return self._metrics.height() + 2
 
     def _remark_fits(self) -> bool:
         used = sum(map(self._width, self._rows[-1])) + 2 * self.PAD + 12
-        return not self._remark or used + self._metrics.horizontalAdvance(self._remark) <= self.width()
+        return (
+            not self._remark
+            or used + self._metrics.horizontalAdvance(self._remark) <= self.width()
+        )
 
     def sizeHint(self) -> QSize:
         return QSize(120, self._height())
@@ -212,8 +248,13 @@ class FormulaBox(QWidget):
         if self._remark:
             painter.setFont(self._plain)
             painter.setPen(colors.text3)
-            right = self.width() - self.PAD - self._metrics.horizontalAdvance(self._remark)
-            painter.drawText(QPointF(right, y - (self._line_height() if self._remark_fits() else 0)), self._remark)
+            right = (
+                self.width() - self.PAD - self._metrics.horizontalAdvance(self._remark)
+            )
+            painter.drawText(
+                QPointF(right, y - (self._line_height() if self._remark_fits() else 0)),
+                self._remark,
+            )
         painter.end()
 
 
@@ -224,9 +265,14 @@ class AlignedShapes(QWidget):
         super().__init__()
         self._rows = tuple(rows)
         self._names = [TextLine(row.name, "formula") for row in rows]
-        self._cells = [[TextLine(_cell(text, state), "shape") for text, state in row.cells] for row in rows]
+        self._cells = [
+            [TextLine(_cell(text, state), "shape") for text, state in row.cells]
+            for row in rows
+        ]
         rank = len(rows[0].cells)
-        self._widths = [max(cells[i].width for cells in self._cells) + 14 for i in range(rank)]
+        self._widths = [
+            max(cells[i].width for cells in self._cells) + 14 for i in range(rank)
+        ]
         self.setFixedHeight(ROW * len(rows))
         self.setAccessibleName("; ".join(_accessible_text(row) for row in rows))
 
@@ -236,26 +282,48 @@ class AlignedShapes(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         colors = theme.current()
         painter = start(self)
-        left = max(0.0, min(max(name.width for name in self._names) + 12, self.width() - sum(self._widths) - 8))
+        left = max(
+            0.0,
+            min(
+                max(name.width for name in self._names) + 12,
+                self.width() - sum(self._widths) - 8,
+            ),
+        )
         for number, row in enumerate(self._rows):
             area = QRectF(0, number * ROW, self.width(), ROW)
-            elided(row.name, "formula", left - 8).draw_in(painter, 0, area, colors.text2)
+            elided(row.name, "formula", left - 8).draw_in(
+                painter, 0, area, colors.text2
+            )
             x = left
-            for line, width, (_, state) in zip(self._cells[number], self._widths, row.cells, strict=True):
-                self._paint_cell(painter, QRectF(x, area.top() + 3, width - 4, ROW - 6), line, state)
+            for line, width, (_, state) in zip(
+                self._cells[number], self._widths, row.cells, strict=True
+            ):
+                self._paint_cell(
+                    painter, QRectF(x, area.top() + 3, width - 4, ROW - 6), line, state
+                )
                 x += width
         painter.end()
 
     @staticmethod
-    def _paint_cell(painter: QPainter, area: QRectF, line: TextLine, state: str) -> None:
+    def _paint_cell(
+        painter: QPainter, area: QRectF, line: TextLine, state: str
+    ) -> None:
         colors = theme.current()
         stretches, clashes = state in (STRETCHED, MISSING), state == CLASH
-        pen = QPen(colors.error if clashes else colors.accent if stretches else colors.line2, 1)
+        pen = QPen(
+            colors.error if clashes else colors.accent if stretches else colors.line2, 1
+        )
         if stretches:
             pen.setStyle(Qt.PenStyle.CustomDashLine)
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
-        painter.setBrush(colors.errorBg if clashes else colors.accentBg if stretches else colors.panel)
+        painter.setBrush(
+            colors.errorBg
+            if clashes
+            else colors.accentBg
+            if stretches
+            else colors.panel
+        )
         painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
         ink = colors.error if clashes else colors.text if stretches else colors.text2
         line.draw_in(painter, area.center().x() - line.width / 2, area, ink)
@@ -268,14 +336,17 @@ def _cell(text: str, state: str) -> str:
 def _accessible_text(row: Aligned) -> str:
     words = {SAME: "", STRETCHED: " stretches", CLASH: " clashes"}
     return f"{row.name}: " + ", ".join(
-        "missing" if state == MISSING else text + words[state] for text, state in row.cells
+        "missing" if state == MISSING else text + words[state]
+        for text, state in row.cells
     )
 
 
 class UpstreamRow(KeyboardFocus, QAbstractButton):
     """A node upstream: icon, name, op, and size. A click or Enter selects it."""
 
-    def __init__(self, category: str, name: str, words: str, full: str, size: str) -> None:
+    def __init__(
+        self, category: str, name: str, words: str, full: str, size: str
+    ) -> None:
         super().__init__()
         self._category, self._words = category, words
         self._name, self._size = TextLine(name, "label"), TextLine(size, "shape")
@@ -307,11 +378,17 @@ class UpstreamRow(KeyboardFocus, QAbstractButton):
             box(painter, area, 5, colors.pressed if self.isDown() else colors.hover)
         icons.draw(painter, self._category, self._category, 6, (ROW - 13) / 2, 13)
         right = area.right() - 8 - self._size.width
-        name = self._name if self._name.width <= right - 34 else elided(self._name.text, "label", right - 34)
+        name = (
+            self._name
+            if self._name.width <= right - 34
+            else elided(self._name.text, "label", right - 34)
+        )
         name.draw_in(painter, 25, area, colors.text)
         self._size.draw_in(painter, right, area, colors.text)
         left = 25 + name.width + 8
         if right - left > 40:
-            elided(self._words, "caption", right - left - 8).draw_in(painter, left, area, colors.text3)
+            elided(self._words, "caption", right - left - 8).draw_in(
+                painter, left, area, colors.text3
+            )
         self.paint_ring(painter, area, 5)
         painter.end()

@@ -22,7 +22,12 @@ from app.builder.dimensions.dimensions import (
     upstream,
 )
 from app.builder.graph import Graph
-from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
+from app.views.inspector.explain.parts import (
+    AlignedShapes,
+    DimensionChip,
+    FormulaBox,
+    UpstreamRow,
+)
 from app.views.inspector.sections import PortShape, ShapeSection, emptied
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, ShapeChip
@@ -72,21 +77,46 @@ class ExplainSection(ShapeSection):
     @property
     def story(self) -> DimensionStory | None:
         """The explanation in view."""
-        stories = self._stories[self._output] if self._output < len(self._stories) else ()
+        stories = (
+            self._stories[self._output] if self._output < len(self._stories) else ()
+        )
         return stories[self._dimension] if self._dimension < len(stories) else None
 
-    def show_shapes(self, inputs: Sequence[PortShape], outputs: Sequence[PortShape], words: str, tone: str) -> None:
+    def show_shapes(
+        self,
+        inputs: Sequence[PortShape],
+        outputs: Sequence[PortShape],
+        words: str,
+        tone: str,
+    ) -> None:
         self._shown, self._subject = None, None
-        self._stories, self.chips, self.formula, self.rows, self.alignment = (), {}, None, [], None
+        self._stories, self.chips, self.formula, self.rows, self.alignment = (
+            (),
+            {},
+            None,
+            [],
+            None,
+        )
         super().show_shapes(inputs, outputs, words, tone)
 
-    def explain(self, subject: ExplainedNode, inputs: Sequence[PortShape], outputs: Sequence[PortShape]) -> bool:
+    def explain(
+        self,
+        subject: ExplainedNode,
+        inputs: Sequence[PortShape],
+        outputs: Sequence[PortShape],
+    ) -> bool:
         """Explain the outputs of a node, `outputs` being their chips; return False if there is no explanation."""
         told, chips = self._subject, (tuple(inputs), tuple(outputs))
-        if told is not None and (told.node, chips) == (subject.node, self._chips) and told.analysis is subject.analysis:
+        if (
+            told is not None
+            and (told.node, chips) == (subject.node, self._chips)
+            and told.analysis is subject.analysis
+        ):
             return True  # the analysis of an edit is pending, and this is the old one
         stories = tuple(
-            explain_output(subject.graph, subject.catalog, subject.analysis, subject.node, number)
+            explain_output(
+                subject.graph, subject.catalog, subject.analysis, subject.node, number
+            )
             for number in range(max(len(outputs), 1))
         )
         if not any(stories):
@@ -122,18 +152,24 @@ class ExplainSection(ShapeSection):
             self._focus_next = False
             self._output = next(i for i, stories in enumerate(self._stories) if stories)
             stories = self._stories[self._output]
-            worked = (s.dimension for s in stories if s.formula and len(s.formula.symbols) > 1)
+            worked = (
+                s.dimension for s in stories if s.formula and len(s.formula.symbols) > 1
+            )
             self._dimension = next(worked, 1 if len(stories) > 1 else 0)
         self._asked = None
         if self.story is None:
-            self._output, self._dimension = next((i, 0) for i, stories in enumerate(self._stories) if stories)
+            self._output, self._dimension = next(
+                (i, 0) for i, stories in enumerate(self._stories) if stories
+            )
 
     def choose(self, output: int, dimension: int) -> None:
         """Explain another dimension."""
         self._output, self._dimension, self._all_steps = output, dimension, False
         self._show()
         if self.story is not None:
-            announce(self, f"{self.story.name} is {self.story.result}. {self.story.words}")
+            announce(
+                self, f"{self.story.name} is {self.story.result}. {self.story.words}"
+            )
 
     # --- Showing
 
@@ -145,13 +181,26 @@ class ExplainSection(ShapeSection):
         steps = tuple(way if self._all_steps else islice(way, FEW + 3))[1:]
         grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
         names = tuple(subject.graph.nodes[step.node].name for step in steps)
-        state = (subject.node, self._chips, self._stories, self._output, self._dimension, steps, names, grid,
-                 self._all_steps)  # fmt: skip
+        state = (
+            subject.node,
+            self._chips,
+            self._stories,
+            self._output,
+            self._dimension,
+            steps,
+            names,
+            grid,
+            self._all_steps,
+        )
         if state == self._shown:
             return
-        had_focus = self._focus_next or any(chip.hasFocus() for chip in self.chips.values())
+        had_focus = self._focus_next or any(
+            chip.hasFocus() for chip in self.chips.values()
+        )
         self._shown, self._last, self._focus_next = state, None, False
-        if (old := self.body_layout.itemAt(0)) is not None and (widget := old.widget()) is not None:
+        if (old := self.body_layout.itemAt(0)) is not None and (
+            widget := old.widget()
+        ) is not None:
             widget.hide()  # it is deleted a turn later
         column = emptied(self)
         self._show_chips(column, grid)
@@ -163,7 +212,9 @@ class ExplainSection(ShapeSection):
     def _show_chips(self, column: QVBoxLayout, grid: tuple[Aligned, ...]) -> None:
         inputs, outputs = self._chips
         self.chips, self.alignment = {}, None
-        made = [self._output_chip(number, shown) for number, shown in enumerate(outputs)]
+        made = [
+            self._output_chip(number, shown) for number, shown in enumerate(outputs)
+        ]
         if not outputs:  # an Output of the net passes its input through
             made, inputs, outputs = [self._output_chip(0, inputs[0])], (), inputs[:1]
         if grid:
@@ -173,7 +224,11 @@ class ExplainSection(ShapeSection):
                 words = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
                 column.addWidget(label(words, "caption", "text3", wrap=True))
             inputs = ()
-        if len(inputs) <= 1 and len(made) == 1 and sum(len(one.text) for one in (*inputs, *outputs)) <= 30:
+        if (
+            len(inputs) <= 1
+            and len(made) == 1
+            and sum(len(one.text) for one in (*inputs, *outputs)) <= 30
+        ):
             self._in_one_row(column, inputs, outputs[0], made[0])
         else:
             self._in_rows(column, inputs, outputs, made)
@@ -189,7 +244,11 @@ class ExplainSection(ShapeSection):
         return chip
 
     def _in_one_row(
-        self, column: QVBoxLayout, inputs: tuple[PortShape, ...], output: PortShape, chip: ShapeChip
+        self,
+        column: QVBoxLayout,
+        inputs: tuple[PortShape, ...],
+        output: PortShape,
+        chip: ShapeChip,
     ) -> None:
         row = hbox(spacing=8)
         for one in inputs:
@@ -197,21 +256,29 @@ class ExplainSection(ShapeSection):
         if inputs or self.alignment is not None:
             row.addWidget(Glyph("chevron-right", "text3", 12))
         row.addWidget(chip)
-        dtypes = " → ".join(dict.fromkeys(one.dtype for one in (*inputs, output) if one.dtype))
+        dtypes = " → ".join(
+            dict.fromkeys(one.dtype for one in (*inputs, output) if one.dtype)
+        )
         row.addWidget(label(dtypes, "caption", "text3"))
         row.addStretch(1)
         column.addLayout(row)
 
     @staticmethod
     def _in_rows(
-        column: QVBoxLayout, inputs: tuple[PortShape, ...], outputs: tuple[PortShape, ...], chips: list[ShapeChip]
+        column: QVBoxLayout,
+        inputs: tuple[PortShape, ...],
+        outputs: tuple[PortShape, ...],
+        chips: list[ShapeChip],
     ) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
         lines = [(one.port, _chip(one), one.dtype) for one in inputs]
-        lines += [(f"→ {one.port}", chip, one.dtype) for one, chip in zip(outputs, chips, strict=True)]
+        lines += [
+            (f"→ {one.port}", chip, one.dtype)
+            for one, chip in zip(outputs, chips, strict=True)
+        ]
         for line, (port, chip, dtype) in enumerate(lines):
             table.addWidget(label(port, "formula", "text2"), line, 0)
             table.addWidget(chip, line, 1)
@@ -226,7 +293,10 @@ class ExplainSection(ShapeSection):
             self.formula = FormulaBox(story.formula.lines(story.name), self._same_as())
             column.addWidget(self.formula)
             if len(story.formula.symbols) > 1:
-                meanings = ", ".join(f"{symbol.letter} is {symbol.meaning}" for symbol in story.formula.symbols)
+                meanings = ", ".join(
+                    f"{symbol.letter} is {symbol.meaning}"
+                    for symbol in story.formula.symbols
+                )
                 column.addWidget(label(meanings, "caption", "text3", wrap=True))
         column.addWidget(label(story.words, "label", "text2", wrap=True))
 
@@ -235,15 +305,23 @@ class ExplainSection(ShapeSection):
         story = self.story
         if story is None or story.formula is None or len(story.formula.symbols) < 2:
             return ""
-        numbers = (story.formula.text, [symbol.value for symbol in story.formula.symbols])
+        numbers = (
+            story.formula.text,
+            [symbol.value for symbol in story.formula.symbols],
+        )
         others = [
             other.name
             for other in self._stories[self._output]
             if other is not story
             and other.formula
-            and (other.formula.text, [symbol.value for symbol in other.formula.symbols]) == numbers
+            and (other.formula.text, [symbol.value for symbol in other.formula.symbols])
+            == numbers
         ]
-        return f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} the same" if others else ""
+        return (
+            f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} the same"
+            if others
+            else ""
+        )
 
     def _show_steps(self, column: QVBoxLayout, steps: tuple[ChainStep, ...]) -> None:
         self.rows = []
@@ -267,7 +345,9 @@ class ExplainSection(ShapeSection):
         assert self._subject is not None
         graph, node = self._subject.graph, self._subject.graph.nodes[step.node]
         spec = self._subject.catalog.spec_of(graph, node)
-        row = UpstreamRow(spec.category, node.name, step.words, step.full, str(step.size))
+        row = UpstreamRow(
+            spec.category, node.name, step.words, step.full, str(step.size)
+        )
         row.clicked.connect(lambda: self._select(step))
         return row
 

@@ -29,7 +29,15 @@ from app.views.inspector.fields.values import (
     text_of,
 )
 from app.views.ui.layouts import hbox
-from app.views.ui.widgets import Button, ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
+from app.views.ui.widgets import (
+    Button,
+    ChoiceField,
+    NumberField,
+    NumbersField,
+    TextField,
+    Toggle,
+    icon_button,
+)
 from app.views.ui.widgets.focus import focus_in
 
 LEAST, SINGLE = 62, 106  # width of a field for one number, px
@@ -53,7 +61,9 @@ class Editor(QWidget):
     typed = True  # whether values come letter by letter
     menu_in_text = False  # whether the menu of the text is the form's
 
-    def __init__(self, param: ParamLike, field: Any, scope: BlockScope | None = None) -> None:
+    def __init__(
+        self, param: ParamLike, field: Any, scope: BlockScope | None = None
+    ) -> None:
         super().__init__()
         self.param, self.field, self.scope = param, field, scope
         self.visit = 0
@@ -92,7 +102,9 @@ class Editor(QWidget):
         self._given = value
         self.field.set_value(value)
         self._show_error("")
-        for line in self.lines():  # unless the user typed more since the value was emitted
+        for (
+            line
+        ) in self.lines():  # unless the user typed more since the value was emitted
             if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
                 self._emit_problem(self._why(line.text()) or problem)
 
@@ -112,7 +124,9 @@ class Editor(QWidget):
         """Set the accessible name and the tool tip."""
         targets = list(self.lines()) or [self.field]
         for number, target in enumerate(targets):
-            target.setAccessibleName(name if len(targets) == 1 else f"{name}, dimension {number + 1}")
+            target.setAccessibleName(
+                name if len(targets) == 1 else f"{name}, dimension {number + 1}"
+            )
         if hasattr(self.field, "set_hint"):
             self.field.set_hint(description)
         else:
@@ -150,7 +164,11 @@ class Editor(QWidget):
 
     def parse(self, text: str) -> Any:
         """Parse a text. Raises ParamError."""
-        return self.scope.parse(self.param, text) if self.scope is not None else parse(self.param, text)
+        return (
+            self.scope.parse(self.param, text)
+            if self.scope is not None
+            else parse(self.param, text)
+        )
 
     def _show_error(self, message: str) -> None:
         self.field.set_invalid(message or None)
@@ -164,11 +182,15 @@ class Editor(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         kind = event.type()
         if kind == QEvent.Type.FocusIn:
-            self.visit += not self._inside  # moving between its fields is the same visit
+            self.visit += (
+                not self._inside
+            )  # moving between its fields is the same visit
             self._inside = True
             self.entered.emit()
         elif kind == QEvent.Type.FocusOut:
-            unseen = any(isinstance(line, TextField) and line.unseen() for line in self.lines())
+            unseen = any(
+                isinstance(line, TextField) and line.unseen() for line in self.lines()
+            )
             if self._problem and not unseen:
                 # The field returns to the project's value, which discards the refused text.
                 self.discard()
@@ -179,7 +201,9 @@ class Editor(QWidget):
         elif isinstance(event, QContextMenuEvent) and self.menu_in_text:
             self.menu_wanted.emit(event.globalPos())
             return True
-        elif self.menu_in_text and kind == QEvent.Type.KeyPress and _asks_for_menu(event):
+        elif (
+            self.menu_in_text and kind == QEvent.Type.KeyPress and _asks_for_menu(event)
+        ):
             self.menu_wanted.emit(self.mapToGlobal(self.rect().bottomLeft()))
             return True
         elif leaves_to_window(event, watched):
@@ -190,7 +214,10 @@ class Editor(QWidget):
 def _asks_for_menu(event: QEvent) -> bool:
     """Shift+F10 and the menu key."""
     assert isinstance(event, QKeyEvent)
-    shifted = event.modifiers() == Qt.KeyboardModifier.ShiftModifier and event.key() == Qt.Key.Key_F10
+    shifted = (
+        event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        and event.key() == Qt.Key.Key_F10
+    )
     return shifted or event.key() == Qt.Key.Key_Menu
 
 
@@ -198,7 +225,9 @@ class NumberEditor(Editor):
     """One number with arrows."""
 
     def __init__(self, param: ParamLike) -> None:
-        field = NumberField(0, param.kind, param.minimum, maximum(param), optional=param.optional)
+        field = NumberField(
+            0, param.kind, param.minimum, maximum(param), optional=param.optional
+        )
         super().__init__(param, field)
         field.setMinimumWidth(LEAST)
         field.setMaximumWidth(SINGLE)
@@ -215,13 +244,21 @@ class NumbersEditor(Editor):
             self.field.setMaximumWidth(SINGLE)
             self.row.addStretch(1)
         if param.choices:
-            self.words = icon_button("chevron-down", f"Words for {param.name}: {', '.join(param.choices)}")
+            self.words = icon_button(
+                "chevron-down", f"Words for {param.name}: {', '.join(param.choices)}"
+            )
             self.words.setFixedWidth(18)
             self.words.clicked.connect(self._open_menu)
             self.row.addWidget(self.words)
 
     def _make_field(self, param: ParamLike) -> NumbersField:
-        return NumbersField(param.count, 0 if param.count else (0,), "int", param.minimum, maximum(param))
+        return NumbersField(
+            param.count,
+            0 if param.count else (0,),
+            "int",
+            param.minimum,
+            maximum(param),
+        )
 
     def _open_menu(self) -> None:
         menu = QMenu(self)
@@ -263,7 +300,11 @@ class TextEditor(Editor):
     """Anything that is read from text: optional tuples, literals, and values that do not fit and must be mended."""
 
     def __init__(self, param: ParamLike, scope: BlockScope | None = None) -> None:
-        super().__init__(param, ValueField("", self.parse_text, lambda value: text_of(param, value)), scope)
+        super().__init__(
+            param,
+            ValueField("", self.parse_text, lambda value: text_of(param, value)),
+            scope,
+        )
         self.field.setPlaceholderText("None" if param.optional else "")
         self.choose: Button | None = None
 
@@ -331,7 +372,12 @@ class DifferingChoiceEditor(Editor):
     typed = False
 
     def __init__(self, param: ParamLike) -> None:
-        super().__init__(param, ChoiceField((DIFFERS, *choices(param)), show=lambda v: show(v) or "differs"))
+        super().__init__(
+            param,
+            ChoiceField(
+                (DIFFERS, *choices(param)), show=lambda v: show(v) or "differs"
+            ),
+        )
 
 
 class ToggleEditor(Editor):

@@ -10,7 +10,14 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog.catalog import Param
 from app.builder.expressions import Expr
 from app.views.inspector.fields.editors import SINGLE, Editor, NumbersEditor, TextEditor
-from app.views.inspector.fields.values import BlockScope, ParamLike, fits, item_of, maximum, show
+from app.views.inspector.fields.values import (
+    BlockScope,
+    ParamLike,
+    fits,
+    item_of,
+    maximum,
+    show,
+)
 from app.views.ui import theme
 from app.views.ui.widgets import NumberField, NumbersField, TextField
 
@@ -20,9 +27,18 @@ _WIDEST = 16777215  # what Qt takes for no bound
 class ComputedField(NumberField):
     """A number with step arrows, or an expression in the code font without them."""
 
-    def __init__(self, param: ParamLike, scope: BlockScope, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, param: ParamLike, scope: BlockScope, parent: QWidget | None = None
+    ) -> None:
         self._param, self._scope, self._mono = param, scope, False
-        super().__init__(0, param.kind, param.minimum, maximum(param), optional=param.optional, parent=parent)
+        super().__init__(
+            0,
+            param.kind,
+            param.minimum,
+            maximum(param),
+            optional=param.optional,
+            parent=parent,
+        )
         self._show = show
 
     @property
@@ -102,7 +118,9 @@ class _ComputedNumbers(NumbersField):
         self._scope = scope
         super().__init__(param.count, 0, "int", param.minimum, maximum(param))
 
-    def _field(self, value: Any, minimum: float | None, maximum: float | None) -> TextField:
+    def _field(
+        self, value: Any, minimum: float | None, maximum: float | None
+    ) -> TextField:
         return ComputedField(self._item, self._scope, self)
 
 

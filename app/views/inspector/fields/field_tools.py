@@ -30,7 +30,9 @@ class FieldTools(QObject):
     `form` and `resolved` are those of the node in view, `values` the known types of all wires.
     """
 
-    def __init__(self, edits: NodeEdits, engine: EngineService, parent: QWidget) -> None:
+    def __init__(
+        self, edits: NodeEdits, engine: EngineService, parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self._edits, self._engine = edits, engine
         self.form: ParamForm | None = None
@@ -47,7 +49,10 @@ class FieldTools(QObject):
         """Return whether the fields of an op have any further actions."""
         if scope is not None and any(scope.allows(param) for param in spec.params):
             return True
-        return any(spec.operand(param.name) or spec.wirable(param.name) for param in spec.params)
+        return any(
+            spec.operand(param.name) or spec.wirable(param.name)
+            for param in spec.params
+        )
 
     def fill(self, menu: QMenu, name: str) -> None:
         """Put into a menu what can be done with a parameter."""
@@ -59,16 +64,27 @@ class FieldTools(QObject):
             if computes(row.value):
                 value = self.resolved.get(name)
                 known = name in self.resolved and not computes(value)
-                words = f"Type a value instead ({show(value)})" if known else "Type a value instead"
-                action = menu.addAction(words, lambda: self._edits.set(name, value, None))
+                words = (
+                    f"Type a value instead ({show(value)})"
+                    if known
+                    else "Type a value instead"
+                )
+                action = menu.addAction(
+                    words, lambda: self._edits.set(name, value, None)
+                )
                 action.setEnabled(known)
             elif not row.wired:
-                menu.addAction(f"Expose on {form.scope.block}…", lambda: self._ask_name(name))
+                menu.addAction(
+                    f"Expose on {form.scope.block}…", lambda: self._ask_name(name)
+                )
         given = {wire.port: wire.source for wire in self._edits.wires()}
         for port in self._edits.ports(name):
             if port in given:
                 to = f" to {port}" if port != name else ""
-                menu.addAction(f"Cut the wire from {given[port]}{to}", partial(self._edits.cut, port))
+                menu.addAction(
+                    f"Cut the wire from {given[port]}{to}",
+                    partial(self._edits.cut, port),
+                )
             else:
                 menu.addAction(f"Wire {port}…", partial(self._pick_source, name, port))
         if not menu.isEmpty():
@@ -96,7 +112,14 @@ class FieldTools(QObject):
         for source in self._edits.sources(port, self.values):
             spec = catalog.spec_of(graph, graph.nodes[source.node])
             value = self.values.get((source.node, source.number))
-            picks.append(Pick(source, source.name, f"{spec.label} {value or ''}".strip(), spec.category))
+            picks.append(
+                Pick(
+                    source,
+                    source.name,
+                    f"{spec.label} {value or ''}".strip(),
+                    spec.category,
+                )
+            )
         picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)
         picker.picked.connect(lambda source: self._wire(name, source, port))
         picker.open_below(self.form.rows[name].editor or self.form)
@@ -123,6 +146,7 @@ class FieldTools(QObject):
                 row.show_torch_message(words, text)
 
         self._engine.ask(
-            KEY, ConstructorError(self._edits.spec, FrozenMap(params), name, text),
+            KEY,
+            ConstructorError(self._edits.spec, FrozenMap(params), name, text),
             on_answer=show_message,
-        )  # fmt: skip
+        )

@@ -63,7 +63,10 @@ class ParamForm(RowOwner):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(0)
         grid.setColumnStretch(1, 1)
-        self.rows = {param.name: ParamRow(self, param, grid, line) for line, param in enumerate(params)}
+        self.rows = {
+            param.name: ParamRow(self, param, grid, line)
+            for line, param in enumerate(params)
+        }
         if tools is not None:
             for row in self.rows.values():
                 row.name.installEventFilter(self)
@@ -80,11 +83,20 @@ class ParamForm(RowOwner):
         most = round(LABEL_MOST * manager().scale)
         least = min(beside_text(_LABELS), most)
         wanted = max(
-            (row.name.wanted + form._tools_room for form in self._aligned for row in form.rows.values()), default=0
+            (
+                row.name.wanted + form._tools_room
+                for form in self._aligned
+                for row in form.rows.values()
+            ),
+            default=0,
         )
         wanted = min(max(wanted, least), most)
         editors = self._grid.minimumSize().width() - self._column
-        column = wanted if not self.isVisible() else min(max(self.width() - editors, least), wanted)
+        column = (
+            wanted
+            if not self.isVisible()
+            else min(max(self.width() - editors, least), wanted)
+        )
         if column != self._column:
             self._column = column
             for row in self.rows.values():
@@ -98,14 +110,19 @@ class ParamForm(RowOwner):
     def minimumSizeHint(self) -> QSize:
         """Return the least size, with names as short as they may become."""
         least = self._grid.minimumSize()
-        return QSize(least.width() - self._column + min(self._column, beside_text(_LABELS)), least.height())
+        return QSize(
+            least.width() - self._column + min(self._column, beside_text(_LABELS)),
+            least.height(),
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_names()
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.LayoutRequest:  # an editor, or the text size, is another one
+        if (
+            event.type() == QEvent.Type.LayoutRequest
+        ):  # an editor, or the text size, is another one
             self._fit_names()
         return super().event(event)
 
@@ -118,13 +135,19 @@ class ParamForm(RowOwner):
         for row in self.rows.values():
             row.forget()
 
-    def set_values(self, values: Mapping[str, Any], wires: Sequence[ParamWire] = ()) -> None:
+    def set_values(
+        self, values: Mapping[str, Any], wires: Sequence[ParamWire] = ()
+    ) -> None:
         """Show the values that are set, defaults for the others, and which of them, or of their parts, wires give."""
         whole = {wire.param: wire.source for wire in wires if wire.port == wire.param}
         self._filling = True
         for name, row in self.rows.items():
             row.show_value(values.get(name, row.param.default), whole.get(name, ""))
-            parts = [(wire.port, wire.source) for wire in wires if wire.param == name and wire.port != name]
+            parts = [
+                (wire.port, wire.source)
+                for wire in wires
+                if wire.param == name and wire.port != name
+            ]
             if parts or row.parts:
                 row.show_parts(parts)
             if self._defaults:
@@ -146,7 +169,16 @@ class ParamForm(RowOwner):
     def blame(self, said: Sequence[str]) -> None:
         """Mark the parameters that torch's error message names."""
         for name, row in self.rows.items():
-            row.blame(next((words for words in said if re.search(rf"\b{re.escape(name)}\b", words)), ""))
+            row.blame(
+                next(
+                    (
+                        words
+                        for words in said
+                        if re.search(rf"\b{re.escape(name)}\b", words)
+                    ),
+                    "",
+                )
+            )
 
     def set_problem(self, name: str, message: str) -> None:
         """Mark a value that others refused; "" takes the mark away."""
@@ -204,21 +236,31 @@ class ParamForm(RowOwner):
         self._more.setToolTip(tip)
         self._more.setAccessibleName(tip)
         place = row.name.geometry()
-        self._more.move(place.right() - _TOOLS + 3, place.center().y() - _TOOLS // 2 + 1)
+        self._more.move(
+            place.right() - _TOOLS + 3, place.center().y() - _TOOLS // 2 + 1
+        )
         self._more.show()
         self._more.raise_()
 
     def _open(self) -> None:
         if self._pointed is not None and self._more is not None:
-            self._pointed.open_menu(self._more.mapToGlobal(self._more.rect().bottomLeft()))
+            self._pointed.open_menu(
+                self._more.mapToGlobal(self._more.rect().bottomLeft())
+            )
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Enter:
-            here = (row for row in self.rows.values() if watched in (row.name, row.editor))
+            here = (
+                row for row in self.rows.values() if watched in (row.name, row.editor)
+            )
             self.point_at(next(here, None))
         return super().eventFilter(watched, event)
 
     def leaveEvent(self, event: QEvent) -> None:
-        focused = (row for row in self.rows.values() if row.editor is not None and row.editor.has_focus())
+        focused = (
+            row
+            for row in self.rows.values()
+            if row.editor is not None and row.editor.has_focus()
+        )
         self.point_at(next(focused, None))
         super().leaveEvent(event)

@@ -23,7 +23,13 @@ class NameLine(TextField):
     named = Signal(str)
     refused = Signal(str)
 
-    def __init__(self, name: str, accessible: str, check: Callable[[str], None], parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        accessible: str,
+        check: Callable[[str], None],
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(name, lambda text: self._checked(text), str, parent)
         self._check, self._plain = check, name
         self.setFont(theme.font("code"))
@@ -60,7 +66,10 @@ class NameLine(TextField):
         super().focusOutEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.invalid() is None:
+        if (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+            and self.invalid() is None
+        ):
             self.commit()
             self._give()
             if not go_back(self):
@@ -85,7 +94,9 @@ TOO_LONG = (
 class NotesField(QPlainTextEdit):
     """A multi-line note. Undo is the project's; `visit` counts visits, each of which is one undo step."""
 
-    def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setFont(theme.font("body"))  # else it would have the text size of before
         self.visit = 0

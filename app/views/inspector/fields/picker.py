@@ -16,7 +16,12 @@ from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label, start
 
 _ROW, _ROWS_MOST, _WIDTH = 24, 9, 260
-_WALK: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -8, Qt.Key.Key_PageDown: 8}
+_WALK: dict[int, int] = {
+    Qt.Key.Key_Up: -1,
+    Qt.Key.Key_Down: 1,
+    Qt.Key.Key_PageUp: -8,
+    Qt.Key.Key_PageDown: 8,
+}
 
 
 class Pick(Struct, frozen=True):
@@ -33,7 +38,9 @@ class Picker(QFrame):
 
     picked = Signal(object)
 
-    def __init__(self, title: str, picks: Sequence[Pick], nothing: str, parent: QWidget) -> None:
+    def __init__(
+        self, title: str, picks: Sequence[Pick], nothing: str, parent: QWidget
+    ) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName(title)
@@ -59,7 +66,13 @@ class Picker(QFrame):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = start(self)
-        box(painter, QRectF(self.rect()), 0, theme.current().panel, theme.current().line3)
+        box(
+            painter,
+            QRectF(self.rect()),
+            0,
+            theme.current().panel,
+            theme.current().line3,
+        )
         painter.end()
 
     def open_below(self, widget: QWidget) -> None:
@@ -79,7 +92,9 @@ class Picker(QFrame):
         self.list.clear()
         for pick in self._picks:
             if text.strip().lower() in f"{pick.name} {pick.detail}".lower():
-                item = QListWidgetItem(f"{pick.name}   {pick.detail}" if pick.detail else pick.name)
+                item = QListWidgetItem(
+                    f"{pick.name}   {pick.detail}" if pick.detail else pick.name
+                )
                 if pick.icon:
                     item.setIcon(icons.icon(pick.icon))
                 item.setToolTip(item.text())
@@ -99,7 +114,9 @@ class Picker(QFrame):
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             if event.key() in _WALK:
                 count, row = self.list.count(), self.list.currentRow()
-                self.list.setCurrentRow(max(0, min(count - 1, row + _WALK[event.key()])))
+                self.list.setCurrentRow(
+                    max(0, min(count - 1, row + _WALK[event.key()]))
+                )
                 return True
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self._pick(self.list.currentItem())

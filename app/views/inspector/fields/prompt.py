@@ -20,7 +20,13 @@ class NamePrompt(QWidget):
 
     closed = Signal()
 
-    def __init__(self, name: str, title: str, take: Callable[[str], None], parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        take: Callable[[str], None],
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._take = take
         self.line = QLineEdit(name)

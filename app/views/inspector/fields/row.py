@@ -8,13 +8,27 @@ from typing import Any
 
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.builder.literals import AUTO
 from app.views.inspector.fields.editor_factory import make_editor, suits
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.prompt import NamePrompt
-from app.views.inspector.fields.values import BlockScope, ParamLike, computes, equal_values, expected, show
+from app.views.inspector.fields.values import (
+    BlockScope,
+    ParamLike,
+    computes,
+    equal_values,
+    expected,
+    show,
+)
 from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -49,8 +63,14 @@ class _Note(QLabel):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setPen(self.palette().windowText().color())
-        shown = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        shown = self.fontMetrics().elidedText(
+            self.text(), Qt.TextElideMode.ElideRight, self.width()
+        )
+        painter.drawText(
+            self.rect(),
+            Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter,
+            shown,
+        )
         painter.end()
 
 
@@ -69,7 +89,9 @@ class ParamName(QLabel):
     def _fit_text(self) -> None:
         """Take the room that a name may have at the text size in force, until the form gives it less."""
         most = round(LABEL_MOST * theme.manager().scale)
-        self.wanted = min(QFontMetrics(theme.font("code")).horizontalAdvance(self._whole) + 1, most)  # rounded down
+        self.wanted = min(
+            QFontMetrics(theme.font("code")).horizontalAdvance(self._whole) + 1, most
+        )  # rounded down
         self._room = 0
         self.set_room(most)
 
@@ -77,7 +99,11 @@ class ParamName(QLabel):
         """Shorten the name to a width, px."""
         if most != self._room:
             self._room = most
-            self.setText(QFontMetrics(theme.font("code")).elidedText(self._whole, Qt.TextElideMode.ElideMiddle, most))
+            self.setText(
+                QFontMetrics(theme.font("code")).elidedText(
+                    self._whole, Qt.TextElideMode.ElideMiddle, most
+                )
+            )
             self.setMaximumWidth(most)
 
 
@@ -104,7 +130,9 @@ class RowOwner(QWidget):
 class ParamRow:
     """One row. Rarely needed parts, such as the error label, are created on demand."""
 
-    def __init__(self, form: RowOwner, param: ParamLike, grid: QGridLayout, line: int) -> None:
+    def __init__(
+        self, form: RowOwner, param: ParamLike, grid: QGridLayout, line: int
+    ) -> None:
         self._form, self.param, self._grid, self._line = form, param, grid, line
         self.editor: Editor | None = None
         self.prompt: NamePrompt | None = None
@@ -115,7 +143,9 @@ class ParamRow:
         self.parts: dict[str, QWidget] = {}
         self.name = ParamName(param.name)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.name.customContextMenuRequested.connect(lambda place: self.open_menu(self.name.mapToGlobal(place)))
+        self.name.customContextMenuRequested.connect(
+            lambda place: self.open_menu(self.name.mapToGlobal(place))
+        )
         self._cell = hbox(spacing=6)
         grid.addWidget(self.name, 2 * line, 0)
         grid.addLayout(self._cell, 2 * line, 1)
@@ -207,7 +237,11 @@ class ParamRow:
     def settle(self) -> None:
         """Replace the editor, after it lost the focus, if another one suits the value."""
         editor = self.editor
-        if editor is not None and not isinstance(editor, WiredEditor) and not editor.has_focus():
+        if (
+            editor is not None
+            and not isinstance(editor, WiredEditor)
+            and not editor.has_focus()
+        ):
             if self._known and not suits(editor, self._value):
                 editor = make_editor(self.param, self._value, self._form.scope)
                 self._put(editor)
@@ -233,7 +267,9 @@ class ParamRow:
         editor.menu_in_text = True
         editor.edited.connect(self._edited)
         editor.problem_changed.connect(self._show_error)
-        editor.refused.connect(lambda text: self._form.refused.emit(self.param.name, text))
+        editor.refused.connect(
+            lambda text: self._form.refused.emit(self.param.name, text)
+        )
         editor.restored.connect(lambda: self._form.restored.emit(self.param.name))
         editor.menu_wanted.connect(self.open_menu)
         editor.entered.connect(lambda: self._form.point_at(self))
@@ -245,7 +281,9 @@ class ParamRow:
         self._form.editor_changed(self)
         if had_focus:
             editor.setFocus(Qt.FocusReason.OtherFocusReason)
-        if old is not None:  # after the new one has the focus, so that it does not go elsewhere in between
+        if (
+            old is not None
+        ):  # after the new one has the focus, so that it does not go elsewhere in between
             old.hide()
             old.deleteLater()
 
@@ -258,11 +296,17 @@ class ParamRow:
             self.link.hide()
         if "note" in self.__dict__:
             said = computes(self._value) or self.note.text() == _DEFAULT
-            self.note.setVisible(bool(self.note.text()) and not wired and (automatic or said))
+            self.note.setVisible(
+                bool(self.note.text()) and not wired and (automatic or said)
+            )
             self._cell.setStretch(0, 0 if automatic else 1)
             self._cell.setStretch(1, 0 if computes(self._value) else 1)
         computed = self._form.scope is not None and computes(self._value) and not wired
-        set_property(self.name, "tone", "error" if self._blame else "accent" if computed else "text2")
+        set_property(
+            self.name,
+            "tone",
+            "error" if self._blame else "accent" if computed else "text2",
+        )
 
     def blame(self, words: str) -> None:
         """Mark the parameter with torch's error message that names it; "" removes the mark."""
@@ -294,7 +338,8 @@ class ParamRow:
     def show_parts(self, parts: Sequence[tuple[str, str]]) -> None:
         """Show the wires into parts of the value, as (port, source node): `size[0]` from `size1`."""
         if [*self.parts] == [port for port, _ in parts] and all(
-            widget.property("source") == name for widget, (_, name) in zip(self.parts.values(), parts, strict=True)
+            widget.property("source") == name
+            for widget, (_, name) in zip(self.parts.values(), parts, strict=True)
         ):
             return
         for widget in self.parts.values():
@@ -324,13 +369,25 @@ class ParamRow:
 
     def _describe(self) -> None:
         default = "inferred from the input" if self.param.default is AUTO else None
-        lines = [expected(self.param) + ".", self._doc, default and f"Default: {default}."]
+        lines = [
+            expected(self.param) + ".",
+            self._doc,
+            default and f"Default: {default}.",
+        ]
         if isinstance(self.editor, WiredEditor):
-            lines.insert(0, "Set by a wire. Click the link, or press Enter, to cut it and type a value instead.")
+            lines.insert(
+                0,
+                "Set by a wire. Click the link, or press Enter, to cut it and type a value instead.",
+            )
         elif isinstance(self.editor, AutoEditor):
-            lines.insert(0, "Inferred from the input shape. Click the link to type a value instead.")
+            lines.insert(
+                0,
+                "Inferred from the input shape. Click the link to type a value instead.",
+            )
         elif self._form.scope is not None and self._form.scope.allows(self.param):
-            lines.append("Or an expression of the block's parameters, such as channels * 2.")
+            lines.append(
+                "Or an expression of the block's parameters, such as channels * 2."
+            )
         if self._blame:
             lines.insert(0, f"PyTorch: {self._blame}")
         text = "\n".join(filter(None, lines))
@@ -374,7 +431,13 @@ class ParamRow:
             standard = line.createStandardContextMenu()
             standard.setParent(menu)
             menu.addSeparator()
-            menu.addActions([action for action in standard.actions() if action.text() or action.isSeparator()])
+            menu.addActions(
+                [
+                    action
+                    for action in standard.actions()
+                    if action.text() or action.isSeparator()
+                ]
+            )
         menu.popup(place)
 
     def ask_name(self, name: str, title: str, take: Callable[[str], None]) -> None:

@@ -17,29 +17,47 @@ class TabDown(QWidget):
         if here not in order:
             return super().focusNextPrevChild(forward)
         place = order.index(here) + (1 if forward else -1)
-        target = order[place] if 0 <= place < len(order) else _outside(self, here, forward)
+        target = (
+            order[place] if 0 <= place < len(order) else _outside(self, here, forward)
+        )
         if target is None:
             return super().focusNextPrevChild(forward)
-        target.setFocus(Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason)
+        target.setFocus(
+            Qt.FocusReason.TabFocusReason
+            if forward
+            else Qt.FocusReason.BacktabFocusReason
+        )
         return True
 
 
 def in_reading_order(page: QWidget) -> list[QWidget]:
     """Return the widgets of a page that Tab reaches, line by line."""
-    found = [(widget.mapTo(page, widget.rect().center()), widget) for widget in page.findChildren(QWidget)
-             if _takes_tab(widget) and widget.isVisibleTo(page)]  # fmt: skip
+    found = [
+        (widget.mapTo(page, widget.rect().center()), widget)
+        for widget in page.findChildren(QWidget)
+        if _takes_tab(widget) and widget.isVisibleTo(page)
+    ]
     found.sort(key=lambda one: one[0].y())
     lines: list[list[tuple[QPoint, QWidget]]] = []
     for place, widget in found:
         if not lines or place.y() - lines[-1][0][0].y() > _SAME_LINE:
             lines.append([])
         lines[-1].append((place, widget))
-    return [widget for line in lines for _, widget in sorted(line, key=lambda one: one[0].x())]
+    return [
+        widget
+        for line in lines
+        for _, widget in sorted(line, key=lambda one: one[0].x())
+    ]
 
 
 def _takes_tab(widget: QWidget) -> bool:
     tabs = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-    return tabs and widget.isEnabled() and widget.focusProxy() is None and not widget.isWindow()
+    return (
+        tabs
+        and widget.isEnabled()
+        and widget.focusProxy() is None
+        and not widget.isWindow()
+    )
 
 
 def _outside(page: QWidget, here: QWidget, forward: bool) -> QWidget | None:

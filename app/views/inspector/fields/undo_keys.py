@@ -15,7 +15,9 @@ def leaves_to_window(event: QEvent, field: QObject | None = None) -> bool:
     """
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
-    if event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo):
+    if event.matches(QKeySequence.StandardKey.Undo) or event.matches(
+        QKeySequence.StandardKey.Redo
+    ):
         if isinstance(field, TextField):
             field.commit()
         event.ignore()

@@ -72,10 +72,20 @@ class BlockScope(Struct):
 
     def parse(self, param: ParamLike, text: str) -> Any:
         """Parse a value or an expression. Raises ParamError with the expected type."""
-        value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
-        for name in sorted({name for expression in expressions(value) for name in expression.names}):
+        value = (
+            parse_expression(_of_catalog(param), text)
+            if param.kind in COMPUTED
+            else parse(param, text)
+        )
+        for name in sorted(
+            {name for expression in expressions(value) for name in expression.names}
+        ):
             if name not in self.names:
-                has = f"it has {', '.join(self.names)}" if self.names else "expose a number to add one"
+                has = (
+                    f"it has {', '.join(self.names)}"
+                    if self.names
+                    else "expose a number to add one"
+                )
                 raise ParamError(f"{self.block} has no parameter {name}; {has}")
         return value
 
@@ -96,9 +106,17 @@ def _of_catalog(param: ParamLike) -> Param:
     if isinstance(param, Param):
         return param
     return Param(
-        param.name, param.kind, param.default, param.required, param.choices, param.auto, param.count, param.optional,
-        param.minimum, maximum(param),
-    )  # fmt: skip
+        param.name,
+        param.kind,
+        param.default,
+        param.required,
+        param.choices,
+        param.auto,
+        param.count,
+        param.optional,
+        param.minimum,
+        maximum(param),
+    )
 
 
 def maximum(param: ParamLike) -> float | None:
@@ -117,7 +135,9 @@ def equal_values(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, tuple):
-        return len(a) == len(b) and all(equal_values(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(
+            equal_values(x, y) for x, y in zip(a, b, strict=True)
+        )
     return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
 
 
@@ -158,7 +178,11 @@ def show(value: Any) -> str:
     """
     if value is DIFFERS:
         return ""
-    if isinstance(value, tuple) and value and all(type(item) in (int, float, Expr) for item in value):
+    if (
+        isinstance(value, tuple)
+        and value
+        and all(type(item) in (int, float, Expr) for item in value)
+    ):
         return ", ".join(map(show, value)) + ("," if len(value) == 1 else "")
     if type(value) in (int, float):
         return show_number(value)
@@ -174,7 +198,11 @@ def text_of(param: ParamLike, value: Any) -> str:
     if value is None and param.kind == "str":
         return ""
     text = show(value)
-    if param.kind != "value" or value is DIFFERS or (fits(param, value) and _reads(param, text, value)):
+    if (
+        param.kind != "value"
+        or value is DIFFERS
+        or (fits(param, value) and _reads(param, text, value))
+    ):
         return text
     return repr(value)[1:-1] if isinstance(value, tuple) and value else repr(value)
 
@@ -189,7 +217,11 @@ def _reads(param: ParamLike, text: str, value: Any) -> bool:
 def expected(param: ParamLike) -> str:
     """Return what the parameter accepts, as a sentence."""
     if param.kind == "literal":
-        several = f"{param.count} numbers" if param.count else "numbers with commas between, such as 0.5, 2"
+        several = (
+            f"{param.count} numbers"
+            if param.count
+            else "numbers with commas between, such as 0.5, 2"
+        )
         words = f"expects {several}" + (" or None" if param.optional else "")
     elif param.kind == "str":
         words = "expects a string"
@@ -226,6 +258,15 @@ def _check_literal(param: ParamLike, value: Any) -> None:
     if value is None and param.optional:
         return
     holes = isinstance(param.default, tuple) and None in param.default
-    good = isinstance(value, tuple) and bool(value) and (not param.count or len(value) == param.count)
-    if not good or not all((holes and v is None) or (type(v) in (int, float) and math.isfinite(v)) for v in value):
-        raise ParamError(f"{expected(param)}, not {show(value) if value is not AUTO else 'auto'}")
+    good = (
+        isinstance(value, tuple)
+        and bool(value)
+        and (not param.count or len(value) == param.count)
+    )
+    if not good or not all(
+        (holes and v is None) or (type(v) in (int, float) and math.isfinite(v))
+        for v in value
+    ):
+        raise ParamError(
+            f"{expected(param)}, not {show(value) if value is not AUTO else 'auto'}"
+        )

@@ -26,16 +26,26 @@ class LinkedField(TextField):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         over = event.position().x() > self.width() - 22
-        self.setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.IBeamCursor)
+        self.setCursor(
+            Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.IBeamCursor
+        )
         super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and event.position().x() > self.width() - 22:
+        if (
+            event.button() == Qt.MouseButton.LeftButton
+            and event.position().x() > self.width() - 22
+        ):
             self.wire_cut.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space, Qt.Key.Key_F2):
+        if event.key() in (
+            Qt.Key.Key_Return,
+            Qt.Key.Key_Enter,
+            Qt.Key.Key_Space,
+            Qt.Key.Key_F2,
+        ):
             self.wire_cut.emit()
         else:
             super().keyPressEvent(event)
@@ -68,7 +78,11 @@ class AutoEditor(Editor):
         value = self._resolved
         if value is AUTO:  # nothing arrives; begin with the least that can be
             value = int(self.param.minimum or 1)
-            value = (value,) if self.param.kind == "ints" and not self.param.count else value
+            value = (
+                (value,)
+                if self.param.kind == "ints" and not self.param.count
+                else value
+            )
         self._edited(value)
 
 

@@ -8,7 +8,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import theme
@@ -16,7 +23,10 @@ from app.views.ui.layouts import hbox, vbox
 
 LINE = 18  # pixels: a line of a legend, at the designed text size
 HEAD = 26  # px of a segmented control in the heading
-LEAST_PLOT, LEAST_HEIGHT = 148, 64  # px: the least size of a plot, at the designed text size
+LEAST_PLOT, LEAST_HEIGHT = (
+    148,
+    64,
+)  # px: the least size of a plot, at the designed text size
 USUAL = "0.0000"  # a value of a legend
 MOST_LEGEND = 210  # px that a legend insists on; the names of long ones are shortened
 
@@ -42,10 +52,18 @@ class Heading(QWidget):
         """Title, note and value."""
         return self._title, self._note, self._value
 
-    def set(self, title: str | None = None, note: str | None = None, value: str | None = None) -> None:
+    def set(
+        self,
+        title: str | None = None,
+        note: str | None = None,
+        value: str | None = None,
+    ) -> None:
         """Change the texts that are not None."""
         given = (title, note, value)
-        new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
+        new = tuple(
+            old if text is None else text
+            for text, old in zip(given, self.texts, strict=True)
+        )
         if new != self.texts:
             wanted = self.minimumSizeHint()
             self._title, self._note, self._value = new
@@ -62,7 +80,9 @@ class Heading(QWidget):
         """Return the title, or its short form, in as much as fits into `room` pixels."""
         metrics = QFontMetricsF(theme.font("section"))
         fits = not self._short or metrics.horizontalAdvance(self._title) <= room
-        return metrics.elidedText(self._title if fits else self._short, Qt.TextElideMode.ElideRight, room)
+        return metrics.elidedText(
+            self._title if fits else self._short, Qt.TextElideMode.ElideRight, room
+        )
 
     def fitted_note(self, room: float) -> str:
         """Return as many parts of the note as fit into `room` pixels."""
@@ -75,7 +95,10 @@ class Heading(QWidget):
         """Leave room for the title, or its short form, and a value."""
         metrics = QFontMetricsF(theme.font("section"))
         value = metrics.horizontalAdvance("0.00000") + 8 if self._value else 0.0
-        return QSize(round(metrics.horizontalAdvance(self._short or self._title) + value) + 6, HEAD)
+        return QSize(
+            round(metrics.horizontalAdvance(self._short or self._title) + value) + 6,
+            HEAD,
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
@@ -87,7 +110,9 @@ class Heading(QWidget):
             painter.setFont(strong)
             painter.setPen(now.text)
             painter.drawText(area, side | Qt.AlignmentFlag.AlignRight, self._value)
-            area.setWidth(area.width() - QFontMetricsF(strong).horizontalAdvance(self._value) - 8)
+            area.setWidth(
+                area.width() - QFontMetricsF(strong).horizontalAdvance(self._value) - 8
+            )
         painter.setFont(strong)
         painter.setPen(now.text)
         title = self.fitted_title(area.width())
@@ -112,7 +137,9 @@ class LegendEntry(Struct, frozen=True):
     @property
     def color(self) -> QColor:
         now = theme.current()
-        return theme.faded(now.series[self.series] if self.series >= 0 else now.text, self.opacity)
+        return theme.faded(
+            now.series[self.series] if self.series >= 0 else now.text, self.opacity
+        )
 
 
 class ChartLegend(QWidget):
@@ -158,10 +185,17 @@ class ChartLegend(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """Leave room for the widest entry on a separate line, or for all in one."""
-        usual = [replace(entry, value=max(entry.value, USUAL, key=len)) for entry in self._entries]
+        usual = [
+            replace(entry, value=max(entry.value, USUAL, key=len))
+            for entry in self._entries
+        ]
         widths = [width for *_, width in _widths(usual, True, True)]
         most = MOST_LEGEND * theme.manager().scale
-        widest = sum(widths) if self._in_one_line and len(widths) < 3 else min(max(widths, default=40.0), most)
+        widest = (
+            sum(widths)
+            if self._in_one_line and len(widths) < 3
+            else min(max(widths, default=40.0), most)
+        )
         return QSize(round(widest), _line())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -173,8 +207,12 @@ class ChartLegend(QWidget):
 
     def _fit(self) -> None:
         """Take further lines where short names do not fit in one, whatever the values are at the moment."""
-        usual = [replace(entry, value=entry.value and self._usual) for entry in self._entries]
-        self._lines = min(_rows(_widths(usual, True, True), True, self.width()), self.most_lines)
+        usual = [
+            replace(entry, value=entry.value and self._usual) for entry in self._entries
+        ]
+        self._lines = min(
+            _rows(_widths(usual, True, True), True, self.width()), self.most_lines
+        )
         self.setFixedHeight(self._lines * _line())
 
     def fitted_entries(self) -> list[tuple[str, str, bool, float]]:
@@ -198,9 +236,15 @@ class ChartLegend(QWidget):
         line = _line()
         x, middle, top = 0.0, line / 2, 0.0
         baseline = Qt.AlignmentFlag.AlignVCenter
-        for (label, value, small, width), entry in zip(self.fitted_entries(), self._entries, strict=True):
+        for (label, value, small, width), entry in zip(
+            self.fitted_entries(), self._entries, strict=True
+        ):
             mark_width = _mark_width(entry.mark, small)
-            if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - line:
+            if (
+                x
+                and x + width - 2 * _gap(small) > self.width()
+                and top < self.height() - line
+            ):
                 x, top = 0.0, top + line
             _paint_mark(painter, entry, x, top + middle, mark_width - 6)
             left = x + mark_width
@@ -211,7 +255,9 @@ class ChartLegend(QWidget):
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
             metrics = QFontMetricsF(painter.font())
-            value = metrics.elidedText(value, Qt.TextElideMode.ElideRight, self.width() - left)
+            value = metrics.elidedText(
+                value, Qt.TextElideMode.ElideRight, self.width() - left
+            )
             painter.drawText(QRectF(left, top, 400, line), baseline, value)
             x += width
         painter.end()
@@ -222,19 +268,28 @@ def _widths(
 ) -> list[tuple[str, str, bool, float]]:
     """Label, value, whether the mark is small, and width of every entry, with the gap behind it; labels are cut where
     an entry would be wider than `most`."""
-    plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
+    plain, strong = (
+        QFontMetricsF(theme.font("caption")),
+        QFontMetricsF(theme.font("section")),
+    )
     found = []
     for entry in entries:
         label = (entry.short if short else "") or entry.label
         taken = _mark_width(entry.mark, small) + strong.horizontalAdvance(entry.value)
         taken += (3 if entry.value else 2) * _gap(small)
         if most < float("inf"):
-            label = plain.elidedText(label, Qt.TextElideMode.ElideRight, max(most - taken, 0.0))
-        found.append((label, entry.value, small, taken + plain.horizontalAdvance(label)))
+            label = plain.elidedText(
+                label, Qt.TextElideMode.ElideRight, max(most - taken, 0.0)
+            )
+        found.append(
+            (label, entry.value, small, taken + plain.horizontalAdvance(label))
+        )
     return found
 
 
-def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: float) -> int:
+def _rows(
+    places: Sequence[tuple[str, str, bool, float]], small: bool, room: float
+) -> int:
     """Return the number of lines that the entries fill."""
     rows, x = 1, 0.0
     for *_, width in places:
@@ -246,7 +301,11 @@ def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: flo
 
 def _line() -> int:
     """Return the height of a line of a legend at the text size in force."""
-    return LINE if theme.manager().scale == 1.0 else round(QFontMetricsF(theme.font("section")).height()) + 1
+    return (
+        LINE
+        if theme.manager().scale == 1.0
+        else round(QFontMetricsF(theme.font("section")).height()) + 1
+    )
 
 
 def _gap(small: bool) -> float:
@@ -260,7 +319,9 @@ def _mark_width(mark: Mark, small: bool) -> float:
     return {"square": 13.0, "dots": 13.0, "line": 16.0, "dash": 16.0}[mark]
 
 
-def _paint_mark(painter: QPainter, entry: LegendEntry, x: float, y: float, width: float) -> None:
+def _paint_mark(
+    painter: QPainter, entry: LegendEntry, x: float, y: float, width: float
+) -> None:
     pen = QPen(entry.color, 2)
     if entry.mark == "dash":
         pen.setWidthF(1.25)
@@ -279,7 +340,9 @@ def _paint_mark(painter: QPainter, entry: LegendEntry, x: float, y: float, width
 class ChartCard(QWidget):
     """Heading, legend and a body; `tools` is the room at the right of the heading."""
 
-    def __init__(self, title: str, note: str = "", *, legend: bool = True, short: str = "") -> None:
+    def __init__(
+        self, title: str, note: str = "", *, legend: bool = True, short: str = ""
+    ) -> None:
         super().__init__()
         self.heading = Heading(title, note, short)
         self.legend = ChartLegend()
@@ -298,5 +361,7 @@ class ChartCard(QWidget):
         """Leave room for the words, and for a plot that can be read."""
         least, scale = super().minimumSizeHint(), theme.manager().scale
         room = self.body.minimumSize().height()
-        higher = max(least.height() - room + round(LEAST_HEIGHT * scale), least.height())
+        higher = max(
+            least.height() - room + round(LEAST_HEIGHT * scale), least.height()
+        )
         return QSize(max(least.width(), round(self.least_plot * scale)), higher)

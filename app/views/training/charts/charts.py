@@ -42,7 +42,13 @@ class Chart(ChartCard):
     run_name = ""  # of the run that is shown
 
     def __init__(
-        self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True, short: str = ""
+        self,
+        title: str,
+        note: str = "",
+        *,
+        plot: StepPlot | None = None,
+        legend: bool = True,
+        short: str = "",
     ) -> None:
         super().__init__(title, note, legend=legend, short=short)
         self.plot = plot or StepPlot()
@@ -82,7 +88,9 @@ class Chart(ChartCard):
 
     def rows(self, index: int) -> Sequence[Row]:
         """Return the lines of the readout at a step."""
-        return [(entry.color, entry.label, entry.value) for entry in self.entries(index)]
+        return [
+            (entry.color, entry.label, entry.value) for entry in self.entries(index)
+        ]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         """Return the points of the curves at a step, in the view's y."""
@@ -101,7 +109,9 @@ class Chart(ChartCard):
             self.plot.clear_cursor()
             self.show_legend()
             return
-        self.plot.cursor_line.show_at(float(self.scale.of_steps()[index]), tuple(self.dots(index)))
+        self.plot.cursor_line.show_at(
+            float(self.scale.of_steps()[index]), tuple(self.dots(index))
+        )
         self.show_legend(index)
 
     def _window(self, x: Floats) -> slice:
@@ -110,18 +120,28 @@ class Chart(ChartCard):
 
     def _mark_epochs(self) -> None:
         epochs = self.history.epochs
-        self.plot.backdrop.set_epochs(self.scale.x_of(epochs["step"], epochs["seconds"]).tolist())
-        self.plot.backdrop.set_marks(self.scale.x_of(self.history.rates_set["step"]).tolist())
-        self.plot.backdrop.set_flags(self.scale.x_of(np.array(sorted(self.history.marks), dtype=float)).tolist())
+        self.plot.backdrop.set_epochs(
+            self.scale.x_of(epochs["step"], epochs["seconds"]).tolist()
+        )
+        self.plot.backdrop.set_marks(
+            self.scale.x_of(self.history.rates_set["step"]).tolist()
+        )
+        self.plot.backdrop.set_flags(
+            self.scale.x_of(np.array(sorted(self.history.marks), dtype=float)).tolist()
+        )
         beside = self.others.cuts(self.scale.mode) if self.others is not None else []
-        self.plot.backdrop.set_cuts([*cut_lines(self.history, self.scale.mode), *beside])
+        self.plot.backdrop.set_cuts(
+            [*cut_lines(self.history, self.scale.mode), *beside]
+        )
 
     def _epoch_at(self, index: int | None) -> int | None:
         """Return the row of the last epoch that had ended by a step; None if there is none."""
         epochs = self.history.epochs
         if index is None:
             return len(epochs) - 1 if len(epochs) else None
-        ended = int(np.searchsorted(epochs["step"], self.history.steps["step"][index], "right"))
+        ended = int(
+            np.searchsorted(epochs["step"], self.history.steps["step"][index], "right")
+        )
         return ended - 1 if ended else None
 
 
@@ -137,7 +157,9 @@ class LossChart(Chart):
         self._validation = Curve(self.plot, 1, 1.5)
         self._dots = CurveDots(self.plot, 1)
         self.others: RunOverlays = RunOverlays(self.plot, smoothed_loss)
-        self._validations = RunOverlays(self.plot, validation_losses, dots=True)  # of all runs, where several are shown
+        self._validations = RunOverlays(
+            self.plot, validation_losses, dots=True
+        )  # of all runs, where several are shown
         self.parts = LossPartCurves(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
@@ -189,23 +211,37 @@ class LossChart(Chart):
         self._smoother.extend(raw[len(self._smoother) :])
         window, pixels = self._window(x), self.plot.pixels
         thin_x, thin_y = series.thin_peaks(x[window], raw[window], pixels // 2)
-        smooth_x, smooth_y = series.thin(x[window], self._smoother.values[window], pixels // 2)
+        smooth_x, smooth_y = series.thin(
+            x[window], self._smoother.values[window], pixels // 2
+        )
         epochs = self.history.epochs
         epoch_x = self.scale.x_of(epochs["step"], epochs["seconds"])
         near = self._window(epoch_x)
-        epoch_x, epoch_y = series.thin_peaks(epoch_x[near], epochs["val_loss"][near], pixels // 2)
+        epoch_x, epoch_y = series.thin_peaks(
+            epoch_x[near], epochs["val_loss"][near], pixels // 2
+        )
         self._left_out = self._log and bool(np.any(thin_y <= 0))
         shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
         raw_visible = self._smoother.weight > 0 and not self._compares
         self._raw.set_points(thin_x, shown[0]) if raw_visible else self._raw.clear()
-        self._smooth.set_points(*((smooth_x, shown[1]) if self._smoother.weight > 0 else (thin_x, shown[0])))
-        validation = (epoch_x[:0], epoch_x[:0]) if self._compares else (epoch_x, shown[2])
+        self._smooth.set_points(
+            *((smooth_x, shown[1]) if self._smoother.weight > 0 else (thin_x, shown[0]))
+        )
+        validation = (
+            (epoch_x[:0], epoch_x[:0]) if self._compares else (epoch_x, shown[2])
+        )
         self._validation.set_points(*validation)
         self._dots.set_points(*validation)
         others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
         others += self._validations.redraw(self.scale.mode, 0.0, self._level)
-        parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
-        self._fit(np.concatenate([*(shown[1:2] if self._compares else shown[::2]), *others, *parts]))
+        parts = self.parts.redraw(
+            self.history, self.scale, self._smoother.weight, self._level
+        )
+        self._fit(
+            np.concatenate(
+                [*(shown[1:2] if self._compares else shown[::2]), *others, *parts]
+            )
+        )
         self._mark_epochs()
         self._show_scale()
 
@@ -220,7 +256,11 @@ class LossChart(Chart):
         finite = levels[np.isfinite(levels)]
         if finite.size:
             low, high = float(finite.min()), float(finite.max())
-            self.plot.set_y_range(*series.snapped(low, high, floor=0.0 if not self._log and low >= 0 else -np.inf))
+            self.plot.set_y_range(
+                *series.snapped(
+                    low, high, floor=0.0 if not self._log and low >= 0 else -np.inf
+                )
+            )
 
     def _show_scale(self) -> None:
         scale = "log scale" if self._log else "linear"
@@ -228,8 +268,13 @@ class LossChart(Chart):
             scale += ", non-positive values omitted"
         words = [name_in(self.run_name), self._name, scale]
         if self._compares:  # what the marks mean
-            words = ["lines: training" + f", smoothed {self.smoothing:g}" * bool(self.smoothing), "dots: validation",
-                     self._name, scale]  # fmt: skip
+            words = [
+                "lines: training"
+                + f", smoothed {self.smoothing:g}" * bool(self.smoothing),
+                "dots: validation",
+                self._name,
+                scale,
+            ]
         self.heading.set(note=", ".join(filter(None, words)))
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
@@ -238,7 +283,12 @@ class LossChart(Chart):
             return ()
         if self._compares:
             return self._run_entries(index)
-        entries = [LegendEntry("training", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
+        entries = [
+            LegendEntry(
+                "training",
+                formatting.figure(float(steps["loss"][-1 if index is None else index])),
+            )
+        ]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = formatting.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(LegendEntry("validation", value, 1, "dots"))
@@ -250,7 +300,9 @@ class LossChart(Chart):
         at = len(values) - 1 if index is None else index
         if not 0 <= at < len(values):
             return []
-        own = LegendEntry(name, formatting.figure(float(values[at])), short=name_in(name))
+        own = LegendEntry(
+            name, formatting.figure(float(values[at])), short=name_in(name)
+        )
         return [own, *self.others.entries()] if index is None else [own]
 
     def rows(self, index: int) -> Sequence[Row]:
@@ -263,7 +315,12 @@ class LossChart(Chart):
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         if index >= len(self._smoother):
             return ()
-        return [(float(self._level(self._smoother.values[index : index + 1])[0]), theme.current().series[0])]
+        return [
+            (
+                float(self._level(self._smoother.values[index : index + 1])[0]),
+                theme.current().series[0],
+            )
+        ]
 
 
 class AccuracyChart(Chart):
@@ -274,21 +331,32 @@ class AccuracyChart(Chart):
     def __init__(self) -> None:
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
-        self._curves = [(Curve(self.plot, number, 1.5), CurveDots(self.plot, number)) for number in (0, 1)]
+        self._curves = [
+            (Curve(self.plot, number, 1.5), CurveDots(self.plot, number))
+            for number in (0, 1)
+        ]
         self.others: RunOverlays = RunOverlays(self.plot, accuracies)
         self._scores = ScoreCurves(self.plot)
         self._smoother = Smoother(0.0)
 
     def redraw(self) -> None:
         shares = has_accuracy(self.history)
-        self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of validation samples")
+        self.heading.set(
+            "Accuracy" if shares else "Metrics",
+            "%" if shares else "of validation samples",
+        )
         self.plot.left.set_kind("percent" if shares else "number")
         epochs = self.history.epochs
         x = self.scale.x_of(epochs["step"], epochs["seconds"])
         window = self._window(x)
-        levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
+        levels = [
+            100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")
+        ]
         if self._compares:  # what the other runs show: the validation accuracy, or that of training without any
-            levels = [accuracies(self.history, self._smoother)[2][window], np.full(len(levels[0]), np.nan)]
+            levels = [
+                accuracies(self.history, self._smoother)[2][window],
+                np.full(len(levels[0]), np.nan),
+            ]
         for (curve, dots), y in zip(self._curves, levels, strict=True):
             thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
             curve.set_points(thin_x, thin_y)
@@ -300,7 +368,9 @@ class AccuracyChart(Chart):
         seen = seen[np.isfinite(seen)]
         if seen.size:
             limits = (0.0, 100.5) if shares else ()
-            self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), *limits))
+            self.plot.set_y_range(
+                *series.snapped(float(seen.min()), float(seen.max()), *limits)
+            )
         self._mark_epochs()
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
@@ -311,11 +381,20 @@ class AccuracyChart(Chart):
         entries = []
         if self._compares:
             name = self.run_name or "this run"
-            shared = formatting.figure(float(accuracies(self.history, self._smoother)[2][row]))
+            shared = formatting.figure(
+                float(accuracies(self.history, self._smoother)[2][row])
+            )
             own = LegendEntry(name, shared, 0, "dots", name_in(name))
             return [own, *self.others.entries()] if index is None else [own]
         if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(LegendEntry("training", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+            entries.append(
+                LegendEntry(
+                    "training",
+                    formatting.percent(float(epochs["train_accuracy"][row])),
+                    0,
+                    "dots",
+                )
+            )
         if not np.isnan(epochs["val_accuracy"][row]):
             value = formatting.percent(float(epochs["val_accuracy"][row]))
             entries.append(LegendEntry("validation", value, 1, "dots"))
@@ -338,14 +417,20 @@ class ThroughputChart(Chart):
     @property
     def _unit(self) -> str:
         started = self.history.started
-        return "steps/s" if started is not None and not started.steps_per_epoch else "samples/s"
+        return (
+            "steps/s"
+            if started is not None and not started.steps_per_epoch
+            else "samples/s"
+        )
 
     def redraw(self) -> None:
         steps = self.history.steps
         x = self.scale.of_steps()
         window = self._window(x)
         seconds, samples = steps["seconds"][window], steps["samples"][window]
-        ends = stretches(seconds if self._timed else seconds[:0], self.plot.pixels // 2, self.STRETCH)
+        ends = stretches(
+            seconds if self._timed else seconds[:0], self.plot.pixels // 2, self.STRETCH
+        )
         if len(ends) < 2:
             self._x = self._rates = np.empty(0)
         else:
@@ -368,18 +453,27 @@ class ThroughputChart(Chart):
         if not self._timed:
             self.heading.set(value="", note="unknown: this run recorded no times")
             return
-        rate = self.history.samples_per_second() if index is None else self._rate_at(index)
+        rate = (
+            self.history.samples_per_second() if index is None else self._rate_at(index)
+        )
         self.heading.set(value="" if rate is None else f"{rate:,.0f}", note=self._unit)
 
     def _rate_at(self, index: int) -> float | None:
         if not len(self._x):
             return None
-        place = min(int(np.searchsorted(self._x, self.scale.of_steps()[index])), len(self._x) - 1)
+        place = min(
+            int(np.searchsorted(self._x, self.scale.of_steps()[index])),
+            len(self._x) - 1,
+        )
         return float(self._rates[place])
 
     def rows(self, index: int) -> Sequence[Row]:
         rate = self._rate_at(index)
-        return [] if rate is None else [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
+        return (
+            []
+            if rate is None
+            else [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
+        )
 
 
 def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:

@@ -22,15 +22,25 @@ FORMATS = {"png": "Picture (*.png)", "svg": "Drawing (*.svg)", "csv": "Numbers (
 def export_menu(parent: QWidget, chosen: Callable[[str], None]) -> QMenu:
     """Return the menu of export formats; `chosen` gets the key of one."""
     menu = QMenu("Export", parent)
-    for kind, text in (("png", "Picture, PNG…"), ("svg", "Drawing, SVG…"), ("csv", "Numbers, CSV…")):
-        menu.addAction(text).triggered.connect(lambda _checked=False, kind=kind: chosen(kind))
+    for kind, text in (
+        ("png", "Picture, PNG…"),
+        ("svg", "Drawing, SVG…"),
+        ("csv", "Numbers, CSV…"),
+    ):
+        menu.addAction(text).triggered.connect(
+            lambda _checked=False, kind=kind: chosen(kind)
+        )
     menu.setFont(theme.font("label"))
     return menu
 
 
-def export_as(parent: QWidget, title: str, name: str, kind: str, write: Callable[[Path], None]) -> None:
+def export_as(
+    parent: QWidget, title: str, name: str, kind: str, write: Callable[[Path], None]
+) -> None:
     """Ask for a file and write it; say why where that fails."""
-    found, _ = QFileDialog.getSaveFileName(parent, title, f"{name}.{kind}", FORMATS[kind])
+    found, _ = QFileDialog.getSaveFileName(
+        parent, title, f"{name}.{kind}", FORMATS[kind]
+    )
     if not found:
         return
     path = Path(found if Path(found).suffix else f"{found}.{kind}")
@@ -56,21 +66,36 @@ class CurveControls(QWidget):
         self._slider.setValue(STEPS.index(START))
         self._slider.setFixedWidth(72)
         self._slider.setAccessibleName("Loss smoothing")
-        self._slider.setToolTip("Weight of past values in the smoothed loss (exponential moving average)")
+        self._slider.setToolTip(
+            "Weight of past values in the smoothed loss (exponential moving average)"
+        )
         self._weight = label("", "caption")
-        self._weight.setMinimumWidth(self._weight.fontMetrics().horizontalAdvance("0.00") + 4)
-        self._mode = Segmented([("step", "Step"), ("epoch", "Epoch"), ("time", "Time")], "Horizontal axis")
+        self._weight.setMinimumWidth(
+            self._weight.fontMetrics().horizontalAdvance("0.00") + 4
+        )
+        self._mode = Segmented(
+            [("step", "Step"), ("epoch", "Epoch"), ("time", "Time")], "Horizontal axis"
+        )
         self._follow = Button("Follow run", "link")
-        self._follow.setToolTip("Show the whole run and keep following it (or double-click a chart)")
+        self._follow.setToolTip(
+            "Show the whole run and keep following it (or double-click a chart)"
+        )
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)
         self._export.hide()
         self._caption = label("Smoothing", "caption", "text2")
         hbox(
-            self._follow, self._caption, self._slider, self._weight, self._mode, self._export, on=self,
-            margins=(12, 4, 8, 4), spacing=8,
-        )  # fmt: skip
+            self._follow,
+            self._caption,
+            self._slider,
+            self._weight,
+            self._mode,
+            self._export,
+            on=self,
+            margins=(12, 4, 8, 4),
+            spacing=8,
+        )
         self._slider.valueChanged.connect(self._tell_smoothing)
         self._mode.changed.connect(self.modeChanged)
         self._follow.clicked.connect(self.followRequested)
@@ -107,7 +132,13 @@ class CurveControls(QWidget):
 
     def set_run(self, present: bool) -> None:
         """Enable the controls if there is a run."""
-        for widget in (self._caption, self._slider, self._weight, self._mode, self._export):
+        for widget in (
+            self._caption,
+            self._slider,
+            self._weight,
+            self._mode,
+            self._export,
+        ):
             widget.setEnabled(present)
 
     def _tell_smoothing(self) -> None:
@@ -125,4 +156,6 @@ class CurveControls(QWidget):
 
     def _ask_file(self, kind: str) -> None:
         if (save := self._save) is not None:
-            export_as(self, "Export the curves", "curves", kind, lambda path: save(path, kind))
+            export_as(
+                self, "Export the curves", "curves", kind, lambda path: save(path, kind)
+            )

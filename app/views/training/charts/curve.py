@@ -36,7 +36,13 @@ class Curve(PlotLayer):
         smooth: bool = True,
     ) -> None:
         super().__init__(plot, 0)
-        self._series, self._width, self._opacity, self._dashed, self._smooth = series, width, opacity, dashed, smooth
+        self._series, self._width, self._opacity, self._dashed, self._smooth = (
+            series,
+            width,
+            opacity,
+            dashed,
+            smooth,
+        )
         self._x: Floats = np.empty(0)
         self._y: Floats = np.empty(0)
         self._level: float | None = None
@@ -50,12 +56,21 @@ class Curve(PlotLayer):
 
     @property
     def color(self) -> QColor:
-        return theme.current().series[self._series] if self._series >= 0 else theme.current().text
+        return (
+            theme.current().series[self._series]
+            if self._series >= 0
+            else theme.current().text
+        )
 
     def restyle(self) -> None:
         """Take the colour from the theme in force."""
         self._pen = QPen(
-            theme.faded(self.color, max(self._opacity, CLEAR) if theme.current().contrast else self._opacity),
+            theme.faded(
+                self.color,
+                max(self._opacity, CLEAR)
+                if theme.current().contrast
+                else self._opacity,
+            ),
             self._width * theme.manager().strokes,
         )
         self._pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
@@ -73,7 +88,11 @@ class Curve(PlotLayer):
         """Set the points in the view's x and y, both of shape (points,)."""
         if len(x) or len(self._x):
             self._x, self._y = x, y
-            kept = self.CacheMode.DeviceCoordinateCache if len(x) else self.CacheMode.NoCache
+            kept = (
+                self.CacheMode.DeviceCoordinateCache
+                if len(x)
+                else self.CacheMode.NoCache
+            )
             if self.cacheMode() != kept:
                 self.setCacheMode(kept)
             self.update()
@@ -84,23 +103,39 @@ class Curve(PlotLayer):
     def points(self) -> tuple[Floats, Floats]:
         return self._x, self._y
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         if not len(self._x):
             return
         rect = self.boundingRect()
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
         scale = rect.height() / (y1 - y0)
-        x = np.clip(rect.left() + (self._x - x0) * (rect.width() / (x1 - x0)), -FAR, FAR)
+        x = np.clip(
+            rect.left() + (self._x - x0) * (rect.width() / (x1 - x0)), -FAR, FAR
+        )
         y = np.clip(rect.bottom() - (self._y - y0) * scale, -FAR, FAR)
         path = pg.arrayToQPath(x, y, connect="finite", finiteCheck=True)
         painter.setClipRect(rect)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self._smooth)
         if self._level is not None:
             floor = np.clip(rect.bottom() - (self._level - y0) * scale, -FAR, FAR)
-            below = pg.arrayToQPath(np.concatenate([x, x[[-1, 0]]]), np.concatenate([y, [floor, floor]]))
+            below = pg.arrayToQPath(
+                np.concatenate([x, x[[-1, 0]]]), np.concatenate([y, [floor, floor]])
+            )
             painter.fillPath(below, theme.faded(self.color, self._share))
         painter.setPen(self._pen)
         painter.drawPath(path)
         if len(x) == 1 and np.isfinite(y[0]):
-            painter.setPen(QPen(self._pen.color(), ALONE, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+            painter.setPen(
+                QPen(
+                    self._pen.color(),
+                    ALONE,
+                    Qt.PenStyle.SolidLine,
+                    Qt.PenCapStyle.RoundCap,
+                )
+            )
             painter.drawPoint(QPointF(x[0], y[0]))

@@ -17,7 +17,12 @@ from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import export, series
 from app.views.training.charts.axes.timescale import Mode, TimeScale
-from app.views.training.charts.charts import AccuracyChart, Chart, LossChart, ThroughputChart
+from app.views.training.charts.charts import (
+    AccuracyChart,
+    Chart,
+    LossChart,
+    ThroughputChart,
+)
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.gradients import nodes_by_layer
@@ -69,7 +74,13 @@ def made_in_steps() -> Generator[None, None, Charts]:
 
 
 TWO = 230  # px, from which two charts have room one above the other, at the designed text size
-WIDTHS = {"loss": 320, "middle": 225, "gradients": 285, "side": 295, "beside": 190}  # px, as they are designed
+WIDTHS = {
+    "loss": 320,
+    "middle": 225,
+    "gradients": 285,
+    "side": 295,
+    "beside": 190,
+}  # px, as they are designed
 
 
 class Curves(QWidget):
@@ -83,14 +94,30 @@ class Curves(QWidget):
     layerSelected = Signal(str)  # a node's id
     layerHovered = Signal(object)  # a node's id, or None
     stepChosen = Signal(int)  # a chart was clicked at this step
-    menuWanted = Signal(int, object)  # with the right button, at this step, and the point of the screen
+    menuWanted = Signal(
+        int, object
+    )  # with the right button, at this step, and the point of the screen
 
-    def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, charts: Charts | None = None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.charts = charts or Charts(
-            LossChart(), AccuracyChart(), RateChart(), GradientMap(), MemoryChart(), ThroughputChart()
+            LossChart(),
+            AccuracyChart(),
+            RateChart(),
+            GradientMap(),
+            MemoryChart(),
+            ThroughputChart(),
         )
-        self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput = self.charts
+        (
+            self.loss,
+            self.accuracy,
+            self.rate,
+            self.gradients,
+            self.memory,
+            self.throughput,
+        ) = self.charts
         self.controls = CurveControls(self)
         self._history = History()
         self._scale = TimeScale(self._history)
@@ -101,10 +128,16 @@ class Curves(QWidget):
         self._range = (0.0, 1.0)
         self._moving = False
         self._cursor: tuple[Chart, int] | None = None
-        self._step: int | None = None  # where the cursor stays when the pointer is elsewhere
+        self._step: int | None = (
+            None  # where the cursor stays when the pointer is elsewhere
+        )
         self._drawn = (-1, -1, -1, -1)
-        self._waiting: list[Chart] = []  # charts that the current redraw has not reached
-        self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
+        self._waiting: list[
+            Chart
+        ] = []  # charts that the current redraw has not reached
+        self._stale: list[
+            Chart
+        ] = []  # charts that show less than the history has, the oldest picture first
         self.redraw_seconds = 0.0  # of the last redraw, painting left out
         self.room = 1  # how many times `SHARE` it may take
         self._timer = QTimer(self, singleShot=True)
@@ -123,7 +156,12 @@ class Curves(QWidget):
         self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
         self.loss.tools.addWidget(self._log)
         # From the outside in: reparenting a widget restyles all widgets in it.
-        layout = vbox((self.controls, 0, Qt.AlignmentFlag.AlignRight), on=self, margins=0, spacing=0)
+        layout = vbox(
+            (self.controls, 0, Qt.AlignmentFlag.AlignRight),
+            on=self,
+            margins=0,
+            spacing=0,
+        )
         self._pages = QWidget()
         layout.addWidget(self._pages, 1)
         self._stack = QStackedLayout(self._pages)
@@ -133,11 +171,17 @@ class Curves(QWidget):
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         self._scrolled = Scrolled(self.cards)
         self._stack.addWidget(self._scrolled)
-        middle, side = QSplitter(Qt.Orientation.Vertical), QSplitter(Qt.Orientation.Vertical)
+        middle, side = (
+            QSplitter(Qt.Orientation.Vertical),
+            QSplitter(Qt.Orientation.Vertical),
+        )
         self._pairs = (middle, side)
         for card in (self.loss, middle, self.gradients, side):
             self.cards.addWidget(card)
-        for splitter, charts in ((middle, (self.accuracy, self.rate)), (side, (self.memory, self.throughput))):
+        for splitter, charts in (
+            (middle, (self.accuracy, self.rate)),
+            (side, (self.memory, self.throughput)),
+        ):
             for chart in charts:
                 splitter.addWidget(chart)
         for splitter in (self.cards, side, middle):
@@ -152,7 +196,9 @@ class Curves(QWidget):
         self.controls.smoothingChanged.connect(self.set_smoothing)
         self.controls.modeChanged.connect(self.set_mode)
         self.controls.followRequested.connect(self.follow)
-        self.controls.offer_export(lambda path, kind: export.save(self.history, self.cards, path, kind))
+        self.controls.offer_export(
+            lambda path, kind: export.save(self.history, self.cards, path, kind)
+        )
         self.gradients.layerClicked.connect(self.choose_layer)
         self.gradients.layerHovered.connect(self._tell_hover)
         for chart in self.charts:
@@ -160,7 +206,9 @@ class Curves(QWidget):
             chart.plot.view.clicked.connect(self._on_clicked)
             chart.plot.view.menuWanted.connect(self._on_menu)
             chart.plot.released.connect(self.follow)
-            chart.plot.view.sigResized.connect(lambda _view, chart=chart: self._on_resized(chart))
+            chart.plot.view.sigResized.connect(
+                lambda _view, chart=chart: self._on_resized(chart)
+            )
             chart.plot.pointed.connect(self._on_pointed)
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
@@ -171,7 +219,9 @@ class Curves(QWidget):
         self._arrange()
 
     def _arrange(self) -> None:
-        room = self.height() - (self._below.sizeHint().height() if self._below is not None else 0)
+        room = self.height() - (
+            self._below.sizeHint().height() if self._below is not None else 0
+        )
         high = room >= TWO * theme.manager().scale
         wanted = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
         if self._pairs[0].orientation() != wanted:
@@ -183,13 +233,24 @@ class Curves(QWidget):
 
     def _share_room(self) -> None:
         """Give the charts their shares of the room."""
-        beside = WIDTHS["beside"] if self._pairs[0].orientation() == Qt.Orientation.Horizontal else 0
-        shares = [WIDTHS["loss"], WIDTHS["middle"] + beside, WIDTHS["gradients"], WIDTHS["side"] + beside]
+        beside = (
+            WIDTHS["beside"]
+            if self._pairs[0].orientation() == Qt.Orientation.Horizontal
+            else 0
+        )
+        shares = [
+            WIDTHS["loss"],
+            WIDTHS["middle"] + beside,
+            WIDTHS["gradients"],
+            WIDTHS["side"] + beside,
+        ]
         for place, share in enumerate(shares):
             self.cards.setStretchFactor(place, share)
         self.cards.setSizes(shares)
         for pair in self._pairs:
-            pair.setSizes([WIDTHS["middle"], WIDTHS["beside"]] if beside else [180, 110])
+            pair.setSizes(
+                [WIDTHS["middle"], WIDTHS["beside"]] if beside else [180, 110]
+            )
 
     def add_below(self, widget: QWidget) -> None:
         """Put a widget under the charts."""
@@ -221,7 +282,10 @@ class Curves(QWidget):
         return self._following
 
     def set_history(
-        self, history: History | None, source: Source | None = None, others: Sequence[tuple[str, History]] = ()
+        self,
+        history: History | None,
+        source: Source | None = None,
+        others: Sequence[tuple[str, History]] = (),
     ) -> None:
         """Show another history, and the loss and accuracy of other runs beside it.
 
@@ -232,14 +296,22 @@ class Curves(QWidget):
         self._source = source
         self._known = ((), {})
         for chart in (self.loss, self.accuracy):
-            chart.set_others(self._history, [Other(title, each) for title, each in others])
+            chart.set_others(
+                self._history, [Other(title, each) for title, each in others]
+            )
         if history is not None and not self.has_run:
             self._paint_in_turns()
-            self._pages.setUpdatesEnabled(False)  # the layout in this turn, the painting in another
+            self._pages.setUpdatesEnabled(
+                False
+            )  # the layout in this turn, the painting in another
         if self._below is not None:
             self._below.setVisible(history is not None)
-            present(self.layout()).activate()  # else the charts are given their sizes twice
-        self._stack.setCurrentWidget(self._scrolled if history is not None else self.empty)
+            present(
+                self.layout()
+            ).activate()  # else the charts are given their sizes twice
+        self._stack.setCurrentWidget(
+            self._scrolled if history is not None else self.empty
+        )
         self.controls.set_run(history is not None)
         self._drawn = (-1, -1, -1, -1)
         self.set_mode(self._scale.mode)
@@ -275,7 +347,11 @@ class Curves(QWidget):
     def _nodes(self) -> dict[str, tuple[str, ...]]:
         """The nodes of each layer; the layers are known from the first norms on."""
         seen = self._history.seen.tables
-        layers = (*self._history.layers, *seen["dead"].layers, *map(path_of, seen["reach"].layers))
+        layers = (
+            *self._history.layers,
+            *seen["dead"].layers,
+            *map(path_of, seen["reach"].layers),
+        )
         if self._source is not None and layers != self._known[0]:
             self._known = (layers, nodes_by_layer(self._source, layers))
         return self._known[1]
@@ -283,7 +359,9 @@ class Curves(QWidget):
     def select_nodes(self, nodes: Iterable[str]) -> None:
         """Outline the rows of these nodes."""
         chosen = frozenset(nodes)
-        self.gradients.set_selected(layer for layer, ids in self._nodes.items() if chosen.intersection(ids))
+        self.gradients.set_selected(
+            layer for layer, ids in self._nodes.items() if chosen.intersection(ids)
+        )
 
     # redrawing
 
@@ -291,7 +369,12 @@ class Curves(QWidget):
         """Redraw soon, throttled, if the page is visible; the history may have grown."""
         if self.isVisible() and not self._timer.isActive():
             cost = self.redraw_seconds + self._painting()
-            self._timer.start(int(1000 * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))))
+            self._timer.start(
+                int(
+                    1000
+                    * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))
+                )
+            )
 
     def _painting(self) -> float:
         """Return the seconds of painting since the last redraw."""
@@ -302,7 +385,12 @@ class Curves(QWidget):
 
     def _sizes(self) -> tuple[int, int, int, int]:
         history = self._history
-        return len(history.steps), len(history.epochs), len(history.memory), len(history.gradients)
+        return (
+            len(history.steps),
+            len(history.epochs),
+            len(history.memory),
+            len(history.gradients),
+        )
 
     def _redraw_if_new(self, every: bool = False) -> None:
         """Redraw the loss and the charts that are most outdated; with `every` all outdated ones."""
@@ -498,4 +586,6 @@ class Curves(QWidget):
             self.layerSelected.emit(node)
 
     def _tell_hover(self, layer: str | None) -> None:
-        self.layerHovered.emit(next(iter(self._nodes.get(layer, ())), None) if layer is not None else None)
+        self.layerHovered.emit(
+            next(iter(self._nodes.get(layer, ())), None) if layer is not None else None
+        )

@@ -22,7 +22,9 @@ SCALE = 2  # pixels of the picture to one of the screen
 
 def save(history: History, charts: QWidget, path: Path, kind: str) -> None:
     """Write a history as "csv", or its charts as "png" or "svg". Raises OSError."""
-    atomic.write_bytes(path, to_csv(history).encode() if kind == "csv" else picture(charts, kind))
+    atomic.write_bytes(
+        path, to_csv(history).encode() if kind == "csv" else picture(charts, kind)
+    )
 
 
 def picture(charts: QWidget, kind: str, title: str = "curves of a run") -> bytes:
@@ -69,17 +71,23 @@ def to_csv(history: History) -> str:
         name: _texts(steps[name], whole=name in ("step", "epoch", "samples"))
         for name in ("step", "epoch", "seconds", "samples", "loss", "rate")
     }
-    table |= {f"rate_{name}": _texts(history.rates_of(name)) for name in history.own_rates}
+    table |= {
+        f"rate_{name}": _texts(history.rates_of(name)) for name in history.own_rates
+    }
     rows = {int(step): row for row, step in enumerate(steps["step"])}
     for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         table[name] = _spread(rows, history.epochs["step"], history.epochs[name])
     for name in history.parts.names[1:]:
         table[name] = _spread(rows, history.parts["step"], history.parts[name])
     for name in history.metrics:
-        table[f"val_{name}"] = _spread(rows, history.scores["step"], history.scores[name])
+        table[f"val_{name}"] = _spread(
+            rows, history.scores["step"], history.scores[name]
+        )
     for name in ("allocated", "reserved", "peak", "resident"):
         if _any(history.memory, name):
-            table[f"memory_{name}"] = _spread(rows, history.memory["step"], history.memory[name], whole=True)
+            table[f"memory_{name}"] = _spread(
+                rows, history.memory["step"], history.memory[name], whole=True
+            )
     for layer, norms in zip(history.layers, history.gradients.matrix(), strict=True):
         table[f"grad_norm:{layer}"] = _spread(rows, history.gradient_steps, norms)
     out = io.StringIO()
@@ -94,10 +102,15 @@ def _any(columns: Columns, name: str) -> bool:
 
 
 def _texts(values: np.ndarray, whole: bool = False) -> list[str]:
-    return ["" if np.isnan(v) else str(int(v)) if whole else repr(float(v)) for v in values.tolist()]
+    return [
+        "" if np.isnan(v) else str(int(v)) if whole else repr(float(v))
+        for v in values.tolist()
+    ]
 
 
-def _spread(rows: dict[int, int], steps: np.ndarray, values: np.ndarray, whole: bool = False) -> list[str]:
+def _spread(
+    rows: dict[int, int], steps: np.ndarray, values: np.ndarray, whole: bool = False
+) -> list[str]:
     """Return a column of the table with `values` at their steps."""
     column = [""] * len(rows)
     for step, text in zip(steps.tolist(), _texts(values, whole), strict=True):

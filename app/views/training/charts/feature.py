@@ -38,12 +38,22 @@ class ChartsFeature(Feature):
         self._layers: tuple[str, ...] = ()  # those that the selection was looked for in
         self._gradients: GradientOverlay | None = None  # of the run that is shown
         self._then: Project | None = None  # what was open when a stored run was chosen
-        self._another = QTimer(self, singleShot=True, interval=TURN)  # the turn that starts a run is long enough
+        self._another = QTimer(
+            self, singleShot=True, interval=TURN
+        )  # the turn that starts a run is long enough
         self._another.timeout.connect(self._show)
 
     def pages(self) -> Iterable[Page]:
-        yield Page("curves", "Curves", "curves", "bottom", self._make, on_demand=True, words="C&urves",
-                   controls=lambda: self.curves.controls)  # fmt: skip
+        yield Page(
+            "curves",
+            "Curves",
+            "curves",
+            "bottom",
+            self._make,
+            on_demand=True,
+            words="C&urves",
+            controls=lambda: self.curves.controls,
+        )
 
     def overlays(self) -> Iterable[str]:
         return (GRADIENTS,)
@@ -77,7 +87,11 @@ class ChartsFeature(Feature):
         workspace.overlays.changed.connect(self.paint_gradients)
 
     def finish(self) -> Iterator[None] | None:
-        workspace, curves, chosen = self.workspace, self.curves, self.workspace.network_selection
+        workspace, curves, chosen = (
+            self.workspace,
+            self.curves,
+            self.workspace.network_selection,
+        )
         curves.runRequested.connect(workspace.run_control.run)
         curves.layerSelected.connect(lambda node: chosen.set([node], curves))
         curves.layerHovered.connect(chosen.hover)
@@ -159,20 +173,28 @@ class ChartsFeature(Feature):
             return
         if self._made:
             self.curves.refresh()
-            if self.curves.history.layers != self._layers:  # known from the first norms on
+            if (
+                self.curves.history.layers != self._layers
+            ):  # known from the first norms on
                 self._selected(workspace.network_selection.ids)
         now = time.monotonic()
         if not session.active:
             self.paint_gradients()
         elif now - self._painted > STRIPS / session.room:
             self._painted = now
-            QTimer.singleShot(0, self, self.paint_gradients)  # in a turn without the events before it
+            QTimer.singleShot(
+                0, self, self.paint_gradients
+            )  # in a turn without the events before it
 
     def paint_gradients(self, _overlay: str = "") -> None:
         """Draw strips on the nodes that are as they were when the shown run began, or was opened."""
         workspace, step = self.workspace, self.workspace.shown_run.step
         wanted = self._gradients is not None and workspace.overlays.chosen == GRADIENTS
-        shown = self._gradients.read(within=workspace.place.path, until=step) if self._gradients and wanted else None
+        shown = (
+            self._gradients.read(within=workspace.place.path, until=step)
+            if self._gradients and wanted
+            else None
+        )
         if shown is None:
             workspace.overlays.draw_gradients({})
             return
@@ -189,4 +211,8 @@ class ChartsFeature(Feature):
         )
         if run is not None and figures is not None and figures.history is run.history:
             return control.unchanged(run, block)
-        return control.unchanged_since(self._then, block) if self._then is not None else frozenset()
+        return (
+            control.unchanged_since(self._then, block)
+            if self._then is not None
+            else frozenset()
+        )

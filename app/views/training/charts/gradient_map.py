@@ -62,7 +62,13 @@ class LayerAxis(FigureAxis):
     def restyle(self) -> None:
         super().restyle()
         metrics = QFontMetricsF(theme.font("axis"))
-        widest = max((metrics.horizontalAdvance(self._name(row)) for row in range(len(self._names))), default=40.0)
+        widest = max(
+            (
+                metrics.horizontalAdvance(self._name(row))
+                for row in range(len(self._names))
+            ),
+            default=40.0,
+        )
         self.setWidth(min(widest, 120.0) + 14)
 
     def _name(self, row: int) -> str:
@@ -74,17 +80,26 @@ class LayerAxis(FigureAxis):
         if not rows:
             return 1.0, []
         every = max(1, int(np.ceil(LABEL_ROOM * rows / max(size, 1.0))))
-        shown = [row for row in range(rows) if row % every == 0 or row in self._selected]
+        shown = [
+            row for row in range(rows) if row % every == 0 or row in self._selected
+        ]
         return 1.0, [rows - row - 0.5 for row in shown]
 
     def text(self, value: float, spacing: float, largest: float) -> str:
         name = self._name(round(len(self._names) - value - 0.5))
-        return QFontMetricsF(theme.font("axis")).elidedText(name, Qt.TextElideMode.ElideLeft, 120.0)
+        return QFontMetricsF(theme.font("axis")).elidedText(
+            name, Qt.TextElideMode.ElideLeft, 120.0
+        )
 
-    def paint(self, p: QPainter, opt: QStyleOptionGraphicsItem, widget: QWidget) -> None:
+    def paint(
+        self, p: QPainter, opt: QStyleOptionGraphicsItem, widget: QWidget
+    ) -> None:
         height = self.size().height() / max(len(self._names), 1)
         for row in self._selected:
-            p.fillRect(QRectF(0, row * height, self.size().width() - 1, height), theme.current().accentBg)
+            p.fillRect(
+                QRectF(0, row * height, self.size().width() - 1, height),
+                theme.current().accentBg,
+            )
         super().paint(p, opt, widget)
 
 
@@ -103,7 +118,9 @@ class HeatLayer(PlotLayer):
         self._image = QImage(width, self._rows, QImage.Format.Format_Indexed8)
         self._image.setColorTable(_table())
         stride = self._image.bytesPerLine()
-        target = np.frombuffer(self._image.bits(), dtype=np.uint8).reshape(self._rows, stride)
+        target = np.frombuffer(self._image.bits(), dtype=np.uint8).reshape(
+            self._rows, stride
+        )
         target[:, :width] = cells
         self.update()
 
@@ -115,7 +132,12 @@ class HeatLayer(PlotLayer):
         self._selected = rows
         self.update()
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         if self._image.isNull():
             return
         rect = self.boundingRect()
@@ -125,12 +147,19 @@ class HeatLayer(PlotLayer):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(theme.current().accent, 1.5))
         for row in self._selected:
-            painter.drawRect(QRectF(rect.left(), rect.top() + row * height, rect.width(), height).adjusted(1, 0, -1, 0))
+            painter.drawRect(
+                QRectF(
+                    rect.left(), rect.top() + row * height, rect.width(), height
+                ).adjusted(1, 0, -1, 0)
+            )
 
 
 def _table() -> list[int]:
     heat = theme.heat_table()
-    colors = [0xFF000000 | red << 16 | green << 8 | blue for red, green, blue in heat[:NO_GRADIENT]]
+    colors = [
+        0xFF000000 | red << 16 | green << 8 | blue
+        for red, green, blue in heat[:NO_GRADIENT]
+    ]
     return [*colors, 0]
 
 
@@ -144,7 +173,9 @@ def cells_at(norms: Floats, at: np.ndarray, bounds: Bounds) -> np.ndarray:
     else:
         places = (chosen - bounds.low) / (bounds.high - bounds.low)
     nothing = np.isnan(chosen) | (at < 0)
-    cells = np.clip(np.nan_to_num(places, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0) * (NO_GRADIENT - 1)
+    cells = np.clip(
+        np.nan_to_num(places, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0
+    ) * (NO_GRADIENT - 1)
     return np.where(nothing, NO_GRADIENT, cells).astype(np.uint8)
 
 
@@ -169,7 +200,13 @@ class GradientMap(Chart):
         self._axis = LayerAxis()
         self._quantity = quantities[0]
         first = QUANTITIES[self._quantity]
-        super().__init__(first.title, first.note, plot=StepPlot(self._axis), legend=False, short="Per layer")
+        super().__init__(
+            first.title,
+            first.note,
+            plot=StepPlot(self._axis),
+            legend=False,
+            short="Per layer",
+        )
         self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
         self.plot.view.setMouseEnabled(x=True, y=False)
         self.plot.view.clicked.connect(self._clicked)
@@ -228,7 +265,11 @@ class GradientMap(Chart):
 
     @property
     def _columns(self) -> Columns:
-        return self.history.gradients if self._quantity == "gradient" else self._table.columns
+        return (
+            self.history.gradients
+            if self._quantity == "gradient"
+            else self._table.columns
+        )
 
     @property
     def _table(self) -> LayerTable:
@@ -237,7 +278,11 @@ class GradientMap(Chart):
     @property
     def steps(self) -> np.ndarray:
         """The steps that were measured."""
-        return self.history.gradient_steps if self._quantity == "gradient" else self._table.steps
+        return (
+            self.history.gradient_steps
+            if self._quantity == "gradient"
+            else self._table.steps
+        )
 
     @property
     def selected(self) -> frozenset[str]:
@@ -251,7 +296,11 @@ class GradientMap(Chart):
 
     @property
     def _selected_rows(self) -> frozenset[int]:
-        return frozenset(row for row, layer in enumerate(self.layers) if path_of(layer) in self._selected)
+        return frozenset(
+            row
+            for row, layer in enumerate(self.layers)
+            if path_of(layer) in self._selected
+        )
 
     def _show_selected(self) -> None:
         rows = self._selected_rows
@@ -289,7 +338,11 @@ class GradientMap(Chart):
 
     def _bounds_now(self) -> Bounds | None:
         if self._quantity == "dead":
-            return Bounds(0.0, 1.0, log=False) if len(self._columns) and self.layers else None
+            return (
+                Bounds(0.0, 1.0, log=False)
+                if len(self._columns) and self.layers
+                else None
+            )
         return self._tracker.bounds_of(self._columns)
 
     def _judge(self) -> None:
@@ -297,17 +350,25 @@ class GradientMap(Chart):
         text = ""
         if self._quantity == "gradient":
             losses = self.history.steps["loss"]
-            found = verdict(self.layers, self._columns.matrix(), float(losses[0]) if len(losses) else 0.0)
+            found = verdict(
+                self.layers,
+                self._columns.matrix(),
+                float(losses[0]) if len(losses) else 0.0,
+            )
             text = found.text if found is not None else ""
         elif self._quantity in ("reach", "gain"):
-            text = " ".join(one.text for one in lost_over(self.history.seen.tables["reach"]))
+            text = " ".join(
+                one.text for one in lost_over(self.history.seen.tables["reach"])
+            )
         if text != self.words.toolTip():
             self.words.setToolTip(text)
             self.words.setVisible(bool(text))
         if text:
             room = max(self.words.width(), self.width() - 24)
             metrics = self.words.fontMetrics()
-            self.words.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, room))
+            self.words.setText(
+                metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
+            )
 
     def row_at(self, y: float) -> int | None:
         """Return the row at a y of the view; None outside the rows."""
@@ -327,7 +388,10 @@ class GradientMap(Chart):
 
     def _sample(self, index: int) -> int:
         """Return the index of the last measurement up to a step, −1 if there is none."""
-        return int(np.searchsorted(self.steps, self.history.steps["step"][index], "right")) - 1
+        return (
+            int(np.searchsorted(self.steps, self.history.steps["step"][index], "right"))
+            - 1
+        )
 
     def rows(self, index: int) -> Sequence[Row]:
         """Return the values at the last sample up to a step: of the hovered layer and of the selected ones."""
@@ -344,12 +408,22 @@ class GradientMap(Chart):
         if np.isnan(value):
             return None, name, QUANTITIES[self._quantity].absent
         color = theme.heat(self._bounds.position(value)) if self._bounds else None
-        return color, name, formatting.share(value, 1) if self._quantity == "dead" else formatting.figure(value)
+        return (
+            color,
+            name,
+            formatting.share(value, 1)
+            if self._quantity == "dead"
+            else formatting.figure(value),
+        )
 
     def note_at(self, index: int) -> str:
         """Return the step at which the shown values were measured."""
         sample = self._sample(index)
-        return f"measured at {formatting.grouped_digits(int(self.steps[sample]))}" if sample >= 0 else ""
+        return (
+            f"measured at {formatting.grouped_digits(int(self.steps[sample]))}"
+            if sample >= 0
+            else ""
+        )
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)

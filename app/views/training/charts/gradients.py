@@ -30,7 +30,10 @@ class Bounds(Struct, frozen=True):
             return min(max((norm - self.low) / (self.high - self.low), 0.0), 1.0)
         if not norm > 0:
             return 0.0 if norm == 0 else math.nan
-        return min(max(math.log10(norm / self.low) / math.log10(self.high / self.low), 0.0), 1.0)
+        return min(
+            max(math.log10(norm / self.low) / math.log10(self.high / self.low), 0.0),
+            1.0,
+        )
 
 
 class BoundsTracker:
@@ -57,7 +60,10 @@ class BoundsTracker:
         self._seen = len(columns)
         usable = new[np.isfinite(new) & (new > 0)]
         if usable.size:
-            self._least, self._most = min(self._least, float(usable.min())), max(self._most, float(usable.max()))
+            self._least, self._most = (
+                min(self._least, float(usable.min())),
+                max(self._most, float(usable.max())),
+            )
         if not self._most:
             return None
         high = math.ceil(math.log10(self._most) - 1e-9)
@@ -100,7 +106,9 @@ class GradientOverlay:
         self._source, self._history = source, history
         self._bounds = BoundsTracker()
 
-    def read(self, newest: int = NEWEST, within: Path = (), until: int | None = None) -> Overlay | None:
+    def read(
+        self, newest: int = NEWEST, within: Path = (), until: int | None = None
+    ) -> Overlay | None:
         """Return the overlay of a graph, as it was `until` a step; None before the first measurement. The cost is
         constant.
         """
@@ -109,17 +117,25 @@ class GradientOverlay:
             return None
         rows = self._history.gradients.matrix()
         if until is not None:
-            rows = rows[:, : int(np.searchsorted(self._history.gradient_steps, until, "right"))]
+            rows = rows[
+                :, : int(np.searchsorted(self._history.gradient_steps, until, "right"))
+            ]
         rows = rows[:, -newest:]
         source = self._source.within(within) if within else self._source
         of_node: dict[str, list[int]] = {}
-        for number, nodes in enumerate(nodes_by_layer(source, self._history.layers).values()):
+        for number, nodes in enumerate(
+            nodes_by_layer(source, self._history.layers).values()
+        ):
             for node in nodes:
                 of_node.setdefault(node, []).append(number)
-        norms = {node: tuple(_together(rows[numbers])) for node, numbers in of_node.items()}
+        norms = {
+            node: tuple(_together(rows[numbers])) for node, numbers in of_node.items()
+        }
         return Overlay(norms, bounds.low, bounds.high)
 
 
 def _together(rows: np.ndarray) -> list[float]:
     """Return the joint gradient norm of several layers at each step."""
-    return (rows[0] if len(rows) == 1 else np.sqrt(np.square(rows).sum(axis=0))).tolist()
+    return (
+        rows[0] if len(rows) == 1 else np.sqrt(np.square(rows).sum(axis=0))
+    ).tolist()

@@ -28,15 +28,31 @@ class LossPartCurves:
         self._history: History | None = None
 
     def redraw(
-        self, history: History, scale: TimeScale, weight: float, level: Callable[[Floats], Floats]
+        self,
+        history: History,
+        scale: TimeScale,
+        weight: float,
+        level: Callable[[Floats], Floats],
     ) -> list[Floats]:
         """Draw the curves and return the levels in view, for the y range."""
         names = history.parts.names[1:]
         while len(self._curves) < len(names):
             place = FIRST + len(self._curves) % 4
-            self._curves.append((Curve(self._plot, place, 1.5), Curve(self._plot, place, 1.5, dashed=True)))
-        known = [smoother.weight == weight and len(smoother) <= len(history.parts) for smoother in self._smoothers]
-        if history is not self._history or len(self._smoothers) != len(names) or not all(known):
+            self._curves.append(
+                (
+                    Curve(self._plot, place, 1.5),
+                    Curve(self._plot, place, 1.5, dashed=True),
+                )
+            )
+        known = [
+            smoother.weight == weight and len(smoother) <= len(history.parts)
+            for smoother in self._smoothers
+        ]
+        if (
+            history is not self._history
+            or len(self._smoothers) != len(names)
+            or not all(known)
+        ):
             self._history, self._smoothers = history, [Smoother(weight) for _ in names]
         seen = []
         steps = history.parts["step"]
@@ -51,9 +67,15 @@ class LossPartCurves:
                 continue
             smoother = self._smoothers[number]
             smoother.extend(history.parts[names[number]][len(smoother) :])
-            thin_x, thin_y = series.thin(x[window], smoother.values[window], self._plot.pixels // 2)
+            thin_x, thin_y = series.thin(
+                x[window], smoother.values[window], self._plot.pixels // 2
+            )
             train.set_points(thin_x, level(thin_y))
-            held_out = history.scores[names[number]] if names[number] in history.metrics else validated[:0]
+            held_out = (
+                history.scores[names[number]]
+                if names[number] in history.metrics
+                else validated[:0]
+            )
             validation.set_points(validated[: len(held_out)], level(held_out))
             seen += [level(thin_y), level(held_out)]
         return seen
@@ -61,7 +83,9 @@ class LossPartCurves:
     def _seconds(self, history: History, steps: Floats) -> Floats:
         """Return the time of each step; `steps` are those of the run, or the first of them."""
         places = np.searchsorted(history.steps["step"], steps)
-        return history.steps["seconds"][np.minimum(places, max(len(history.steps) - 1, 0))]
+        return history.steps["seconds"][
+            np.minimum(places, max(len(history.steps) - 1, 0))
+        ]
 
     def entries(self, history: History, index: int | None) -> Sequence[LegendEntry]:
         """Return the legend at the step of an index; None for the newest."""

@@ -34,7 +34,10 @@ class RateChart(Chart):
         history = self.history
         own, main = history.own_rates, history.main_group
         others = {name: history.rates_of(name, window) for name in own if name != main}
-        return {main or (MAIN if own else "learning rate"): history.steps["rate"][window], **others}
+        return {
+            main or (MAIN if own else "learning rate"): history.steps["rate"][window],
+            **others,
+        }
 
     def _rates_at(self, index: int) -> dict[str, float]:
         """Return the known rates at the step of an index."""
@@ -63,8 +66,16 @@ class RateChart(Chart):
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
         found = enumerate(self._rates_at(-1 if index is None else index).items())
-        return [LegendEntry(name, formatting.figure(rate), number % COLORS, short="main" if name == MAIN else name)
-                for number, (name, rate) in found if np.isfinite(rate)]  # fmt: skip
+        return [
+            LegendEntry(
+                name,
+                formatting.figure(rate),
+                number % COLORS,
+                short="main" if name == MAIN else name,
+            )
+            for number, (name, rate) in found
+            if np.isfinite(rate)
+        ]
 
     def show_legend(self, index: int | None = None) -> None:
         found = self.entries(index)
@@ -76,9 +87,16 @@ class RateChart(Chart):
     def rows(self, index: int) -> Sequence[Row]:
         several = bool(self.history.own_rates)
         words = "learning rate, {}" if several else "{}"
-        return [(entry.color, words.format(entry.label), entry.value) for entry in self.entries(index)]
+        return [
+            (entry.color, words.format(entry.label), entry.value)
+            for entry in self.entries(index)
+        ]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         colors = theme.current().series
         found = enumerate(self._rates_at(index).values())
-        return [(rate, colors[number % COLORS]) for number, rate in found if np.isfinite(rate)]
+        return [
+            (rate, colors[number % COLORS])
+            for number, rate in found
+            if np.isfinite(rate)
+        ]

@@ -42,13 +42,21 @@ class MemoryChart(Chart):
         memory = self.history.memory
         x = self.scale.x_of(memory["step"], memory["seconds"])
         window = self._window(x)
-        names = ("allocated", "reserved", "peak") if self.of_device else ("resident", "", "")
+        names = (
+            ("allocated", "reserved", "peak")
+            if self.of_device
+            else ("resident", "", "")
+        )
         top = 0.0
-        for curve, name in zip((self._allocated, self._reserved, self._peak), names, strict=True):
+        for curve, name in zip(
+            (self._allocated, self._reserved, self._peak), names, strict=True
+        ):
             if not name:
                 curve.clear()
                 continue
-            thin_x, thin_y = series.thin_peaks(x[window], memory[name][window] / MEBIBYTE, self.plot.pixels // 2)
+            thin_x, thin_y = series.thin_peaks(
+                x[window], memory[name][window] / MEBIBYTE, self.plot.pixels // 2
+            )
             curve.set_points(thin_x, thin_y)
             finite = thin_y[np.isfinite(thin_y)]
             top = max(top, float(finite.max()) if finite.size else 0.0)
@@ -72,28 +80,62 @@ class MemoryChart(Chart):
             return ()
         row = len(memory) - 1
         if index is not None:
-            row = int(np.searchsorted(memory["step"], self.history.steps["step"][index], "right")) - 1
+            row = (
+                int(
+                    np.searchsorted(
+                        memory["step"], self.history.steps["step"][index], "right"
+                    )
+                )
+                - 1
+            )
             if row < 0:
                 return ()
-        said = {name: _bytes(memory[name][row]) for name in ("allocated", "reserved", "peak", "resident")}
+        said = {
+            name: _bytes(memory[name][row])
+            for name in ("allocated", "reserved", "peak", "resident")
+        }
         if not self.of_device:
-            return (LegendEntry("resident", f"{said['resident']} MiB", 0, "square", opacity=0.6),)
+            return (
+                LegendEntry(
+                    "resident", f"{said['resident']} MiB", 0, "square", opacity=0.6
+                ),
+            )
         entries = [LegendEntry("allocated", said["allocated"], 0, "square", "alloc.")]
         if not np.isnan(memory["peak"][row]):
             entries.append(LegendEntry("peak", said["peak"], -1, "dash"))
         if not np.isnan(memory["reserved"][row]):
-            entries.append(LegendEntry("reserved", said["reserved"], 0, "square", "res.", opacity=0.3))
+            entries.append(
+                LegendEntry(
+                    "reserved", said["reserved"], 0, "square", "res.", opacity=0.3
+                )
+            )
         return entries
 
     def rows(self, index: int) -> Sequence[Row]:
-        unit = " MiB" if self.of_device else ""  # the legend has it in its heading, which is narrow
-        return [(entry.color, entry.label, f"{entry.value}{unit}") for entry in self.entries(index)]
+        unit = (
+            " MiB" if self.of_device else ""
+        )  # the legend has it in its heading, which is narrow
+        return [
+            (entry.color, entry.label, f"{entry.value}{unit}")
+            for entry in self.entries(index)
+        ]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         memory = self.history.memory
         name = "allocated" if self.of_device else "resident"
-        row = int(np.searchsorted(memory["step"], self.history.steps["step"][index], "right")) - 1
-        return [] if row < 0 else [(float(memory[name][row]) / MEBIBYTE, theme.current().series[0])]
+        row = (
+            int(
+                np.searchsorted(
+                    memory["step"], self.history.steps["step"][index], "right"
+                )
+            )
+            - 1
+        )
+        return (
+            []
+            if row < 0
+            else [(float(memory[name][row]) / MEBIBYTE, theme.current().series[0])]
+        )
 
 
 def _bytes(size: float) -> str:

@@ -57,14 +57,18 @@ def _last_finite(values: Floats) -> float | None:
     return float(values[known[-1]]) if len(known) else None
 
 
-def smoothed_loss(history: History, smoother: Smoother) -> tuple[Floats, Floats, Floats]:
+def smoothed_loss(
+    history: History, smoother: Smoother
+) -> tuple[Floats, Floats, Floats]:
     """Return steps, seconds and the moving average of the training loss."""
     steps = history.steps
     smoother.extend(steps["loss"][len(smoother) :])
     return steps["step"], steps["seconds"], smoother.values
 
 
-def validation_losses(history: History, _smoother: Smoother) -> tuple[Floats, Floats, Floats]:
+def validation_losses(
+    history: History, _smoother: Smoother
+) -> tuple[Floats, Floats, Floats]:
     """Return the validation loss of each epoch."""
     epochs = history.epochs
     return epochs["step"], epochs["seconds"], epochs["val_loss"]
@@ -78,10 +82,17 @@ def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, F
     return epochs["step"], epochs["seconds"], 100 * values
 
 
-def cut_lines(history: History, mode: Mode, prefix: str = "", color: int = -1) -> list[CutLine]:
+def cut_lines(
+    history: History, mode: Mode, prefix: str = "", color: int = -1
+) -> list[CutLine]:
     """Return the lines where the net of a run was edited."""
-    places = TimeScale(history, mode).x_of(np.array([cut.step for cut in history.cuts], dtype=float))
-    return [CutLine(x, prefix + cut.description, color) for x, cut in zip(places.tolist(), history.cuts, strict=True)]
+    places = TimeScale(history, mode).x_of(
+        np.array([cut.step for cut in history.cuts], dtype=float)
+    )
+    return [
+        CutLine(x, prefix + cut.description, color)
+        for x, cut in zip(places.tolist(), history.cuts, strict=True)
+    ]
 
 
 class RunOverlays:
@@ -99,10 +110,21 @@ class RunOverlays:
                 self._plot.drop(line.dots)
         self._lines = []
         for other, color in zip(others, colors, strict=False):
-            curve = Curve(self._plot, color, *((1.0, 0.45) if self._dots else (1.5, 1.0)))
-            self._lines.append(_Line(other, curve, color, CurveDots(self._plot, color) if self._dots else None))
+            curve = Curve(
+                self._plot, color, *((1.0, 0.45) if self._dots else (1.5, 1.0))
+            )
+            self._lines.append(
+                _Line(
+                    other,
+                    curve,
+                    color,
+                    CurveDots(self._plot, color) if self._dots else None,
+                )
+            )
 
-    def redraw(self, mode: Mode, weight: float, level: Callable[[Floats], Floats]) -> list[Floats]:
+    def redraw(
+        self, mode: Mode, weight: float, level: Callable[[Floats], Floats]
+    ) -> list[Floats]:
         """Draw them by the x axis of the chart; the levels that are in view, for its y range."""
         low, high = self._plot.view.viewRange()[0]
         seen = []
@@ -138,10 +160,14 @@ class RunOverlays:
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
             text = formatting.figure(float(values[-1])) if len(values) else "–"
-            found.append(LegendEntry(line.other.label, text, line.color, short=line.other.title))
+            found.append(
+                LegendEntry(line.other.label, text, line.color, short=line.other.title)
+            )
         return found
 
-    def read(self, x: float | None, mode: Mode) -> list[tuple[Other, int, float | None]]:
+    def read(
+        self, x: float | None, mode: Mode
+    ) -> list[tuple[Other, int, float | None]]:
         """Return each run with its colour and its value measured at an x or last before it; the newest for None.
 
         The value is None where the run has none, nan where the run has none there.
@@ -152,7 +178,11 @@ class RunOverlays:
             scale = TimeScale(line.other.history, mode)
             value = _last_finite(values)
             if value is not None and x is not None:
-                end = int(np.searchsorted(scale.x_of(steps, seconds), x, "right")) if x <= scale.end() else 0
+                end = (
+                    int(np.searchsorted(scale.x_of(steps, seconds), x, "right"))
+                    if x <= scale.end()
+                    else 0
+                )
                 there = _last_finite(values[:end])
                 value = float("nan") if there is None else there
             found.append((line.other, line.color, value))
@@ -163,9 +193,14 @@ class RunOverlays:
         return [
             cut
             for line in self._lines
-            for cut in cut_lines(line.other.history, mode, f"{line.other.title}: ", line.color)
+            for cut in cut_lines(
+                line.other.history, mode, f"{line.other.title}: ", line.color
+            )
         ]
 
     def end(self, mode: Mode) -> float:
         """Return the end of the longest run on the x axis."""
-        return max((TimeScale(line.other.history, mode).end() for line in self._lines), default=0.0)
+        return max(
+            (TimeScale(line.other.history, mode).end() for line in self._lines),
+            default=0.0,
+        )

@@ -10,8 +10,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QGraphicsObject, QSizePolicy, QStyleOptionGraphicsItem, QWidget
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QGraphicsObject,
+    QSizePolicy,
+    QStyleOptionGraphicsItem,
+    QWidget,
+)
 
 from app.views.training.charts import series
 from app.views.training.charts.axes.axis import FigureAxis, Scale
@@ -21,7 +35,9 @@ from app.views.ui import theme
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 LABEL_GAP = 4  # pixels between a line and its label
 EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
-LABEL_OUTLINE = 3  # pixels around and between the letters of a label that lies over curves
+LABEL_OUTLINE = (
+    3  # pixels around and between the letters of a label that lies over curves
+)
 CUT_ROOM = 120  # pixels of the label of a cut, at most
 
 
@@ -69,7 +85,9 @@ class StepView(pg.ViewBox):
             self.clicked.emit(float(place.x()), float(place.y()))
         elif ev.button() == Qt.MouseButton.RightButton:
             ev.accept()
-            self.menuWanted.emit(float(self.mapSceneToView(ev.scenePos()).x()), ev.screenPos().toPoint())
+            self.menuWanted.emit(
+                float(self.mapSceneToView(ev.scenePos()).x()), ev.screenPos().toPoint()
+            )
 
     def _note(self, axis: int | None) -> None:
         if axis != 0:
@@ -125,7 +143,9 @@ class Backdrop(PlotLayer):
             self.update()
 
     def set_epochs(self, ends: Sequence[float]) -> None:
-        if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
+        if len(ends) != len(self._epochs) or (
+            len(ends) and ends[-1] != self._epochs[-1]
+        ):
             self._epochs = list(ends)
             self.update()
 
@@ -141,21 +161,35 @@ class Backdrop(PlotLayer):
             self._flags = tuple(places)
             self.update()
 
-    def _paint_flags(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+    def _paint_flags(
+        self, painter: QPainter, rect: QRectF, x0: float, x1: float
+    ) -> None:
         """Paint a small triangle on the x axis for each, those at the very edge whole."""
         if not self._flags:
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.current().error)
-        shown = {round(rect.left() + (x - x0) / (x1 - x0) * rect.width()) for x in self._flags if x0 <= x <= x1}
+        shown = {
+            round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            for x in self._flags
+            if x0 <= x <= x1
+        }
         for place in shown:
             at = min(max(place, rect.left() + FLAG), rect.right() - FLAG)
-            corners = [QPointF(at - FLAG, rect.bottom()), QPointF(at + FLAG, rect.bottom()),
-                       QPointF(at, rect.bottom() - 2 * FLAG)]  # fmt: skip
+            corners = [
+                QPointF(at - FLAG, rect.bottom()),
+                QPointF(at + FLAG, rect.bottom()),
+                QPointF(at, rect.bottom() - 2 * FLAG),
+            ]
             painter.drawPolygon(corners)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         plot, now = self._plot, theme.current()
         rect = self.boundingRect()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -171,35 +205,56 @@ class Backdrop(PlotLayer):
         pen.setDashPattern([2, 3])
         painter.setPen(pen)
         for line in self.epoch_lines():
-            painter.drawLine(QPointF(line.place, rect.top()), QPointF(line.place, rect.bottom()))
+            painter.drawLine(
+                QPointF(line.place, rect.top()), QPointF(line.place, rect.bottom())
+            )
         pen = QPen(now.warn, 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
         for x in self._marks:
             if x0 <= x <= x1:
                 place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
-                painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+                painter.drawLine(
+                    QPointF(place, rect.top()), QPointF(place, rect.bottom())
+                )
         self._paint_flags(painter, rect, x0, x1)
         self._paint_cuts(painter, rect, x0, x1)
 
-    def _paint_cuts(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+    def _paint_cuts(
+        self, painter: QPainter, rect: QRectF, x0: float, x1: float
+    ) -> None:
         """Paint the lines of the cuts, each with as much of its text as there is room for before the next."""
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
-        places = [round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width()) for cut in self.cuts]
+        places = [
+            round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width())
+            for cut in self.cuts
+        ]
         for cut, place in zip(self.cuts, places, strict=True):
             if not x0 <= cut.x <= x1:
                 continue
-            painter.setPen(QPen(now.accent if cut.series < 0 else theme.faded(now.series[cut.series], 0.6), 1))
+            painter.setPen(
+                QPen(
+                    now.accent
+                    if cut.series < 0
+                    else theme.faded(now.series[cut.series], 0.6),
+                    1,
+                )
+            )
             painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
             end = min([other for other in places if other > place] + [rect.right()])
             room = min(end - place - 8, CUT_ROOM)
             if room > metrics.averageCharWidth() * 6:
                 text = metrics.elidedText(cut.text, Qt.TextElideMode.ElideRight, room)
                 painter.setPen(now.text2)
-                painter.drawText(QPointF(place + 4, rect.top() + metrics.height() + metrics.ascent() + 2), text)
+                painter.drawText(
+                    QPointF(
+                        place + 4, rect.top() + metrics.height() + metrics.ascent() + 2
+                    ),
+                    text,
+                )
 
     def cuts_near(self, x: float, pixels: float) -> list[CutLine]:
         """Return the cuts within a number of pixels of an x."""
@@ -216,9 +271,18 @@ class Backdrop(PlotLayer):
         rect, (x0, x1) = self.boundingRect(), self._plot.view.viewRange()[0]
         if len(self._epochs) < 2 or not self._plot.show_epochs:
             return []
-        apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
+        apart = (
+            (self._epochs[-1] - self._epochs[0])
+            / (len(self._epochs) - 1)
+            / (x1 - x0)
+            * rect.width()
+        )
         every = max(1, round(series.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
-        metrics, lines, free = QFontMetricsF(theme.font("axis")), list[EpochLine](), rect.left()
+        metrics, lines, free = (
+            QFontMetricsF(theme.font("axis")),
+            list[EpochLine](),
+            rect.left(),
+        )
         for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
             end = self._epochs[index - 1]
             if not x0 <= end <= x1:
@@ -229,7 +293,9 @@ class Backdrop(PlotLayer):
             at = place + LABEL_GAP
             if at + width >= rect.right():
                 at = place - LABEL_GAP - width
-                label = label if at > free and index < len(self._epochs) else ""  # no epoch may follow the last one
+                label = (
+                    label if at > free and index < len(self._epochs) else ""
+                )  # no epoch may follow the last one
             free = max(free, at + width + LABEL_GAP if label else 0.0)
             lines.append(EpochLine(place, label, at))
         return lines
@@ -241,12 +307,19 @@ class EpochLabels(PlotLayer):
     def __init__(self, plot: StepPlot) -> None:
         super().__init__(plot, 5_000)
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font("axis"))
         painter.setPen(now.text3)
-        baseline = self.boundingRect().top() + QFontMetricsF(painter.font()).ascent() + 2
+        baseline = (
+            self.boundingRect().top() + QFontMetricsF(painter.font()).ascent() + 2
+        )
         for line in self._plot.backdrop.epoch_lines():
             outline = QPainterPath()
             outline.addText(line.label_at, baseline, painter.font(), line.label)
@@ -262,12 +335,19 @@ class CursorLine(PlotLayer):
         self._x: float | None = None
         self._dots: Sequence[tuple[float, QColor]] = ()
 
-    def show_at(self, x: float | None, dots: Sequence[tuple[float, QColor]] = ()) -> None:
+    def show_at(
+        self, x: float | None, dots: Sequence[tuple[float, QColor]] = ()
+    ) -> None:
         if (x, dots) != (self._x, self._dots):
             self._x, self._dots = x, dots
             self.update()
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         if self._x is None:
             return
         rect, now = self.boundingRect(), theme.current()
@@ -276,13 +356,21 @@ class CursorLine(PlotLayer):
             return
         place = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
         painter.setPen(QPen(now.text2, 1))
-        painter.drawLine(QPointF(round(place), rect.top()), QPointF(round(place), rect.bottom()))
+        painter.drawLine(
+            QPointF(round(place), rect.top()), QPointF(round(place), rect.bottom())
+        )
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for y, color in self._dots:
             if y0 <= y <= y1:
                 painter.setPen(QPen(now.plot, 1.5))
                 painter.setBrush(color)
-                painter.drawEllipse(QPointF(place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()), 4, 4)
+                painter.drawEllipse(
+                    QPointF(
+                        place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()
+                    ),
+                    4,
+                    4,
+                )
 
 
 class StepPlot(pg.GraphicsView):
@@ -353,7 +441,11 @@ class StepPlot(pg.GraphicsView):
 
     def set_y_range(self, low: float, high: float) -> None:
         """Set the range of the curves, unless the user zoomed y."""
-        if not self.view.free_y and high > low and self.view.viewRange()[1] != [low, high]:
+        if (
+            not self.view.free_y
+            and high > low
+            and self.view.viewRange()[1] != [low, high]
+        ):
             self.view.setYRange(low, high, padding=0)
 
     @property
@@ -432,7 +524,12 @@ class CurveDots(PlotLayer):
         self._x, self._y = x, y
         self.update()
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         rect, now = self.boundingRect(), theme.current()
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
         inside = series.visible(self._x, x0, x1)

@@ -15,10 +15,26 @@ class Quantity(Struct, frozen=True):
 
 
 QUANTITIES = {
-    "gradient": Quantity("Gradient", "Gradient norm per layer", "log scale", "no gradient"),
+    "gradient": Quantity(
+        "Gradient", "Gradient norm per layer", "log scale", "no gradient"
+    ),
     "weight": Quantity("Weight", "Weight norm per layer", "log scale", "no weights"),
-    "update": Quantity("Update", "Update / weight per layer", "log scale; about 1e\u22123 is usual", "no update"),
-    "dead": Quantity("Dead", "Dead units per layer", "fraction of units that were 0 for a whole batch", "not measured"),
-    "reach": Quantity("Left", "Relative gradient norm", "|grad in| / |grad| at the last layer", "none"),
-    "gain": Quantity("Gain", "Gain per layer", "|grad in| / |grad out|, log scale", "none"),
+    "update": Quantity(
+        "Update",
+        "Update / weight per layer",
+        "log scale; about 1e\u22123 is usual",
+        "no update",
+    ),
+    "dead": Quantity(
+        "Dead",
+        "Dead units per layer",
+        "fraction of units that were 0 for a whole batch",
+        "not measured",
+    ),
+    "reach": Quantity(
+        "Left", "Relative gradient norm", "|grad in| / |grad| at the last layer", "none"
+    ),
+    "gain": Quantity(
+        "Gain", "Gain per layer", "|grad in| / |grad out|, log scale", "none"
+    ),
 }

@@ -46,12 +46,18 @@ class Smoother:
         top = self._average(np.where(finite, raw, 0.0), self._top)
         bottom = self._average(finite.astype(float), self._bottom)
         self._top, self._bottom = float(top[-1]), float(bottom[-1])
-        least = np.minimum(np.minimum.accumulate(np.where(finite, raw, math.inf)), self._least)
-        largest = np.maximum(np.maximum.accumulate(np.where(finite, raw, -math.inf)), self._largest)
+        least = np.minimum(
+            np.minimum.accumulate(np.where(finite, raw, math.inf)), self._least
+        )
+        largest = np.maximum(
+            np.maximum.accumulate(np.where(finite, raw, -math.inf)), self._largest
+        )
         self._least, self._largest = float(least[-1]), float(largest[-1])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             mean = top / bottom
-        self._values[self._count : self._count + len(raw)] = np.clip(mean, least, largest)
+        self._values[self._count : self._count + len(raw)] = np.clip(
+            mean, least, largest
+        )
         self._count += len(raw)
 
     def _reserve(self, size: int) -> None:
@@ -69,7 +75,9 @@ class Smoother:
         powers = weight ** np.arange(size + 1)
         index = np.arange(size)
         distance = index[None, :] - index[:, None]
-        kernel = np.where(distance >= 0, powers[np.maximum(distance, 0)], 0.0) * (1 - weight)
+        kernel = np.where(distance >= 0, powers[np.maximum(distance, 0)], 0.0) * (
+            1 - weight
+        )
         blocks = padded.reshape(-1, size) @ kernel
         before_each, decay = [], float(powers[-1])
         for end in blocks[:, -1].tolist():
@@ -100,7 +108,9 @@ def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
     np.fmin.reduce(groups, axis=1, out=ends[:, 0])
     np.fmax.reduce(groups, axis=1, out=ends[:, 1])
     places = np.repeat(x[:whole:stride], 2)
-    return np.concatenate([places, x[whole:]]), np.concatenate([ends.reshape(-1), y[whole:]])
+    return np.concatenate([places, x[whole:]]), np.concatenate(
+        [ends.reshape(-1), y[whole:]]
+    )
 
 
 def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
@@ -135,7 +145,26 @@ def nice_step(span: float, most: int) -> float:
     return 10 * decade
 
 
-CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+CLOCK_STEPS = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    21600,
+    43200,
+    86400,
+)
 
 
 def clock_step(span: float, most: int) -> float:
@@ -143,7 +172,12 @@ def clock_step(span: float, most: int) -> float:
     rough = span / max(most, 1)
     if rough <= 1:
         return nice_step(span, most)
-    return float(next((step for step in CLOCK_STEPS if step >= rough), nice_step(span / 86400, most) * 86400))
+    return float(
+        next(
+            (step for step in CLOCK_STEPS if step >= rough),
+            nice_step(span / 86400, most) * 86400,
+        )
+    )
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
@@ -199,7 +233,9 @@ def grown(end: float, before: float) -> float:
     return before if end <= before <= 1.25 * end else 1.08 * end
 
 
-def snapped(low: float, high: float, floor: float = -math.inf, ceiling: float = math.inf) -> tuple[float, float]:
+def snapped(
+    low: float, high: float, floor: float = -math.inf, ceiling: float = math.inf
+) -> tuple[float, float]:
     """Return a range around `low` to `high` with round ends, so that it is stable while the values change a little.
 
     >>> snapped(0.03, 0.97), snapped(0.2, 0.2), snapped(91.2, 99.1, 0.0, 100.0)

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+)
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.util.formatting import figure
@@ -35,7 +43,9 @@ class SmallPlot(QWidget):
 
     picked = Signal(float)
 
-    def __init__(self, name: str, height: int = 96, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, name: str, height: int = 96, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setMinimumSize(QSize(120, height))
@@ -52,9 +62,15 @@ class SmallPlot(QWidget):
         return QSize(240, self.minimumHeight())
 
     def show_lines(
-        self, x: Sequence[float], lines: Sequence[PlotLine], *, log_x: bool = False, ends: tuple[str, str] = ("", ""),
-        unit: tuple[str, str] = ("", ""), marks: Sequence[tuple[float, str]] = (),
-    ) -> None:  # fmt: skip
+        self,
+        x: Sequence[float],
+        lines: Sequence[PlotLine],
+        *,
+        log_x: bool = False,
+        ends: tuple[str, str] = ("", ""),
+        unit: tuple[str, str] = ("", ""),
+        marks: Sequence[tuple[float, str]] = (),
+    ) -> None:
         """Draw them. `ends` are the words below the first and the last x, `unit` what x and y are called; on a log axis
         the labels of round values are below instead.
 
@@ -63,7 +79,9 @@ class SmallPlot(QWidget):
         self._x, self._lines, self._log_x = np.asarray(x, float), tuple(lines), log_x
         self._ends, self._unit, self._marks = ends, unit, tuple(marks)
         low, high = self._range()
-        self.setAccessibleDescription(f"{self._unit[1]} from {figure(low)} to {figure(high)}")
+        self.setAccessibleDescription(
+            f"{self._unit[1]} from {figure(low)} to {figure(high)}"
+        )
         self.update()
 
     def set_marks(self, marks: Sequence[tuple[float, str]]) -> None:
@@ -77,15 +95,22 @@ class SmallPlot(QWidget):
 
     def _area(self) -> QRectF:
         metrics = QFontMetricsF(theme.font("axis"))
-        left = max((metrics.horizontalAdvance(text) + 6 for _, text in self.levels()), default=0.0)
-        return QRectF(self.rect()).adjusted(left + 0.5, 0.5, -0.5, -metrics.height() - 4.5)
+        left = max(
+            (metrics.horizontalAdvance(text) + 6 for _, text in self.levels()),
+            default=0.0,
+        )
+        return QRectF(self.rect()).adjusted(
+            left + 0.5, 0.5, -0.5, -metrics.height() - 4.5
+        )
 
     def places(self) -> list[tuple[float, str]]:
         """Return the labels of a log x axis, with their values."""
         if not self._log_x or len(self._x) < 2 or self._x[0] <= 0:
             return []
         most = max(2, self.width() // ROOM_X)
-        found = series.log_ticks(float(np.log10(self._x[0])), float(np.log10(self._x[-1])), most)
+        found = series.log_ticks(
+            float(np.log10(self._x[0])), float(np.log10(self._x[-1])), most
+        )
         return [(10**exponent, log_tick(exponent)) for exponent in found]
 
     def levels(self) -> list[tuple[float, str]]:
@@ -94,15 +119,22 @@ class SmallPlot(QWidget):
         if self.minimumHeight() < TALL or not high > low:
             return []
         step = series.nice_step(high - low, max(2, self.minimumHeight() // ROOM_Y))
-        numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-        return [(number * step, tick(number * step, step, max(abs(low), abs(high)))) for number in numbers]
+        numbers = range(
+            math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1
+        )
+        return [
+            (number * step, tick(number * step, step, max(abs(low), abs(high))))
+            for number in numbers
+        ]
 
     def _pixels(self, x: series.Floats) -> series.Floats:
         """Return the pixels of x values."""
         area = self._area().adjusted(PAD, 0, -PAD, 0)
         scale = np.log10 if self._log_x else np.asarray
         first, last = float(scale(self._x[0])), float(scale(self._x[-1]))
-        return area.left() + (scale(x) - first) / max(last - first, 1e-12) * area.width()
+        return (
+            area.left() + (scale(x) - first) / max(last - first, 1e-12) * area.width()
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now, painter = theme.current(), start(self)
@@ -133,7 +165,10 @@ class SmallPlot(QWidget):
         now, metrics = theme.current(), QFontMetricsF(theme.font("axis"))
         painter.setFont(theme.font("axis"))
         for value, text in self.places():
-            x, half = float(self._pixels(np.asarray([value]))[0]), metrics.horizontalAdvance(text) / 2
+            x, half = (
+                float(self._pixels(np.asarray([value]))[0]),
+                metrics.horizontalAdvance(text) / 2,
+            )
             painter.setPen(QPen(now.line, 1))
             painter.drawLine(QPointF(x, area.top() + 18), QPointF(x, area.bottom()))
             painter.setPen(now.text3)
@@ -147,13 +182,25 @@ class SmallPlot(QWidget):
             left = area.left() - 6 - metrics.horizontalAdvance(text)
             painter.drawText(QPointF(left, y + metrics.capHeight() / 2), text)
 
-    def _paint_line(self, painter: QPainter, area: QRectF, line: PlotLine, color: QColor) -> None:
+    def _paint_line(
+        self, painter: QPainter, area: QRectF, line: PlotLine, color: QColor
+    ) -> None:
         low, high = self._range()
-        x, y = series.thin_peaks(self._pixels(self._x[: len(line.y)]), np.asarray(line.y, float), int(area.width()))
-        level = self._heights(area, y) if high > low else np.full(len(y), area.center().y())
+        x, y = series.thin_peaks(
+            self._pixels(self._x[: len(line.y)]),
+            np.asarray(line.y, float),
+            int(area.width()),
+        )
+        level = (
+            self._heights(area, y) if high > low else np.full(len(y), area.center().y())
+        )
         painter.setPen(QPen(theme.faded(color, line.opacity), line.width))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        points = [QPointF(a, b) for a, b in zip(x.tolist(), level.tolist(), strict=True) if b == b]
+        points = [
+            QPointF(a, b)
+            for a, b in zip(x.tolist(), level.tolist(), strict=True)
+            if b == b
+        ]
         painter.drawPolyline(QPolygonF(points))
 
     def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
@@ -162,9 +209,18 @@ class SmallPlot(QWidget):
         painter.setPen(now.text3)
         left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
         inside = area.adjusted(PAD, 3, -PAD, -3)
-        words = f"{self._unit[1]} {figure(low)} to {figure(high)}" if high > low else f"{self._unit[1]} {figure(high)}"
+        words = (
+            f"{self._unit[1]} {figure(low)} to {figure(high)}"
+            if high > low
+            else f"{self._unit[1]} {figure(high)}"
+        )
         painter.drawText(inside, left | Qt.AlignmentFlag.AlignTop, words.strip())
-        below = QRectF(area.left(), area.bottom() + 3, area.width(), self.height() - area.bottom() - 3)
+        below = QRectF(
+            area.left(),
+            area.bottom() + 3,
+            area.width(),
+            self.height() - area.bottom() - 3,
+        )
         if not self.places():
             painter.drawText(below, left, self._ends[0])
             painter.drawText(below, right, self._ends[1])
@@ -177,9 +233,15 @@ class SmallPlot(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         index = self._nearest(event)
         if index is not None:
-            values = [figure(line.y[index]) for line in self._lines[-1:] if index < len(line.y)]
+            values = [
+                figure(line.y[index])
+                for line in self._lines[-1:]
+                if index < len(line.y)
+            ]
             where = f"{self._unit[0]} {figure(float(self._x[index]))}"
-            QToolTip.showText(event.globalPosition().toPoint(), f"{where}: {', '.join(values)}", self)
+            QToolTip.showText(
+                event.globalPosition().toPoint(), f"{where}: {', '.join(values)}", self
+            )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self._nearest(event)

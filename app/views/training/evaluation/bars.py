@@ -40,7 +40,9 @@ class Bars(QWidget):
         """The class with the longest bar, "" for none."""
         return self._called
 
-    def show_values(self, names: tuple[str, ...], values: NDArray[np.float32], unit: bool) -> None:
+    def show_values(
+        self, names: tuple[str, ...], values: NDArray[np.float32], unit: bool
+    ) -> None:
         """`unit`: the values are shares of 1; otherwise bars are drawn from the least to the greatest."""
         self._names, self._values, self._unit = names, values, unit
         called = self._name(int(values.argmax())) if len(values) and names else ""
@@ -64,26 +66,47 @@ class Bars(QWidget):
         painter.setFont(theme.font("label"))
         metrics, order = QFontMetricsF(painter.font()), self._order()
         height = min(HEIGHT, self.height() / len(order))
-        left = min(max(metrics.horizontalAdvance(self._name(number)) for number in order), 110) + 10
-        right = metrics.horizontalAdvance("100.0 %" if self._unit else "-0.0000e+00") + 8
+        left = (
+            min(
+                max(metrics.horizontalAdvance(self._name(number)) for number in order),
+                110,
+            )
+            + 10
+        )
+        right = (
+            metrics.horizontalAdvance("100.0 %" if self._unit else "-0.0000e+00") + 8
+        )
         room = max(self.width() - left - right, 20)
         best = int(self._values.argmax())
-        low, high = (0.0, 1.0) if self._unit else (min(float(self._values.min()), 0.0), float(self._values.max()))
+        low, high = (
+            (0.0, 1.0)
+            if self._unit
+            else (min(float(self._values.min()), 0.0), float(self._values.max()))
+        )
         for place, number in enumerate(order):
             value, top = float(self._values[number]), place * height
             share = (value - low) / (high - low) if high > low else 0.0
             painter.setPen(look.text if number == best else look.text2)
             side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            name = metrics.elidedText(self._name(number), Qt.TextElideMode.ElideRight, left - 10)
+            name = metrics.elidedText(
+                self._name(number), Qt.TextElideMode.ElideRight, left - 10
+            )
             painter.drawText(QRectF(0, top, left - 8, height), side, name)
             text = f"{100 * value:.1f} %" if self._unit else in_units(value)
-            painter.drawText(QRectF(self.width() - right, top, right - 2, height), side, text)
+            painter.drawText(
+                QRectF(self.width() - right, top, right - 2, height), side, text
+            )
             painter.setPen(Qt.PenStyle.NoPen)
             track = QRectF(left, top + height * 0.2, room, height * 0.6)
             painter.setBrush(look.hover)
             painter.drawRoundedRect(track, 2, 2)
             painter.setBrush(look.accentFill if number == best else look.line3)
-            bar = QRectF(track.left(), track.top(), max(room * min(max(share, 0), 1), 1.0), track.height())
+            bar = QRectF(
+                track.left(),
+                track.top(),
+                max(room * min(max(share, 0), 1), 1.0),
+                track.height(),
+            )
             painter.drawRoundedRect(bar, 2, 2)
         painter.end()
 
@@ -103,7 +126,9 @@ class LayerPictures(QWidget):
         return QSize(8 * (TILE + SPACE), 240)
 
     def show_layers(self, layers: tuple[tuple[str, tuple[Picture, ...]], ...]) -> None:
-        self._layers = [(name, [image_of(pixels) for pixels in maps]) for name, maps in layers]
+        self._layers = [
+            (name, [image_of(pixels) for pixels in maps]) for name, maps in layers
+        ]
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
@@ -114,10 +139,15 @@ class LayerPictures(QWidget):
         for line, (name, maps) in enumerate(self._layers[:lines]):
             top = line * (TILE + NAME)
             painter.setPen(look.text3)
-            painter.drawText(QRectF(0, top, self.width(), NAME - 3), Qt.AlignmentFlag.AlignLeft, name)
+            painter.drawText(
+                QRectF(0, top, self.width(), NAME - 3), Qt.AlignmentFlag.AlignLeft, name
+            )
             for place, image in enumerate(maps):
                 if (place + 1) * (TILE + SPACE) <= self.width() + SPACE:
-                    painter.drawImage(QRectF(place * (TILE + SPACE), top + NAME - 3, TILE, TILE), image)
+                    painter.drawImage(
+                        QRectF(place * (TILE + SPACE), top + NAME - 3, TILE, TILE),
+                        image,
+                    )
         painter.end()
 
 
@@ -143,8 +173,15 @@ class InputPicture(QWidget):
             scale = area.width() / max(self._image.width(), self._image.height())
             width, height = self._image.width() * scale, self._image.height() * scale
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, scale < 1)
-            painter.drawImage(QRectF((area.width() - width) / 2, (area.height() - height) / 2, width, height),
-                              self._image)  # fmt: skip
+            painter.drawImage(
+                QRectF(
+                    (area.width() - width) / 2,
+                    (area.height() - height) / 2,
+                    width,
+                    height,
+                ),
+                self._image,
+            )
         painter.setPen(look.line2)
         painter.drawRect(area.adjusted(0.5, 0.5, -0.5, -0.5))
         painter.end()

@@ -14,7 +14,10 @@ from app.util import formatting
 from app.views.ui import theme
 from app.views.ui.tables import ColumnsModel, Index, plain, side
 
-ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
+ROOM, LEAST = (
+    22,
+    44,
+)  # beside the words of a header, which its arrow needs; the class column
 COLUMNS = ("Class", "Precision", "Recall", "F1", "Support")
 MEANINGS = (
     "Class name in the data",
@@ -42,7 +45,9 @@ class ClassModel(ColumnsModel):
         self.rows = self._ordered()
         self.endResetModel()
 
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+    def sort(
+        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
+    ) -> None:
         self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
         self.beginResetModel()
         self.rows = self._ordered()
@@ -58,7 +63,9 @@ class ClassModel(ColumnsModel):
         def key(row: tuple[int, ClassRow]) -> float:
             value = _values(row[1])[self._column - 1]
             # NaN sorts last in both directions.
-            return math.inf if math.isnan(value) else -value if self._descending else value
+            return (
+                math.inf if math.isnan(value) else -value if self._descending else value
+            )
 
         return sorted(rows, key=key)
 
@@ -109,7 +116,9 @@ class ClassTable(QTableView):
         """Make the columns as wide as their heads and figures at the text size in force."""
         heads = QFontMetrics(theme.font("label"))
         widest = self.fontMetrics().horizontalAdvance("0.000")
-        self._numbers = [max(heads.horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]]
+        self._numbers = [
+            max(heads.horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]
+        ]
         self._least = max(LEAST, heads.horizontalAdvance(COLUMNS[0]) + ROOM)
         self.setMinimumWidth(sum(self._numbers) + self._least + 16)
         self._fit_columns()
@@ -121,7 +130,9 @@ class ClassTable(QTableView):
     def _fit_columns(self) -> None:
         for column, width in enumerate(self._numbers, 1):
             self.setColumnWidth(column, width)
-        self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), self._least))
+        self.setColumnWidth(
+            0, max(self.viewport().width() - sum(self._numbers), self._least)
+        )
 
     def _emit_chosen(self, current: QModelIndex, _before: QModelIndex) -> None:
         if current.isValid():

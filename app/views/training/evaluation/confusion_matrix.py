@@ -7,7 +7,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.training.evaluation.result import Evaluation
@@ -56,7 +63,11 @@ class ConfusionMatrix(QWidget):
     @property
     def count(self) -> int:
         found = self._found
-        return len(found.confusion) if found is not None and found.confusion is not None else 0
+        return (
+            len(found.confusion)
+            if found is not None and found.confusion is not None
+            else 0
+        )
 
     # geometry
 
@@ -67,7 +78,9 @@ class ConfusionMatrix(QWidget):
     def _grid(self) -> QRectF:
         """Return the area of the cells: square, right of the row names and below the column names."""
         metrics = QFontMetricsF(theme.font("axis"))
-        widest = max((metrics.horizontalAdvance(name) for name in self._names()), default=0.0)
+        widest = max(
+            (metrics.horizontalAdvance(name) for name in self._names()), default=0.0
+        )
         left = EDGE + HEAD + min(widest, 84) + 6
         foot = metrics.height() + HEAD + EDGE
         side = max(min(self.width() - left - EDGE, self.height() - foot - EDGE), 40)
@@ -80,13 +93,18 @@ class ConfusionMatrix(QWidget):
         grid, size = self._grid(), self._grid().width() / self.count
         if not grid.contains(place):
             return None
-        row, column = int((place.y() - grid.top()) / size), int((place.x() - grid.left()) / size)
+        row, column = (
+            int((place.y() - grid.top()) / size),
+            int((place.x() - grid.left()) / size),
+        )
         return min(row, self.count - 1), min(column, self.count - 1)
 
     def centre_of(self, true: int, called: int) -> QPointF:
         """Return the centre of a cell."""
         grid, size = self._grid(), self._grid().width() / self.count
-        return QPointF(grid.left() + (called + 0.5) * size, grid.top() + (true + 0.5) * size)
+        return QPointF(
+            grid.left() + (called + 0.5) * size, grid.top() + (true + 0.5) * size
+        )
 
     # mouse and keys
 
@@ -104,7 +122,11 @@ class ConfusionMatrix(QWidget):
         cell = self.cell_at(event.position())
         if cell != self._hovered:
             self._hovered = cell
-            QToolTip.showText(event.globalPosition().toPoint(), self._cell_text(cell) if cell else "", self)
+            QToolTip.showText(
+                event.globalPosition().toPoint(),
+                self._cell_text(cell) if cell else "",
+                self,
+            )
             self.update()
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -117,16 +139,27 @@ class ConfusionMatrix(QWidget):
         true, called = cell
         count, row = int(found.confusion[cell]), int(found.confusion[true].sum())
         share = f" ({formatting.share(count, row)} of it)" if row else ""
-        what = "classified correctly" if true == called else f"predicted as {found.name(called)}"
+        what = (
+            "classified correctly"
+            if true == called
+            else f"predicted as {found.name(called)}"
+        )
         return f"{formatting.grouped_digits(count)} of class {found.name(true)} {what}{share}"
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        moves = {Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0), Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1)}
+        moves = {
+            Qt.Key.Key_Up: (-1, 0),
+            Qt.Key.Key_Down: (1, 0),
+            Qt.Key.Key_Left: (0, -1),
+            Qt.Key.Key_Right: (0, 1),
+        }
         if self.count and event.key() in moves:
             row, column = self._cell or (0, 0)
             down, along = moves[Qt.Key(event.key())]
             limit = self.count - 1
-            self._choose((min(max(row + down, 0), limit), min(max(column + along, 0), limit)))
+            self._choose(
+                (min(max(row + down, 0), limit), min(max(column + along, 0), limit))
+            )
         else:
             super().keyPressEvent(event)
 
@@ -146,8 +179,15 @@ class ConfusionMatrix(QWidget):
         gap = 1.0 if size >= 8 else 0.0
         for row in range(self.count):
             for column in range(self.count):
-                box = QRectF(grid.left() + column * size, grid.top() + row * size, size - gap, size - gap)
-                painter.fillRect(box, _fill(look, float(shares[row, column]), row == column))
+                box = QRectF(
+                    grid.left() + column * size,
+                    grid.top() + row * size,
+                    size - gap,
+                    size - gap,
+                )
+                painter.fillRect(
+                    box, _fill(look, float(shares[row, column]), row == column)
+                )
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         if numbers:
             self._write_numbers(painter, look, grid, size, shares)
@@ -156,17 +196,30 @@ class ConfusionMatrix(QWidget):
             if cell is not None:
                 painter.setPen(color)
                 painter.setBrush(Qt.BrushStyle.NoBrush)
-                box = QRectF(grid.left() + cell[1] * size, grid.top() + cell[0] * size, size - gap, size - gap)
+                box = QRectF(
+                    grid.left() + cell[1] * size,
+                    grid.top() + cell[0] * size,
+                    size - gap,
+                    size - gap,
+                )
                 painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         painter.end()
 
     def _write_numbers(
-        self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float, shares: NDArray[np.float64]
+        self,
+        painter: QPainter,
+        look: theme.Theme,
+        grid: QRectF,
+        size: float,
+        shares: NDArray[np.float64],
     ) -> None:
         assert self._found is not None and self._found.confusion is not None
         font = theme.font("axis")
         metrics = QFontMetricsF(font)
-        widest = max(metrics.horizontalAdvance(_short(int(value))) for value in self._found.confusion.flat)
+        widest = max(
+            metrics.horizontalAdvance(_short(int(value)))
+            for value in self._found.confusion.flat
+        )
         if widest > size - 2:
             font.setPixelSize(max(round(font.pixelSize() * (size - 2) / widest), 7))
         painter.setFont(font)
@@ -176,10 +229,14 @@ class ConfusionMatrix(QWidget):
                 if value:
                     share = float(shares[row, column])
                     painter.setPen(_ink(look, share, row == column))
-                    box = QRectF(grid.left() + column * size, grid.top() + row * size, size, size)
+                    box = QRectF(
+                        grid.left() + column * size, grid.top() + row * size, size, size
+                    )
                     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, _short(value))
 
-    def _write_names(self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float) -> None:
+    def _write_names(
+        self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float
+    ) -> None:
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
         names, every = self._names(), max(math.ceil(metrics.height() / size), 1)
@@ -191,19 +248,32 @@ class ConfusionMatrix(QWidget):
             room = grid.left() - EDGE - HEAD - 6
             name = metrics.elidedText(names[number], Qt.TextElideMode.ElideRight, room)
             top = grid.top() + (number + 0.5) * size - metrics.height() / 2
-            painter.drawText(QRectF(EDGE + HEAD, top, room, metrics.height()), side, name)
+            painter.drawText(
+                QRectF(EDGE + HEAD, top, room, metrics.height()), side, name
+            )
         for number in range(0, self.count, across):
-            name = metrics.elidedText(names[number], Qt.TextElideMode.ElideRight, across * size - 2)
-            box = QRectF(grid.left() + (number + 0.5 - across / 2) * size, grid.bottom() + 2, across * size, 14)
+            name = metrics.elidedText(
+                names[number], Qt.TextElideMode.ElideRight, across * size - 2
+            )
+            box = QRectF(
+                grid.left() + (number + 0.5 - across / 2) * size,
+                grid.bottom() + 2,
+                across * size,
+                14,
+            )
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
         painter.setPen(look.text3)
         painter.setFont(theme.font("caption"))
-        foot = QRectF(grid.left(), grid.bottom() + metrics.height() + 2, grid.width(), HEAD)
+        foot = QRectF(
+            grid.left(), grid.bottom() + metrics.height() + 2, grid.width(), HEAD
+        )
         painter.drawText(foot, Qt.AlignmentFlag.AlignCenter, "predicted")
         painter.save()
         painter.translate(EDGE + HEAD / 2, grid.center().y())
         painter.rotate(-90)
-        painter.drawText(QRectF(-60, -HEAD / 2, 120, HEAD), Qt.AlignmentFlag.AlignCenter, "class")
+        painter.drawText(
+            QRectF(-60, -HEAD / 2, 120, HEAD), Qt.AlignmentFlag.AlignCenter, "class"
+        )
         painter.restore()
 
 
@@ -212,7 +282,11 @@ def _fill(look: theme.Theme, share: float, right: bool) -> QColor:
     ones visible."""
     if not share:
         return look.sunken if look.dark else look.hover
-    return theme.mix(look.plot, look.accentFill if right else look.errorFill, 0.12 + 0.88 * math.sqrt(share))
+    return theme.mix(
+        look.plot,
+        look.accentFill if right else look.errorFill,
+        0.12 + 0.88 * math.sqrt(share),
+    )
 
 
 def _ink(look: theme.Theme, share: float, right: bool) -> QColor:
@@ -244,14 +318,20 @@ class ValuesPlot(QWidget):
 
     def set_found(self, found: Evaluation | None) -> None:
         empty = np.zeros(0)
-        self._true = found.columns["true"][:, 0].astype(float) if found is not None else empty
-        self._called = found.columns["called"][:, 0].astype(float) if found is not None else empty
+        self._true = (
+            found.columns["true"][:, 0].astype(float) if found is not None else empty
+        )
+        self._called = (
+            found.columns["called"][:, 0].astype(float) if found is not None else empty
+        )
         self.update()
 
     def _bounds(self) -> tuple[float, float]:
         values = np.concatenate([self._true, self._called])
         values = values[np.isfinite(values)]
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        low, high = (
+            (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        )
         room = 0.04 * (high - low) or 0.5
         return low - room, high + room
 
@@ -262,7 +342,9 @@ class ValuesPlot(QWidget):
     def _points(self) -> tuple[np.ndarray, np.ndarray]:
         area, (low, high) = self._area(), self._bounds()
         scale = area.width() / (high - low)
-        return area.left() + (self._true - low) * scale, area.bottom() - (self._called - low) * scale
+        return area.left() + (self._true - low) * scale, area.bottom() - (
+            self._called - low
+        ) * scale
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if len(self._true):
@@ -290,10 +372,21 @@ class ValuesPlot(QWidget):
         painter.setPen(look.text3)
         painter.setFont(theme.font("axis"))
         right, middle = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
-        for value, x, y in ((low, area.left(), area.bottom()), (high, area.right(), area.top())):
-            painter.drawText(QRectF(0, y - 7, area.left() - 5, 14), right, formatting.figure(value))
-            painter.drawText(QRectF(x - 40, area.bottom() + 3, 80, 14), middle, formatting.figure(value))
-        painter.drawText(QRectF(area.left(), area.bottom() + 18, area.width(), 16), middle, "true")
+        for value, x, y in (
+            (low, area.left(), area.bottom()),
+            (high, area.right(), area.top()),
+        ):
+            painter.drawText(
+                QRectF(0, y - 7, area.left() - 5, 14), right, formatting.figure(value)
+            )
+            painter.drawText(
+                QRectF(x - 40, area.bottom() + 3, 80, 14),
+                middle,
+                formatting.figure(value),
+            )
+        painter.drawText(
+            QRectF(area.left(), area.bottom() + 18, area.width(), 16), middle, "true"
+        )
         painter.translate(12, area.center().y())
         painter.rotate(-90)
         painter.drawText(QRectF(-60, -8, 120, 16), middle, "predicted")

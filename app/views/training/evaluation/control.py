@@ -56,7 +56,9 @@ class EvaluationControl(QObject):
         self._busy = False
         self._net: Handle | None = None  # of the page "Try"
         self._evaluated: Handle | None = None  # the net of the shown evaluation
-        self._folder = leftovers.TemporaryFolder()  # weights of a run, as they were for an evaluation
+        self._folder = (
+            leftovers.TemporaryFolder()
+        )  # weights of a run, as they were for an evaluation
         self._key = NEWEST
         self._path: Path | None = None  # of weights chosen from a file
         self._name = ""
@@ -69,7 +71,9 @@ class EvaluationControl(QObject):
         page.trying.prediction_requested.connect(self._try)
         page.trying.refused.connect(workspace.notifier.refuse)
         page.weights_menu.aboutToShow.connect(self._list_weights)
-        page.weights_menu.triggered.connect(lambda action: self._choose(str(action.data()), action.text()))
+        page.weights_menu.triggered.connect(
+            lambda action: self._choose(str(action.data()), action.text())
+        )
         workspace.document.replaced.connect(self._project_replaced)
 
     # --- Weights
@@ -80,14 +84,20 @@ class EvaluationControl(QObject):
             found = checkpoints(kept)
             if found:
                 choices.append(("", ""))
-            choices += [(str(each.path), f"{kept.record.title}: {each.label}") for each in found]
+            choices += [
+                (str(each.path), f"{kept.record.title}: {each.label}") for each in found
+            ]
         choices += [("", ""), (FILE, "From a file…")]
-        self._page.set_weights(choices, self._key if self._path is None else str(self._path))
+        self._page.set_weights(
+            choices, self._key if self._path is None else str(self._path)
+        )
 
     def _choose(self, key: str, words: str) -> None:
         if key == FILE:
             folder = str(self._workspace.settings.export_folder)
-            name, _ = QFileDialog.getOpenFileName(self._workspace.window, "Weights to evaluate", folder, FILTER)
+            name, _ = QFileDialog.getOpenFileName(
+                self._workspace.window, "Weights to evaluate", folder, FILTER
+            )
             if not name:
                 return
             key, words = name, Path(name).name
@@ -98,7 +108,9 @@ class EvaluationControl(QObject):
         known = key in (NEWEST, START)
         self._key, self._path = key, None if known else Path(key)
         self._name = words or ("" if known else Path(key).name)
-        self._page.weights.setText(self._name or {NEWEST: "Newest weights", START: "Start weights"}[key])
+        self._page.weights.setText(
+            self._name or {NEWEST: "Newest weights", START: "Start weights"}[key]
+        )
         if self._page.view.value() == "try":
             self.prepare()
 
@@ -114,16 +126,27 @@ class EvaluationControl(QObject):
         assert analysis is not None
         if workspace.live.errors:
             first = workspace.live.errors[0]
-            raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
-        job = preflight.job(workspace.document.project, analysis, str(workspace.settings.data_folder))
+            raise LookupError(
+                f"The network cannot run yet: {first.message}. {first.reason}"
+            )
+        job = preflight.job(
+            workspace.document.project, analysis, str(workspace.settings.data_folder)
+        )
         if self._path is not None:
             return job, NamedWeightsFile(self._path, self._name), self._name
         newest = self._key == NEWEST
-        return job, NewestStored(workspace.runs_keeper.folder) if newest else InitialWeights(), ""
+        return (
+            job,
+            NewestStored(workspace.runs_keeper.folder) if newest else InitialWeights(),
+            "",
+        )
 
     def _of_run(self) -> tuple[Job, TrainingThread, str] | None:
         """Return the job and run of this window that has the chosen weights, None if no run has."""
-        run, thread = self._workspace.newest_weights.run, self._workspace.session.training_thread
+        run, thread = (
+            self._workspace.newest_weights.run,
+            self._workspace.session.training_thread,
+        )
         if self._key != NEWEST or run is None or thread is None:
             return None
         if thread.result is not None and thread.result.state_dict is None:
@@ -134,7 +157,9 @@ class EvaluationControl(QObject):
 
     def evaluate(self) -> None:
         """Hold the net against the samples that are chosen."""
-        self._start(EvaluationScope(self._page.part.value(), tuple(self._page.augmented)))
+        self._start(
+            EvaluationScope(self._page.part.value(), tuple(self._page.augmented))
+        )
 
     def prepare(self) -> None:
         """Make the net ready to be tried."""
@@ -172,21 +197,31 @@ class EvaluationControl(QObject):
         # A run writes its current weights between two of its steps.
         file = Path(self._folder.name) / f"{uuid4().hex}.pt"
         self._workspace.background.ask(
-            KEY, weights.write_weights, file,
+            KEY,
+            weights.write_weights,
+            file,
             on_answer=lambda _none: self._request_preparation(
                 PrepareEvaluation(job, NamedWeightsFile(file, name), scope)
             ),
             on_error=self._failed,
-        )  # fmt: skip
+        )
 
     def _request_preparation(self, request: PrepareEvaluation) -> None:
         self._workspace.engine.ask(
-            KEY, request, on_answer=self._prepared, on_error=self._failed, on_progress=self._page.set_busy
+            KEY,
+            request,
+            on_answer=self._prepared,
+            on_error=self._failed,
+            on_progress=self._page.set_busy,
         )
 
     def cancel(self) -> None:
         """Cancel after the current batch."""
-        for requests in (self._workspace.live, self._workspace.background, self._workspace.engine):
+        for requests in (
+            self._workspace.live,
+            self._workspace.background,
+            self._workspace.engine,
+        ):
             requests.forget(KEY)
         self._settle()
 
@@ -220,9 +255,11 @@ class EvaluationControl(QObject):
     def _read(self, numbers: list[int]) -> None:
         if self._evaluated is not None:
             self._workspace.engine.ask(
-                "evaluation.samples", ShowSamples(self._evaluated, tuple(numbers[:SHOWN])),
-                on_answer=self._page.show_samples, on_error=self._not_read,
-            )  # fmt: skip
+                "evaluation.samples",
+                ShowSamples(self._evaluated, tuple(numbers[:SHOWN])),
+                on_answer=self._page.show_samples,
+                on_error=self._not_read,
+            )
 
     def _not_read(self, failure: WorkerFailure) -> None:
         cure = " Evaluate again." * isinstance(failure.error, HandleLostError)
@@ -240,12 +277,17 @@ class EvaluationControl(QObject):
             self._page.trying.show_sample(values, name)
 
         request = ReadSample(self._evaluated, number)
-        self._workspace.engine.ask("evaluation.sample", request, on_answer=take, on_error=self._not_read)
+        self._workspace.engine.ask(
+            "evaluation.sample", request, on_answer=take, on_error=self._not_read
+        )
 
     def _try(self, sample: Sample) -> None:
         if self._net is not None:
             self._workspace.engine.ask(
-                "evaluation.try", TryInput(self._net, sample), on_answer=self._show_answer, on_error=self._not_tried
+                "evaluation.try",
+                TryInput(self._net, sample),
+                on_answer=self._show_answer,
+                on_error=self._not_tried,
             )
 
     def _show_answer(self, answer: Prediction) -> None:
@@ -253,12 +295,18 @@ class EvaluationControl(QObject):
             self._page.trying.show_answer(answer)
 
     def _not_tried(self, failure: WorkerFailure) -> None:
-        if isinstance(failure.error, HandleLostError):  # prepare the net in the new engine, which repeats the request
+        if isinstance(
+            failure.error, HandleLostError
+        ):  # prepare the net in the new engine, which repeats the request
             self._net = None
             self.prepare()
             return
         unreadable = isinstance(failure.error, DataError)
-        title = "The image could not be used" if unreadable else "The network rejected this input"
+        title = (
+            "The image could not be used"
+            if unreadable
+            else "The network rejected this input"
+        )
         self._page.refuse(title, failure.message)
 
     # --- Out
@@ -268,8 +316,13 @@ class EvaluationControl(QObject):
         found, workspace = self._page.found, self._workspace
         if found is None:
             return
-        start = workspace.settings.export_folder / f"{workspace.document.title}-{found.part}-{what}.csv"
-        name, _ = QFileDialog.getSaveFileName(workspace.window, "Export the evaluation", str(start), "Numbers (*.csv)")
+        start = (
+            workspace.settings.export_folder
+            / f"{workspace.document.title}-{found.part}-{what}.csv"
+        )
+        name, _ = QFileDialog.getSaveFileName(
+            workspace.window, "Export the evaluation", str(start), "Numbers (*.csv)"
+        )
         if name:
             self.write(what, Path(name))
 
@@ -278,9 +331,13 @@ class EvaluationControl(QObject):
         if found is None:
             return
         try:
-            atomic.write_text(path, found.to_csv() if what == "samples" else found.classes_csv())
+            atomic.write_text(
+                path, found.to_csv() if what == "samples" else found.classes_csv()
+            )
         except OSError as error:
-            self._workspace.notifier.refuse(f"{path.name} could not be written", error.strerror or str(error))
+            self._workspace.notifier.refuse(
+                f"{path.name} could not be written", error.strerror or str(error)
+            )
             return
         self._workspace.notifier.say(f"Wrote {path.name}", str(path.parent))
 

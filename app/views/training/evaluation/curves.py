@@ -29,7 +29,9 @@ class ScoreCurves:
     def drawn(self, history: History) -> tuple[str, ...]:
         """Return the metrics that have a curve."""
         shares = has_accuracy(history)
-        return tuple(name for name in of_scores(history) if not shares or is_share(name))
+        return tuple(
+            name for name in of_scores(history) if not shares or is_share(name)
+        )
 
     def redraw(self, history: History, scale: TimeScale) -> list[Floats]:
         """Draw the curves; return x and the levels, curve by curve."""
@@ -43,7 +45,9 @@ class ScoreCurves:
         factor = 100 if has_accuracy(history) else 1
         levels = [factor * history.scores[name] for name in names]
         for place, curve in enumerate(self._curves):
-            curve.set_points(*((x, levels[place]) if place < len(levels) else (x[:0], x[:0])))
+            curve.set_points(
+                *((x, levels[place]) if place < len(levels) else (x[:0], x[:0]))
+            )
         return [x, *levels]
 
     def entries(self, history: History, epoch: int) -> Sequence[LegendEntry]:
@@ -52,10 +56,21 @@ class ScoreCurves:
             return ()
         drawn, found = self.drawn(history), []
         for name in of_scores(history):
-            value, share = float(history.scores[name][epoch]), has_accuracy(history) and is_share(name)
+            value, share = (
+                float(history.scores[name][epoch]),
+                has_accuracy(history) and is_share(name),
+            )
             place = FIRST + drawn.index(name) % 4 if name in drawn else -1
             text = formatting.percent(value) if share else formatting.figure(value)
-            found.append(LegendEntry(label_of(name), text, place, "dash", label_of(name).removesuffix(" accuracy")))
+            found.append(
+                LegendEntry(
+                    label_of(name),
+                    text,
+                    place,
+                    "dash",
+                    label_of(name).removesuffix(" accuracy"),
+                )
+            )
         return found
 
 
@@ -66,4 +81,6 @@ def of_scores(history: History) -> tuple[str, ...]:
 
 def has_accuracy(history: History) -> bool:
     """Return whether the run has an accuracy; True before its first epoch."""
-    return not len(history.epochs) or bool(np.isfinite(history.epochs["train_accuracy"][-1]))
+    return not len(history.epochs) or bool(
+        np.isfinite(history.epochs["train_accuracy"][-1])
+    )

@@ -59,7 +59,9 @@ class Pad(QWidget):
     def ink(self) -> NDArray[np.float32]:
         """Return the drawing, 0 to 1, (SIDE, SIDE)."""
         image = self._image
-        rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.bytesPerLine())
+        rows = np.frombuffer(image.constBits(), np.uint8).reshape(
+            image.height(), image.bytesPerLine()
+        )
         return rows[:, : image.width()].astype(np.float32) / np.float32(255)
 
     def clear(self) -> None:

@@ -18,7 +18,14 @@ class EvaluationFeature(Feature):
     evaluation_control: EvaluationControl
 
     def pages(self) -> Iterable[Page]:
-        yield Page("evaluation", "Evaluation", "check", "bottom", self._make, words="E&valuation")
+        yield Page(
+            "evaluation",
+            "Evaluation",
+            "check",
+            "bottom",
+            self._make,
+            words="E&valuation",
+        )
 
     def _make(self) -> Steps:
         from app.views.training.evaluation.page import EvaluationPage

@@ -46,7 +46,9 @@ class MetricsSection(KnobSection):
         super().show_config(training)
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
-        return [SCORES[name].label if name in SCORES else name for name in training.metrics]
+        return [
+            SCORES[name].label if name in SCORES else name for name in training.metrics
+        ]
 
     def _make(self) -> None:
         fit = [score.name for score in fitting(*self._task)]
@@ -73,4 +75,6 @@ class MetricsSection(KnobSection):
     def _choose(self, name: str, on: bool) -> None:
         chosen = {*self._chosen, name} if on else {*self._chosen} - {name}
         order = [*SCORES, *(other for other in self._chosen if other not in SCORES)]
-        self.edited.emit("metrics", tuple(each for each in order if each in chosen), None)
+        self.edited.emit(
+            "metrics", tuple(each for each in order if each in chosen), None
+        )

@@ -22,7 +22,13 @@ class NumbersForm(QWidget):
 
     changed = Signal()
 
-    def __init__(self, survey: InputSurvey, values: Image, hint: str = "", parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        survey: InputSurvey,
+        values: Image,
+        hint: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._survey = survey
         self.fields: list[NumberField] = []
@@ -33,7 +39,11 @@ class NumbersForm(QWidget):
         if hint:
             form.addRow(label(hint, "caption", "text3", wrap=True))
         for number in range(values.size):
-            name = survey.columns[number] if number < len(survey.columns) else f"{survey.name or 'input'} {number}"
+            name = (
+                survey.columns[number]
+                if number < len(survey.columns)
+                else f"{survey.name or 'input'} {number}"
+            )
             field, span = NumberField(0.0, "float"), label("", "caption", "text3")
             field.setAccessibleName(name)
             field.edited.connect(partial(self._edited, number))
@@ -44,7 +54,9 @@ class NumbersForm(QWidget):
 
     def values(self) -> Image:
         """Return the numbers as the network gets them."""
-        return self._survey.scaled(np.array([field.value() for field in self.fields], np.float32))
+        return self._survey.scaled(
+            np.array([field.value() for field in self.fields], np.float32)
+        )
 
     def set_values(self, values: Image) -> None:
         """Show the numbers of a sample, as the network gets them, in the units of the data."""
@@ -62,5 +74,7 @@ class NumbersForm(QWidget):
         room = 1e-4 * (high - low)
         inside = low - room <= self.fields[number].value() <= high + room
         span = f"{in_units(low)} to {in_units(high)}"
-        self.ranges[number].setText(span if inside else f"outside {span} of the training samples")
+        self.ranges[number].setText(
+            span if inside else f"outside {span} of the training samples"
+        )
         set_property(self.ranges[number], "tone", "text3" if inside else "warn")

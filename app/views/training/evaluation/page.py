@@ -7,7 +7,14 @@ from typing import SupportsInt
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QActionGroup
-from PySide6.QtWidgets import QGridLayout, QLabel, QMenu, QSplitter, QStackedLayout, QWidget
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QLabel,
+    QMenu,
+    QSplitter,
+    QStackedLayout,
+    QWidget,
+)
 
 from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
 from app.training.evaluation.trying import Shown
@@ -41,7 +48,15 @@ class MetricsGrid(QWidget):
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(4)
         self._grid.setHorizontalSpacing(10)
-        vbox(self._heading, self._note, self._grid, 1, on=self, margins=(14, 8, 10, 8), spacing=8)
+        vbox(
+            self._heading,
+            self._note,
+            self._grid,
+            1,
+            on=self,
+            margins=(14, 8, 10, 8),
+            spacing=8,
+        )
         self.setMinimumWidth(150)
 
     def set_found(self, found: Evaluation) -> None:
@@ -49,33 +64,61 @@ class MetricsGrid(QWidget):
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
         loss = formatting.figure(found.loss)
-        rows = [("Loss", loss, "Mean over the samples, as measured after each epoch of a run.")]
+        rows = [
+            (
+                "Loss",
+                loss,
+                "Mean over the samples, as measured after each epoch of a run.",
+            )
+        ]
         if found.accuracy is not None:
             rows.append(
-                ("Accuracy", f"{formatting.percent(found.accuracy)} %", "Fraction of samples classified correctly.")
+                (
+                    "Accuracy",
+                    f"{formatting.percent(found.accuracy)} %",
+                    "Fraction of samples classified correctly.",
+                )
             )
         for name, value in found.metrics:
             score = SCORES[name]
-            rows.append((score.label, f"{value:.4f}" if score.share else formatting.figure(value), score.doc))
+            rows.append(
+                (
+                    score.label,
+                    f"{value:.4f}" if score.share else formatting.figure(value),
+                    score.doc,
+                )
+            )
         for place, (title, figure, doc) in enumerate(rows):
-            told, number = label(title, "label", "text2"), label(figure, "section" if place < 2 else "label")
+            told, number = (
+                label(title, "label", "text2"),
+                label(figure, "section" if place < 2 else "label"),
+            )
             for widget in (told, number):
                 widget.setToolTip(doc)
             self._grid.addWidget(told, place, 0)
             self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
-        self._heading.setText(f"{formatting.counted(found.count, f'{found.part} sample')}")
+        self._heading.setText(
+            f"{formatting.counted(found.count, f'{found.part} sample')}"
+        )
         words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
         if found.augment:
             words += (
-                f" Classes from the mean over {found.views} augmented views of each image; loss on the original image."
+                f" Classes from the mean over {found.views} augmented views of each image; loss "
+                "on the original image."
             )
         self._note.setText(words)
 
     def texts(self) -> list[str]:
         """Return the shown text, for screen readers."""
-        parts = (present(self._grid.itemAt(place)).widget() for place in range(self._grid.count()))
+        parts = (
+            present(self._grid.itemAt(place)).widget()
+            for place in range(self._grid.count())
+        )
         cells = [part.text() for part in parts if isinstance(part, QLabel)]
-        return [f"{name} {value}" for name, value in zip(cells[::2], cells[1::2], strict=True)]
+        return [
+            f"{name} {value}"
+            for name, value in zip(cells[::2], cells[1::2], strict=True)
+        ]
 
 
 class EvaluationPage(QWidget):
@@ -108,7 +151,10 @@ class EvaluationPage(QWidget):
         self.empty = EmptyState("check", "Nothing evaluated yet", hint, "Evaluate")
         body = Pages()
         self._stack = QStackedLayout(body)
-        self._nothing, self._predict = Scrolled(self.empty), Scrolled(self.trying)  # they take no room from the tools
+        self._nothing, self._predict = (
+            Scrolled(self.empty),
+            Scrolled(self.trying),
+        )  # they take no room from the tools
         for page in (self._nothing, self.results, self._predict):
             self._stack.addWidget(page)
         vbox(self._tools, self.banner, (body, 1), on=self, margins=0, spacing=0)
@@ -126,7 +172,9 @@ class EvaluationPage(QWidget):
         self.weights.setMenu(self.weights_menu)
         self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples")
         self.augment = Button("No augmentation")
-        self.augment.setToolTip("Test-time augmentation: predicts from the mean over augmented copies of an image")
+        self.augment.setToolTip(
+            "Test-time augmentation: predicts from the mean over augmented copies of an image"
+        )
         menu = QMenu(self.augment)
         self.augment_actions = {}
         for name in AUGMENTATIONS:
@@ -140,25 +188,47 @@ class EvaluationPage(QWidget):
         self.state = label("", "caption", "text2")
         self.export = Button("Export", icon="export")
         exports = QMenu(self.export)
-        exports.addAction("Samples as CSV…").triggered.connect(lambda: self.exportRequested.emit("samples"))
+        exports.addAction("Samples as CSV…").triggered.connect(
+            lambda: self.exportRequested.emit("samples")
+        )
         self._export_classes = exports.addAction("Classes and confusion as CSV…")
-        self._export_classes.triggered.connect(lambda: self.exportRequested.emit("classes"))
+        self._export_classes.triggered.connect(
+            lambda: self.exportRequested.emit("classes")
+        )
         self.export.setMenu(exports)
         self._tools = QWidget()
         row = FlowLayout(self._tools, (12, 6, 8, 6), 8)
-        row.put(self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state)
+        row.put(
+            self.view,
+            self.weights,
+            self.part,
+            self.augment,
+            self.run,
+            self.cancel,
+            self.state,
+        )
         row.push(self.export)
 
     def _make_results(self) -> None:
-        self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list")
+        self.order = Segmented(
+            [(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list"
+        )
         self._heading = label("", "caption", "text2")
         self._all = Button("Show all", "link")
-        top = hbox(self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8)
+        top = hbox(
+            self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8
+        )
         right = QWidget()
         vbox(top, (self.samples, 1), on=right, margins=0, spacing=0)
         parts = QSplitter(Qt.Orientation.Horizontal)
         figures = Column(self.figures)
-        for widget, share in ((figures, 0), (self.matrix, 3), (self.plot, 3), (self.classes, 2), (right, 4)):
+        for widget, share in (
+            (figures, 0),
+            (self.matrix, 3),
+            (self.plot, 3),
+            (self.classes, 2),
+            (right, 4),
+        ):
             parts.addWidget(widget)
             parts.setStretchFactor(parts.count() - 1, share)
         parts.setSizes([185, 300, 300, 270, 480])
@@ -173,7 +243,9 @@ class EvaluationPage(QWidget):
         self.view.changed.connect(self._show_view)
         self.matrix.chosen.connect(self.show_cell)
         self.classes.chosen.connect(self.show_class)
-        self.plot.chosen.connect(lambda number: self._want([number], f"Sample {number}"))
+        self.plot.chosen.connect(
+            lambda number: self._want([number], f"Sample {number}")
+        )
         self.order.changed.connect(lambda _key: self.show_order())
         self._all.clicked.connect(self.show_order)
         self.samples.opened.connect(self.sampleOpened)
@@ -196,14 +268,23 @@ class EvaluationPage(QWidget):
 
     @property
     def augmented(self) -> tuple[str, ...]:
-        return tuple(name for name, action in self.augment_actions.items() if action.isChecked())
+        return tuple(
+            name for name, action in self.augment_actions.items() if action.isChecked()
+        )
 
     def _tell_augment(self) -> None:
         chosen = self.augmented
-        self.augment.setText(" and ".join(NAMES[name].lower() for name in chosen).capitalize() or "No augmentation")
+        self.augment.setText(
+            " and ".join(NAMES[name].lower() for name in chosen).capitalize()
+            or "No augmentation"
+        )
 
     def _act(self) -> None:
-        (self.preparationRequested if self.view.value() == "try" else self.evaluateRequested).emit()
+        (
+            self.preparationRequested
+            if self.view.value() == "try"
+            else self.evaluateRequested
+        ).emit()
 
     def _show_view(self, key: str) -> None:
         trying = key == "try"
@@ -211,7 +292,9 @@ class EvaluationPage(QWidget):
         self.run.set_kind("secondary" if trying else "primary")
         for widget in (self.part, self.augment, self.export):
             widget.setVisible(not trying)
-        self._stack.setCurrentWidget(self._predict if trying else self.results if self.found else self._nothing)
+        self._stack.setCurrentWidget(
+            self._predict if trying else self.results if self.found else self._nothing
+        )
         if trying and self.trying.survey is None:
             self.preparationRequested.emit()
 
@@ -237,13 +320,17 @@ class EvaluationPage(QWidget):
             self.figures.set_found(found)
             self.matrix.set_found(found)
             self.matrix.setVisible(not values)
-            plotted = values and "true" in found.columns  # a loss that the model computes has no true value
+            plotted = (
+                values and "true" in found.columns
+            )  # a loss that the model computes has no true value
             self.plot.set_found(found if plotted else None)
             self.plot.setVisible(plotted)
             self.classes.classes.set_rows(found.class_rows())
             self.classes.setVisible(not values)
             self._export_classes.setVisible(not values)
-            self.order.set_option_enabled(WRONG, not values, "Regression values have no right or wrong")
+            self.order.set_option_enabled(
+                WRONG, not values, "Regression values have no right or wrong"
+            )
             if values or not len(found.wrong()):
                 self.order.set_value(WORST)
             self.show_order()
@@ -261,7 +348,11 @@ class EvaluationPage(QWidget):
         wrong = self.order.value() == WRONG
         numbers = self.found.wrong() if wrong else self.found.worst()
         count = formatting.grouped_digits(len(numbers))
-        words = f"{count} of {formatting.grouped_digits(self.found.count)}" if wrong else f"{count}, highest loss first"
+        words = (
+            f"{count} of {formatting.grouped_digits(self.found.count)}"
+            if wrong
+            else f"{count}, highest loss first"
+        )
         self._want(numbers, words)
 
     def show_cell(self, true: int, called: int) -> None:
@@ -280,7 +371,9 @@ class EvaluationPage(QWidget):
         if self.found is None or "true" not in self.found.columns:
             return
         order, columns = self.found.wrong(), self.found.columns
-        there = ((columns["true"][order] == number) | (columns["called"][order] == number)).any(1)
+        there = (
+            (columns["true"][order] == number) | (columns["called"][order] == number)
+        ).any(1)
         words = f"{formatting.grouped_digits(int(there.sum()))} confused with {self.found.name(number)}"
         self._all.show()
         self._want(order[there], words)

@@ -35,12 +35,18 @@ from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.toggle import Toggle
 
 FORM = 240
-NOTHING = ("No input yet", "Loads the model and its data once; then draw, drop an image or type numbers.")
+NOTHING = (
+    "No input yet",
+    "Loads the model and its data once; then draw, drop an image or type numbers.",
+)
 
 
 def _entries(survey: InputSurvey) -> tuple[object, ...]:
     """Return what the form of an input depends on."""
-    return (survey.shape, *((part.name, part.shape, part.symbols) for part in survey.parts))
+    return (
+        survey.shape,
+        *((part.name, part.shape, part.symbols) for part in survey.parts),
+    )
 
 
 class TryPage(QWidget):
@@ -57,7 +63,12 @@ class TryPage(QWidget):
         self._given: Image | None = None  # a sample of the data
         self._name = ""
         self.setAcceptDrops(True)
-        self.pad, self.seen, self.bars, self.layers = Pad(), InputPicture(), Bars(), LayerPictures()
+        self.pad, self.seen, self.bars, self.layers = (
+            Pad(),
+            InputPicture(),
+            Bars(),
+            LayerPictures(),
+        )
         self.words = label("", "caption", "text3", wrap=True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.choose = Button("Choose…", icon="folder")
@@ -65,7 +76,9 @@ class TryPage(QWidget):
         self.choose.setAccessibleName("Choose an image file")
         self.clear = Button("Clear", "flat", "trash")
         self.invert = Toggle("Invert", parent=self)
-        self.invert.setToolTip("Invert brightness, for dark ink on paper if the network was trained on white on black")
+        self.invert.setToolTip(
+            "Invert brightness, for dark ink on paper if the network was trained on white on black"
+        )
         self._numbers: NumbersForm | None = None
         self._form, self.several = QScrollArea(), SeveralInputs()
         self._lay_out()
@@ -84,7 +97,13 @@ class TryPage(QWidget):
         side = QWidget()
         side.setLayout(beside)
         side.setFixedWidth(200)
-        hbox((self.pad, 0, Qt.AlignmentFlag.AlignTop), side, on=draw, margins=0, spacing=16)
+        hbox(
+            (self.pad, 0, Qt.AlignmentFlag.AlignTop),
+            side,
+            on=draw,
+            margins=0,
+            spacing=16,
+        )
         self._form.setFrameShape(QFrame.Shape.NoFrame)
         self._form.setWidgetResizable(True)
         self._form.setFixedWidth(FORM + 160)
@@ -96,7 +115,14 @@ class TryPage(QWidget):
         self._inputs.setMaximumWidth(FORM + 190)
         self.empty = EmptyState("flask", *NOTHING)
         main = QWidget()
-        hbox(self._inputs, (self.bars, 3), (self.layers, 2), on=main, margins=(14, 10, 14, 8), spacing=24)
+        hbox(
+            self._inputs,
+            (self.bars, 3),
+            (self.layers, 2),
+            on=main,
+            margins=(14, 10, 14, 8),
+            spacing=24,
+        )
         self._main = main
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
@@ -110,7 +136,11 @@ class TryPage(QWidget):
 
     def set_survey(self, survey: InputSurvey | None) -> None:
         """Show the input that the net takes; None while unknown."""
-        same = self._survey is not None and survey is not None and _entries(self._survey) == _entries(survey)
+        same = (
+            self._survey is not None
+            and survey is not None
+            and _entries(self._survey) == _entries(survey)
+        )
         self._survey = survey
         if survey is None:
             self.empty.set_text(*NOTHING)
@@ -127,7 +157,10 @@ class TryPage(QWidget):
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
         if not pictured and not row:
             shape = shape_text(survey.shape)
-            self.empty.set_text("This input cannot be entered by hand", f"The network takes {shape} numbers.")
+            self.empty.set_text(
+                "This input cannot be entered by hand",
+                f"The network takes {shape} numbers.",
+            )
             self._stack.setCurrentWidget(self.empty)
             return
         self._stack.setCurrentWidget(self._main)
@@ -153,14 +186,22 @@ class TryPage(QWidget):
 
     def _choose_picture(self) -> None:
         files = " ".join(f"*{suffix}" for suffix in sorted(PICTURE_SUFFIXES))
-        name, _ = QFileDialog.getOpenFileName(self, "Choose an image", "", f"Images ({files})")
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Choose an image", "", f"Images ({files})"
+        )
         if name:
             self.take_picture(Path(name))
 
     def take_picture(self, path: Path) -> None:
         """Try a picture file."""
-        if self._survey is None or self._survey.parts or not is_picture(self._survey.shape):
-            self.refused.emit("The image could not be used", "The network does not take images.")
+        if (
+            self._survey is None
+            or self._survey.parts
+            or not is_picture(self._survey.shape)
+        ):
+            self.refused.emit(
+                "The image could not be used", "The network does not take images."
+            )
             return
         self._picture, self._name, self._given = path, path.name, None
         self._show_note()
@@ -237,7 +278,9 @@ class TryPage(QWidget):
         height, width = survey.shape[-2:]
         size = f"{height}×{width}"
         if self._picture is not None:
-            colour = "colour" if survey.shape[0] == 3 and len(survey.shape) == 3 else "grey"
+            colour = (
+                "colour" if survey.shape[0] == 3 and len(survey.shape) == 3 else "grey"
+            )
             return f"{self._name}, resized to {size} in {colour}."
         span = f"{significant(float(survey.low.min()), 3)} to {significant(float(survey.high.max()), 3)}"
         if min(height, width) < SMALL:
@@ -250,7 +293,11 @@ class TryPage(QWidget):
 
     def show_answer(self, answer: Prediction) -> None:
         assert self._survey is not None
-        self.bars.show_values(self._survey.classes or self._survey.outputs, answer.values, self._survey.unit)
+        self.bars.show_values(
+            self._survey.classes or self._survey.outputs,
+            answer.values,
+            self._survey.unit,
+        )
         self._show_note(answer.remark)
         self.seen.show_picture(answer.seen)
         self.layers.show_layers(answer.layers)

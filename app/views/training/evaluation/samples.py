@@ -28,7 +28,9 @@ ROW = 46
 def image_of(pixels: Picture) -> QImage:
     """Return bytes (H, W, 3) as an image with a copy of the data."""
     height, width, _ = pixels.shape
-    return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
+    return QImage(
+        pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888
+    ).copy()
 
 
 class _Tiles(QWidget):
@@ -46,7 +48,10 @@ class _Tiles(QWidget):
 
     def set_samples(self, samples: tuple[Shown, ...]) -> None:
         self.samples = samples
-        self._images = [image_of(one.picture) if one.picture is not None else None for one in samples]
+        self._images = [
+            image_of(one.picture) if one.picture is not None else None
+            for one in samples
+        ]
         self._current = -1
         self._measure()
 
@@ -56,7 +61,10 @@ class _Tiles(QWidget):
         lines = [_lines_of(one) for one in self.samples]
         titles = QFontMetricsF(theme.font("label"))
         widths = [metrics.horizontalAdvance(line) for each in lines for line in each]
-        widest = max((*widths, *(titles.horizontalAdvance(one.title) for one in self.samples)), default=0.0)
+        widest = max(
+            (*widths, *(titles.horizontalAdvance(one.title) for one in self.samples)),
+            default=0.0,
+        )
         self._lines = 1 + max(map(len, lines), default=1)  # below a picture
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
         self._line, self._row = round(LINE * scale), round(ROW * scale)
@@ -69,15 +77,26 @@ class _Tiles(QWidget):
 
     @property
     def _across(self) -> int:
-        return max((self.width() - 2 * PAD + GAP) // (self._side + GAP), 1) if self._pictured else 1
+        return (
+            max((self.width() - 2 * PAD + GAP) // (self._side + GAP), 1)
+            if self._pictured
+            else 1
+        )
 
     def _box(self, place: int) -> QRectF:
         """Return the area of a tile with its text."""
         if not self._pictured:
-            return QRectF(PAD, PAD / 2 + place * self._row, self.width() - 2 * PAD, self._row - 4)
+            return QRectF(
+                PAD, PAD / 2 + place * self._row, self.width() - 2 * PAD, self._row - 4
+            )
         row, column = divmod(place, self._across)
         height = self._side + self._lines * self._line + GAP
-        return QRectF(PAD + column * (self._side + GAP), PAD / 2 + row * height, self._side, height - GAP + 2)
+        return QRectF(
+            PAD + column * (self._side + GAP),
+            PAD / 2 + row * height,
+            self._side,
+            height - GAP + 2,
+        )
 
     def _fit(self) -> None:
         last = self._box(len(self.samples) - 1).bottom() + PAD if self.samples else 1
@@ -87,12 +106,21 @@ class _Tiles(QWidget):
         self._fit()
 
     def _tile_at(self, position: QPointF) -> int:
-        return next((place for place in range(len(self.samples)) if self._box(place).contains(position)), -1)
+        return next(
+            (
+                place
+                for place in range(len(self.samples))
+                if self._box(place).contains(position)
+            ),
+            -1,
+        )
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             place = self._tile_at(event.pos().toPointF())
-            QToolTip.showText(event.globalPos(), self.samples[place].tip if place >= 0 else "", self)
+            QToolTip.showText(
+                event.globalPos(), self.samples[place].tip if place >= 0 else "", self
+            )
             return True
         return super().event(event)
 
@@ -106,19 +134,30 @@ class _Tiles(QWidget):
             self.opened.emit(self.samples[place].number)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -self._across, Qt.Key.Key_Down: self._across}
+        steps = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Up: -self._across,
+            Qt.Key.Key_Down: self._across,
+        }
         if event.key() in steps and self.samples:
-            place = max(self._current, 0) + (steps[Qt.Key(event.key())] if self._current >= 0 else 0)
+            place = max(self._current, 0) + (
+                steps[Qt.Key(event.key())] if self._current >= 0 else 0
+            )
             self._current = min(max(place, 0), len(self.samples) - 1)
             self.update()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0:
+        elif (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0
+        ):
             self.opened.emit(self.samples[self._current].number)
         else:
             super().keyPressEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, look = start(self), theme.current()
-        for place, (sample, image) in enumerate(zip(self.samples, self._images, strict=True)):
+        for place, (sample, image) in enumerate(
+            zip(self.samples, self._images, strict=True)
+        ):
             box = self._box(place)
             if box.intersects(QRectF(event.rect())):
                 if place == self._current:
@@ -129,26 +168,43 @@ class _Tiles(QWidget):
         painter.end()
 
     def _paint_tile(
-        self, painter: QPainter, look: theme.Theme, box: QRectF, sample: Shown, image: QImage | None
+        self,
+        painter: QPainter,
+        look: theme.Theme,
+        box: QRectF,
+        sample: Shown,
+        image: QImage | None,
     ) -> None:
         tone = look.error if sample.right is False else look.text
         words = QRectF(box)
         if image is not None:
             painter.setRenderHint(
-                QPainter.RenderHint.SmoothPixmapTransform, max(image.width(), image.height()) > self._side
+                QPainter.RenderHint.SmoothPixmapTransform,
+                max(image.width(), image.height()) > self._side,
             )
             scale = self._side / max(image.width(), image.height())
             width, height = image.width() * scale, image.height() * scale
-            frame = QRectF(box.left() + (self._side - width) / 2, box.top() + (self._side - height) / 2, width, height)
+            frame = QRectF(
+                box.left() + (self._side - width) / 2,
+                box.top() + (self._side - height) / 2,
+                width,
+                height,
+            )
             painter.drawImage(frame, image)
-            words = QRectF(box.left(), box.top() + self._side + 2, box.width(), self._line)
+            words = QRectF(
+                box.left(), box.top() + self._side + 2, box.width(), self._line
+            )
             _write(painter, sample.title, "label", tone, words)
             for line in _lines_of(sample):
                 words.translate(0, self._line)
                 _write(painter, line, "axis", look.text3, words)
             return
-        first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, self._line + 3)
-        last = QRectF(first.right(), first.top(), words.width() - first.width(), self._line + 3)
+        first = QRectF(
+            words.left(), words.top() + 2, words.width() * 0.62, self._line + 3
+        )
+        last = QRectF(
+            first.right(), first.top(), words.width() - first.width(), self._line + 3
+        )
         _write(painter, sample.title, "label", tone, first)
         _write(painter, sample.detail, "caption", look.text3, last, right=True)
         _write(
@@ -165,12 +221,23 @@ def _lines_of(sample: Shown) -> list[str]:
     return sample.detail.split(", ")
 
 
-def _write(painter: QPainter, text: str, role: str, color: QColor, box: QRectF, right: bool = False) -> None:
+def _write(
+    painter: QPainter,
+    text: str,
+    role: str,
+    color: QColor,
+    box: QRectF,
+    right: bool = False,
+) -> None:
     painter.setFont(theme.font(role))
     painter.setPen(color)
-    text = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
+    text = QFontMetricsF(painter.font()).elidedText(
+        text, Qt.TextElideMode.ElideRight, box.width()
+    )
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
-    painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
+    painter.drawText(
+        box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text
+    )
 
 
 class SampleTiles(QScrollArea):

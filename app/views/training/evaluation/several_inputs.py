@@ -8,7 +8,15 @@ import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from app.training.evaluation.trying import Entered, Image, InputSurvey, PictureFile, as_digit, as_input, is_picture
+from app.training.evaluation.trying import (
+    Entered,
+    Image,
+    InputSurvey,
+    PictureFile,
+    as_digit,
+    as_input,
+    is_picture,
+)
 from app.util.formatting import shape_text
 from app.views.training.evaluation.drawing_pad import Pad
 from app.views.training.evaluation.numbers_form import NumbersForm
@@ -34,18 +42,24 @@ class InputEntry(QWidget):
         self.pad: Pad | None = None
         self.line: TextField | None = None
         self.numbers: NumbersForm | None = None
-        self._column = vbox(label(survey.name, "label", "text"), on=self, margins=0, spacing=4)
+        self._column = vbox(
+            label(survey.name, "label", "text"), on=self, margins=0, spacing=4
+        )
         self.words = label("", "caption", "text3", wrap=True)
         count, row = survey.first.size, survey.first.ndim == 1
         if is_picture(survey.shape):
             self._add_pad()
-        elif survey.symbols or (row and count <= MOST_TYPED and survey.dtype != "float32"):
+        elif survey.symbols or (
+            row and count <= MOST_TYPED and survey.dtype != "float32"
+        ):
             self._add_line()
         elif row and count <= MOST_FIELDS:
             self._add_fields()
         else:
             shape = shape_text(survey.shape, "one number")
-            self.words.setText(f"{shape} {survey.dtype}, as in the first training sample.")
+            self.words.setText(
+                f"{shape} {survey.dtype}, as in the first training sample."
+            )
         self._column.addWidget(self.words)
 
     def value(self) -> Entered:
@@ -66,8 +80,12 @@ class InputEntry(QWidget):
 
     def _add_pad(self) -> None:
         self.pad, clear = Pad(), Button("Clear", "flat", "trash")
-        self._column.addLayout(hbox(self.pad, (clear, 0, Qt.AlignmentFlag.AlignTop), 1, spacing=8))
-        self.words.setText("Initially the first training sample. Draw, or drop an image.")
+        self._column.addLayout(
+            hbox(self.pad, (clear, 0, Qt.AlignmentFlag.AlignTop), 1, spacing=8)
+        )
+        self.words.setText(
+            "Initially the first training sample. Draw, or drop an image."
+        )
         self.pad.changed.connect(self._drawn)
         self.pad.dropped.connect(self._dropped)
         clear.clicked.connect(self.pad.clear)
@@ -77,16 +95,22 @@ class InputEntry(QWidget):
         self._file = None
         if self.pad.empty:
             self._value = self.survey.first
-            self.words.setText("Initially the first training sample. Draw, or drop an image.")
+            self.words.setText(
+                "Initially the first training sample. Draw, or drop an image."
+            )
         else:
             height, width = self.survey.shape[-2:]
-            self._value = as_input(as_digit(self.pad.ink(), (height, width))[None], self.survey)
+            self._value = as_input(
+                as_digit(self.pad.ink(), (height, width))[None], self.survey
+            )
             self.words.setText(f"Your drawing at {height}×{width}.")
         self.changed.emit()
 
     def _dropped(self, path: Path) -> None:
         self._file = PictureFile(path)
-        self.words.setText(f"{path.name}, resized to {shape_text(self.survey.shape[-2:])}.")
+        self.words.setText(
+            f"{path.name}, resized to {shape_text(self.survey.shape[-2:])}."
+        )
         self.changed.emit()
 
     # -- text
@@ -97,7 +121,9 @@ class InputEntry(QWidget):
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
         self._column.addWidget(self.line)
-        what = "True and False as 1 and 0" if self.survey.dtype == "bool" else "Integers"
+        what = (
+            "True and False as 1 and 0" if self.survey.dtype == "bool" else "Integers"
+        )
         self._hint = "" if self.survey.symbols else f"{what}, separated by spaces."
         self.words.setText(self._hint)
 
@@ -110,9 +136,17 @@ class InputEntry(QWidget):
         """Return the numbers of a text, filled up with zeros. Raises ValueError."""
         count = self._value.size
         if self.survey.symbols:
-            known = {symbol: number for number, symbol in enumerate(self.survey.symbols) if symbol}
-            if unknown := next((letter for letter in text if letter not in known), None):
-                raise ValueError(f"{unknown!r} is not one of the symbols {''.join(known)}.")
+            known = {
+                symbol: number
+                for number, symbol in enumerate(self.survey.symbols)
+                if symbol
+            }
+            if unknown := next(
+                (letter for letter in text if letter not in known), None
+            ):
+                raise ValueError(
+                    f"{unknown!r} is not one of the symbols {''.join(known)}."
+                )
             numbers = [known[letter] for letter in text]
         else:
             try:
@@ -125,7 +159,11 @@ class InputEntry(QWidget):
 
     def _written(self, numbers: tuple[int, ...]) -> str:
         if self.survey.symbols:
-            return "".join(self.survey.symbols[one] for one in numbers if one < len(self.survey.symbols))
+            return "".join(
+                self.survey.symbols[one]
+                for one in numbers
+                if one < len(self.survey.symbols)
+            )
         return " ".join(map(str, numbers))
 
     # -- numbers

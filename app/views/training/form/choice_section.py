@@ -48,13 +48,20 @@ class ChoiceSection(FoldingSection):
         self._shown_name = ""
         self._loaded = False
         self._marked: set[str] = set()  # parameters with the reason of a refusal
-        self._refusals: dict[str, Any] = {}  # values that fields show, and the project does not have
+        self._refusals: dict[
+            str, Any
+        ] = {}  # values that fields show, and the project does not have
         self.form: ParamForm | None = None
         self.name = ChoiceField(names, pairs=pairs)
         self.name.setAccessibleName(title)
         self.name.edited.connect(self._named)
         self.place = QVBoxLayout()
-        self.words = label("PyTorch is loading; parameters appear when it is ready.", "label", "text3", wrap=True)
+        self.words = label(
+            "PyTorch is loading; parameters appear when it is ready.",
+            "label",
+            "text3",
+            wrap=True,
+        )
         self.body_layout.addWidget(self.name)
         self.body_layout.addWidget(self.words)
         self.body_layout.addLayout(self.place)
@@ -73,8 +80,12 @@ class ChoiceSection(FoldingSection):
         """Show the project's choice."""
         self._choice = choice
         self.name.set_value(choice.name)
-        self.set_summary(", ".join([choice.name, *(f"{k} {show(v)}" for k, v in choice.params.items())]),
-                         bool(choice.params))  # fmt: skip
+        self.set_summary(
+            ", ".join(
+                [choice.name, *(f"{k} {show(v)}" for k, v in choice.params.items())]
+            ),
+            bool(choice.params),
+        )
         if self._shown_name != choice.name:
             self._request_params()
         elif self.form is not None:
@@ -84,9 +95,11 @@ class ChoiceSection(FoldingSection):
         if self._loaded and self._shown_name != self._choice.name:
             name = self._choice.name
             self._engine.ask(
-                f"{self._key}.params", self._ask_params(name),
-                on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
-            )  # fmt: skip
+                f"{self._key}.params",
+                self._ask_params(name),
+                on_answer=lambda params: self._make_form(name, params),
+                on_error=self._no_params,
+            )
 
     def forget(self) -> None:
         """Drop refused text and open questions: the next choice is that of another project."""
@@ -104,7 +117,11 @@ class ChoiceSection(FoldingSection):
         self.form = ParamForm(params)
         self.form.edited.connect(self._edited)
         self.form.restored.connect(self._restored)
-        self.form.reset.connect(lambda param: self.chosen.emit(self._with_param(param, self._default(param)), None))
+        self.form.reset.connect(
+            lambda param: self.chosen.emit(
+                self._with_param(param, self._default(param)), None
+            )
+        )
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.set_values(self._choice.params)
         self.place.addWidget(self.form)
@@ -131,7 +148,11 @@ class ChoiceSection(FoldingSection):
     def _with_param(self, name: str, value: Any) -> Choice:
         """Return the choice with one parameter changed; defaults are omitted."""
         params = self._choice.params
-        params = params.without(name) if equal_values(value, self._default(name)) else params.set(name, value)
+        params = (
+            params.without(name)
+            if equal_values(value, self._default(name))
+            else params.set(name, value)
+        )
         return Choice(self._choice.name, FrozenMap(params))
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
@@ -143,13 +164,17 @@ class ChoiceSection(FoldingSection):
         def accept(_none: None) -> None:
             if before == self._choice:
                 self._accepted(choice, name, merge)
-            elif before.name == self._choice.name:  # another parameter changed meanwhile
+            elif (
+                before.name == self._choice.name
+            ):  # another parameter changed meanwhile
                 self._edited(name, value, merge)
 
         self._engine.ask(
-            f"{self._key}.check.{name}", self._question(choice),
-            on_answer=accept, on_error=lambda failure: self._refused(name, value, failure),
-        )  # fmt: skip
+            f"{self._key}.check.{name}",
+            self._question(choice),
+            on_answer=accept,
+            on_error=lambda failure: self._refused(name, value, failure),
+        )
 
     def _question(self, choice: Choice) -> Request[None]:
         """Return the request that validates a choice."""
@@ -157,7 +182,9 @@ class ChoiceSection(FoldingSection):
 
     def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
         """Emit the choice, and try those again that were refused beside the values of before."""
-        refusals = {other: value for other, value in self._refusals.items() if other != name}
+        refusals = {
+            other: value for other, value in self._refusals.items() if other != name
+        }
         self._unmark({name})
         self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
         for other, value in refusals.items():
@@ -180,7 +207,9 @@ class ChoiceSection(FoldingSection):
     def _refused(self, name: str, value: Any, failure: WorkerFailure) -> None:
         if self.form is not None:
             self._refusals[name] = value
-            blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
+            blamed = (
+                failure.error.param if isinstance(failure.error, ChoiceError) else None
+            )
             # Also the one that was edited: its field shows a value that is not the project's.
             for marked in {name, blamed or name} & self.form.rows.keys():
                 self._marked.add(marked)

@@ -24,8 +24,15 @@ class TrainingFormFeature(Feature):
         yield Page("training", "Training", "runs", "right", self._make)
 
     def actions(self) -> Iterable[Action]:
-        yield Action("set-rate", "Set the &learning rate", self.focus_rate, "Ctrl+Shift+L", "curves",
-                     "Of the current run, or of the next", late=True)  # fmt: skip
+        yield Action(
+            "set-rate",
+            "Set the &learning rate",
+            self.focus_rate,
+            "Ctrl+Shift+L",
+            "curves",
+            "Of the current run, or of the next",
+            late=True,
+        )
         yield Action("choose-data", "", self.choose_data)
 
     def _setting_changed(self, name: str) -> None:
@@ -39,14 +46,20 @@ class TrainingFormFeature(Feature):
         from app.views.training.form.settings_form import TrainingForm
 
         yield
-        self.training_form = TrainingForm(self.workspace.document, self.workspace.engine, in_steps=True)
+        self.training_form = TrainingForm(
+            self.workspace.document, self.workspace.engine, in_steps=True
+        )
         yield from self.training_form.steps
         return self.training_form
 
     def finish(self) -> Iterator[None] | None:
         from app.views.training.form.watch_control import WatchControl
 
-        workspace, form, control = self.workspace, self.training_form, self.workspace.run_control
+        workspace, form, control = (
+            self.workspace,
+            self.training_form,
+            self.workspace.run_control,
+        )
         form.set_data_root(workspace.settings.data_folder)
         workspace.document.path_changed.connect(self._file_changed)
         self._file_changed(workspace.document.path)
@@ -61,7 +74,9 @@ class TrainingFormFeature(Feature):
         control.download_wanted.connect(self.download)
         workspace.session.stateChanged.connect(self._run_state)
         workspace.session.progressed.connect(self._progressed)
-        workspace.live.torch_loaded.connect(lambda torch: form.set_devices(torch.devices))
+        workspace.live.torch_loaded.connect(
+            lambda torch: form.set_devices(torch.devices)
+        )
         if workspace.live.torch is not None:
             form.set_devices(workspace.live.torch.devices)
         for hear in (self._hear_fit, self._hear_layers):
@@ -76,8 +91,13 @@ class TrainingFormFeature(Feature):
 
     def _listed(self, runs: list[Kept]) -> None:
         """Tell the form how long the newest run took that has ended."""
-        known = next((each.record for each in runs if each.record.state in ("done", "stopped")), None)
-        title, seconds = (known.title, known.summary.seconds) if known is not None else ("", 0.0)
+        known = next(
+            (each.record for each in runs if each.record.state in ("done", "stopped")),
+            None,
+        )
+        title, seconds = (
+            (known.title, known.summary.seconds) if known is not None else ("", 0.0)
+        )
         self.training_form.checkpoints.set_run(title, seconds)
 
     def focus_rate(self) -> None:
@@ -102,7 +122,13 @@ class TrainingFormFeature(Feature):
         from app.views.training.form.settings_form import RunSettings
 
         watched = self.workspace.session.watches  # whose settings are its script's
-        kept = None if watched else RunSettings(f"Run {run.display_number}", run.job.training, run.job.data)
+        kept = (
+            None
+            if watched
+            else RunSettings(
+                f"Run {run.display_number}", run.job.training, run.job.data
+            )
+        )
         self.training_form.set_running(True, kept)
 
     def _run_state(self, _state: str) -> None:
@@ -115,12 +141,16 @@ class TrainingFormFeature(Feature):
             self.training_form.live_rate.show_rates(run.history.newest_rates())
 
     def _review_dataset(self, path: str) -> None:
-        self.workspace.layers.review_dataset(Path(path), self.training_form.refresh_data)
+        self.workspace.layers.review_dataset(
+            Path(path), self.training_form.refresh_data
+        )
 
     def download(self, source: str) -> None:
         """Open the download dialog, which states size and origin before it starts."""
         from app.views.training.form.data.download_dialog import DownloadDialog
 
-        dialog = DownloadDialog(source, self.workspace.settings.data_folder, self.workspace.window)
+        dialog = DownloadDialog(
+            source, self.workspace.settings.data_folder, self.workspace.window
+        )
         dialog.downloaded.connect(lambda _source: self.training_form.refresh_data())
         dialog.open()

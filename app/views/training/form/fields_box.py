@@ -33,15 +33,23 @@ class FieldsBox(QWidget):
         super().__init__(parent)
         self.choices: dict[str, ChoiceField] = {}
         self._taken: dict[str, str] = {}
-        self._shown: tuple[tuple[str, ...], tuple[FieldInfo, ...], frozenset[str]] = ((), (), frozenset())
+        self._shown: tuple[tuple[str, ...], tuple[FieldInfo, ...], frozenset[str]] = (
+            (),
+            (),
+            frozenset(),
+        )
         self._column = vbox(on=self, margins=(0, 4, 0, 0), spacing=4)
         self._grid: QWidget | None = None
         self.hide()
 
     def show_fields(
-        self, inputs: Sequence[str], fields: Sequence[FieldInfo], taken: Sequence[str], chosen: Mapping[str, str],
+        self,
+        inputs: Sequence[str],
+        fields: Sequence[FieldInfo],
+        taken: Sequence[str],
+        chosen: Mapping[str, str],
         optional: Iterable[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Show the inputs with the field that each has `taken`, or was `chosen` for it; nothing without fields. Those
         that are `optional` need none."""
         self.setVisible(bool(fields and inputs))
@@ -66,9 +74,18 @@ class FieldsBox(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(8)
         grid.setColumnStretch(1, 1)
-        offered = [(one.name, f"{_label(one)}, {shape_text(one.shape, 'one number')} {one.dtype}") for one in fields]
+        offered = [
+            (
+                one.name,
+                f"{_label(one)}, {shape_text(one.shape, 'one number')} {one.dtype}",
+            )
+            for one in fields
+        ]
         for row, name in enumerate(inputs if fields else ()):
-            choice = ChoiceField([("", "Not given" if name in optional else "Choose a field"), *offered], pairs=True)
+            choice = ChoiceField(
+                [("", "Not given" if name in optional else "Choose a field"), *offered],
+                pairs=True,
+            )
             choice.setAccessibleName(f"Field of the data for the input {name}")
             choice.edited.connect(partial(self._choose, name))
             grid.addWidget(label(name, "code", "text2"), row, 0)
@@ -77,13 +94,26 @@ class FieldsBox(QWidget):
         self._column.addWidget(self._grid)
 
     def show_arguments(
-        self, arguments: Sequence[Argument], fields: Sequence[FieldInfo], taken: Mapping[str, str]
+        self,
+        arguments: Sequence[Argument],
+        fields: Sequence[FieldInfo],
+        taken: Mapping[str, str],
     ) -> None:
         """Show the arguments of an opened model's forward with their fields; nothing if there is no choice."""
         names = [one.name for one in arguments[:MOST]] if len(arguments) > 1 else []
         optional = [one.name for one in arguments if not one.needed]
-        self.show_fields(names, fields, [taken.get(name, "") for name in names], {}, optional)
+        self.show_fields(
+            names, fields, [taken.get(name, "") for name in names], {}, optional
+        )
 
     def _choose(self, name: str, field: str) -> None:
         self._taken[name] = field
-        self.edited.emit(FrozenMap({own: taken for own, taken in self._taken.items() if taken and taken != own}))
+        self.edited.emit(
+            FrozenMap(
+                {
+                    own: taken
+                    for own, taken in self._taken.items()
+                    if taken and taken != own
+                }
+            )
+        )

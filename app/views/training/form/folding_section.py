@@ -14,10 +14,14 @@ AROUND = 68  # chevron, margins and the room between title and summary, px
 class FoldingSection(Section):
     """`acted` requests to reset the section to the defaults."""
 
-    def __init__(self, title: str, parent: QWidget | None = None, *, opened: bool = False) -> None:
+    def __init__(
+        self, title: str, parent: QWidget | None = None, *, opened: bool = False
+    ) -> None:
         super().__init__(title, parent=parent, opened=opened)
         self._summary, self._differs = "", False
-        self._caption.setMinimumWidth(1)  # it is cut, and so it must not hold the panel open
+        self._caption.setMinimumWidth(
+            1
+        )  # it is cut, and so it must not hold the panel open
         self.toggled.connect(self._fit)
 
     @property
@@ -39,8 +43,12 @@ class FoldingSection(Section):
     def _fit(self) -> None:
         self.set_action("Reset" if self.is_open() and self._differs else "", quiet=True)
         room = self.width() - TextLine(self.title(), "section").width - AROUND
-        self.set_caption("" if self.is_open() or room < 20 else elided(self._summary, "caption", room).text,
-                         "text2" if self._differs else "text3")  # fmt: skip
+        self.set_caption(
+            ""
+            if self.is_open() or room < 20
+            else elided(self._summary, "caption", room).text,
+            "text2" if self._differs else "text3",
+        )
         self._caption.setToolTip(self._summary)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -29,7 +29,10 @@ from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
 
 FEW = 40  # frozen layers that are named
-RATES = ("OneCycleLR", "CyclicLR")  # schedules that set the rate of every group themselves
+RATES = (
+    "OneCycleLR",
+    "CyclicLR",
+)  # schedules that set the rate of every group themselves
 
 
 class GroupBox(QFrame):
@@ -45,8 +48,12 @@ class GroupBox(QFrame):
         self.head.removed.connect(self.removed)
         self.form = ParamForm(params, defaults=True)
         self.form.set_docs({param.name: param.doc for param in params})
-        self.form.edited.connect(lambda name, value, merge: self.edited.emit(group.path, name, value, merge))
-        self.form.reset.connect(lambda name: self.edited.emit(group.path, name, self.default(name), None))
+        self.form.edited.connect(
+            lambda name, value, merge: self.edited.emit(group.path, name, value, merge)
+        )
+        self.form.reset.connect(
+            lambda name: self.edited.emit(group.path, name, self.default(name), None)
+        )
         vbox(self.head, self.form, on=self, margins=(0, 4, 0, 4), spacing=2)
         self.show_group(group)
 
@@ -104,7 +111,9 @@ class GroupsSection(KnobSection):
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
         count = len(training.groups)
-        return [f"{count} {plural(count, 'group')}"] * bool(count) + super().summary_texts(training)
+        return [f"{count} {plural(count, 'group')}"] * bool(
+            count
+        ) + super().summary_texts(training)
 
     def show_config(self, training: TrainingConfig) -> None:
         super().show_config(training)
@@ -126,9 +135,11 @@ class GroupsSection(KnobSection):
         if self._loaded and choice != self._asked:
             self._asked = choice
             self._engine.ask(
-                "training.groups.params", GroupParams(choice),
-                on_answer=self._take_params, on_error=self._no_groups,
-            )  # fmt: skip
+                "training.groups.params",
+                GroupParams(choice),
+                on_answer=self._take_params,
+                on_error=self._no_groups,
+            )
 
     def _take_params(self, params: tuple[ChoiceParam, ...]) -> None:
         self._params = params
@@ -187,16 +198,28 @@ class GroupsSection(KnobSection):
     def open_picker(self) -> Picker:
         """Open a list of layers to add a group for."""
         taken = {group.path for group in self._training.groups}
-        left = (one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken)
+        left = (
+            one
+            for one in self._layers or ()
+            if one.trains and not one.frozen and one.path not in taken
+        )
         nothing = "No other layer has trainable parameters."
         return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
 
     def _add(self, layer: NetModule) -> None:
-        rate = next((param.default for param in self._params if param.name == "lr"), None)
-        options: FrozenMap[str, Any] = FrozenMap({"lr": rate / 10} if isinstance(rate, int | float) else {})
+        rate = next(
+            (param.default for param in self._params if param.name == "lr"), None
+        )
+        options: FrozenMap[str, Any] = FrozenMap(
+            {"lr": rate / 10} if isinstance(rate, int | float) else {}
+        )
         groups = list(self._training.groups)
         # The first matching group counts, so one inside another must come before it.
-        around = (i for i, group in enumerate(groups) if f"{layer.path}.".startswith(f"{group.path}."))
+        around = (
+            i
+            for i, group in enumerate(groups)
+            if f"{layer.path}.".startswith(f"{group.path}.")
+        )
         groups.insert(next(around, len(groups)), ParameterGroup(layer.path, options))
         self.made.emit(tuple(groups), f"Add a group for {layer.path}", None)
 
@@ -204,35 +227,54 @@ class GroupsSection(KnobSection):
         groups = tuple(group for group in self._training.groups if group.path != path)
         self.made.emit(groups, f"Remove the group of {path}", None)
 
-    def _option_edited(self, path: str, name: str, value: Any, merge: str | None) -> None:
+    def _option_edited(
+        self, path: str, name: str, value: Any, merge: str | None
+    ) -> None:
         """Have torch validate the option; change the project only if it is accepted."""
         box = self.boxes[path]
         before = box.group.options
-        options = FrozenMap(before.without(name) if equal_values(value, box.default(name)) else before.set(name, value))
+        options = FrozenMap(
+            before.without(name)
+            if equal_values(value, box.default(name))
+            else before.set(name, value)
+        )
 
         def accept(_none: None) -> None:
             if path in self.boxes and self.boxes[path].group.options != before:
-                self._option_edited(path, name, value, merge)  # another option changed meanwhile
+                self._option_edited(
+                    path, name, value, merge
+                )  # another option changed meanwhile
             else:
                 self._accepted(path, name, options, merge)
 
         self._engine.ask(
-            f"training.groups.check.{path}.{name}", CheckGroup(self._training.optimizer, options),
-            on_answer=accept, on_error=lambda failure: self._refused(path, name, failure),
-        )  # fmt: skip
+            f"training.groups.check.{path}.{name}",
+            CheckGroup(self._training.optimizer, options),
+            on_answer=accept,
+            on_error=lambda failure: self._refused(path, name, failure),
+        )
 
-    def _accepted(self, path: str, name: str, options: FrozenMap[str, Any], merge: str | None) -> None:
+    def _accepted(
+        self, path: str, name: str, options: FrozenMap[str, Any], merge: str | None
+    ) -> None:
         if path in self.boxes:
             self.boxes[path].form.set_problem(name, "")
             groups = tuple(
-                replace(group, options=options) if group.path == path else group for group in self._training.groups
+                replace(group, options=options) if group.path == path else group
+                for group in self._training.groups
             )
-            words = f"Set {name} of {path} to {show(options[name])}" if name in options else f"Reset {name} of {path}"
+            words = (
+                f"Set {name} of {path} to {show(options[name])}"
+                if name in options
+                else f"Reset {name} of {path}"
+            )
             self.made.emit(groups, words, f"groups/{path}/{merge}" if merge else None)
 
     def _refused(self, path: str, name: str, failure: WorkerFailure) -> None:
         if path in self.boxes:
             form = self.boxes[path].form
-            blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
+            blamed = (
+                failure.error.param if isinstance(failure.error, ChoiceError) else None
+            )
             for marked in {name, blamed or name} & form.rows.keys():
                 form.set_problem(marked, failure.message)

@@ -66,7 +66,11 @@ class RateLine(QWidget):
 
     def _show(self) -> None:
         known = self._rate == self._rate
-        what = f"Learning rate of {self._name}" if self._name else "Learning rate of the run"
+        what = (
+            f"Learning rate of {self._name}"
+            if self._name
+            else "Learning rate of the run"
+        )
         self.now.setText(f"{what}: {figure(self._rate)} now" if known else what)
         self.field.setAccessibleName(what)
         self.field.setEnabled(known)

@@ -47,9 +47,13 @@ class OutputSection(ChoiceSection):
     removed = Signal(str)
     put_first = Signal(str)
 
-    def __init__(self, row: OutputLoss, targets: Sequence[TargetInfo], engine: EngineService) -> None:
+    def __init__(
+        self, row: OutputLoss, targets: Sequence[TargetInfo], engine: EngineService
+    ) -> None:
         names = (*LOSSES, OWN_LOSS) if row.loss.name == OWN_LOSS else tuple(LOSSES)
-        super().__init__(row.output, names, partial(Params, "loss"), CheckLoss, engine, opened=False)
+        super().__init__(
+            row.output, names, partial(Params, "loss"), CheckLoss, engine, opened=False
+        )
         self._key = f"training.loss of {row.output}"
         self.row = row
         self.target = ChoiceField(_pairs(targets), pairs=True)
@@ -63,7 +67,9 @@ class OutputSection(ChoiceSection):
         self.body_layout.addWidget(self.weight)
         for button in (self.first, self.none):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
-        self.chosen.connect(lambda choice, merge: self.made.emit(replace(self.row, loss=choice), merge))
+        self.chosen.connect(
+            lambda choice, merge: self.made.emit(replace(self.row, loss=choice), merge)
+        )
         self.target.edited.connect(self._compare)
         self.weight.edited.connect(self._weigh)
         self.weight.reset.connect(lambda _name: self._weigh("weight", 1.0, None))
@@ -74,7 +80,9 @@ class OutputSection(ChoiceSection):
     def show_row(self, row: OutputLoss, first: bool, alone: bool) -> None:
         """Show the project's loss; accuracy is measured for the `first`."""
         self.row = row
-        self.target.set_value(row.target if row.target in self._targets else next(iter(self._targets)))
+        self.target.set_value(
+            row.target if row.target in self._targets else next(iter(self._targets))
+        )
         self.weight.set_values({} if row.weight == 1.0 else {"weight": row.weight})
         self.first.setVisible(not first)
         self.none.setVisible(not alone)
@@ -84,11 +92,20 @@ class OutputSection(ChoiceSection):
 
     def _compare(self, name: str) -> None:
         """Another target: the loss goes along where it cannot compare with it."""
-        self.made.emit(replace(self.row, target=name, loss=usual_loss(self._targets[name], self.row.loss)), None)
+        self.made.emit(
+            replace(
+                self.row,
+                target=name,
+                loss=usual_loss(self._targets[name], self.row.loss),
+            ),
+            None,
+        )
 
     def _weigh(self, _name: str, value: Any, merge: str | None) -> None:
         if not value >= 0:
-            self.weight.set_problem("weight", f"weight is {value!r}; it must be at least 0.")
+            self.weight.set_problem(
+                "weight", f"weight is {value!r}; it must be at least 0."
+            )
             return
         self.weight.set_problem("weight", "")
         visit = f"weight of {self.row.output}/{merge}" if merge else None
@@ -101,19 +118,27 @@ class LossSection(ChoiceSection):
     rows_made = Signal(object, str, object)
 
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Loss", tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, parent)
+        super().__init__(
+            "Loss", tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, parent
+        )
         self._rows: tuple[OutputLoss, ...] = ()
         self._suggested: tuple[OutputLoss, ...] = ()
         self._targets: tuple[TargetInfo, ...] = ()
         self._several = self._weighs = False
         self.outputs: dict[str, OutputSection] = {}
-        self.target = ChoiceField([("", "the target"), (INPUT, target_label(INPUT))], pairs=True)
+        self.target = ChoiceField(
+            [("", "the target"), (INPUT, target_label(INPUT))], pairs=True
+        )
         self.target.setAccessibleName("Target of the output")
         self.target.edited.connect(self._compare)
         self.compared = label("compared with", "code", "text2")
         self.told = label("", "label", "text3", wrap=True)
         self.give = Button("Give each output a loss", "primary")
-        self.give.clicked.connect(lambda: self.rows_made.emit(self._suggested, "Give each output a loss", None))
+        self.give.clicked.connect(
+            lambda: self.rows_made.emit(
+                self._suggested, "Give each output a loss", None
+            )
+        )
         self.missing = Button("", "link")
         self.missing.clicked.connect(self._give_missing)
         self.of = label("of the output", "code", "text2")
@@ -140,21 +165,42 @@ class LossSection(ChoiceSection):
         for section in self.outputs.values():
             section.set_torch_loaded()
 
-    def set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
+    def set_outputs(
+        self,
+        suggested: tuple[OutputLoss, ...],
+        targets: Sequence[TargetInfo],
+        several: bool,
+    ) -> None:
         """Set the suggested loss for each output of the net, and the targets to choose from."""
         self._returned = ()
         self._set_outputs(suggested, targets, several)
 
-    def _set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
-        if (suggested, tuple(targets), several) == (self._suggested, self._targets, self._several):
+    def _set_outputs(
+        self,
+        suggested: tuple[OutputLoss, ...],
+        targets: Sequence[TargetInfo],
+        several: bool,
+    ) -> None:
+        if (suggested, tuple(targets), several) == (
+            self._suggested,
+            self._targets,
+            self._several,
+        ):
             return
         if tuple(targets) != self._targets:
             self._drop()
-        self._suggested, self._targets, self._several = suggested, tuple(targets), several
+        self._suggested, self._targets, self._several = (
+            suggested,
+            tuple(targets),
+            several,
+        )
         self._fill()
 
     def set_returned(
-        self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], measured: OutputLoss | None = None
+        self,
+        suggested: tuple[OutputLoss, ...],
+        targets: Sequence[TargetInfo],
+        measured: OutputLoss | None = None,
     ) -> None:
         """Set the suggested losses of what an opened model returns; the loss takes one of them, the first if none is
         chosen, or several have one each. The output that is `measured` is so beside a loss of the model's own."""
@@ -167,7 +213,9 @@ class LossSection(ChoiceSection):
                 self.output.add_choice(name)
         self._set_outputs(suggested, targets, False)
 
-    def show_config(self, training: TrainingConfig, class_weights: bool = False) -> None:
+    def show_config(
+        self, training: TrainingConfig, class_weights: bool = False
+    ) -> None:
         """Show the project's losses; `class_weights`: whether the data are imbalanced enough to suggest weights."""
         self._rows, self._weighs = training.losses, class_weights
         self.show_choice(training.loss)
@@ -213,7 +261,11 @@ class LossSection(ChoiceSection):
     def _update_text(self) -> None:
         """Explain the loss or losses, and offer cures for outputs without one."""
         rows, one = self._rows, not self._rows
-        without = [row.output for row in self._suggested if row.output not in {given.output for given in rows}]
+        without = [
+            row.output
+            for row in self._suggested
+            if row.output not in {given.output for given in rows}
+        ]
         for part in (self.name, self.compared, self.target):
             part.setVisible(one and not self._several)
         self.words.setVisible(one and not self._several and self.form is None)
@@ -221,7 +273,9 @@ class LossSection(ChoiceSection):
             self.form.setVisible(one and not self._several)
         self.target.set_value("")
         for part in (self.of, self.output):
-            part.setVisible(len(self._returned) > 1 and sum(row.weight > 0 for row in rows) < 2)
+            part.setVisible(
+                len(self._returned) > 1 and sum(row.weight > 0 for row in rows) < 2
+            )
         if self._returned:
             trained = [row.output for row in rows if row.weight]
             self.output.set_value(trained[0] if trained else self._returned[0])
@@ -240,7 +294,11 @@ class LossSection(ChoiceSection):
         self.told.setText(told)
         self.told.setVisible(bool(told))
         if rows:
-            texts = [f"{row.output} {row.loss.name}" + f" × {row.weight:g}" * (row.weight != 1) for row in rows]
+            texts = [
+                f"{row.output} {row.loss.name}"
+                + f" × {row.weight:g}" * (row.weight != 1)
+                for row in rows
+            ]
             self.set_summary(", ".join(texts), True)
 
     def _make_form(self, name: str, params: tuple[ChoiceParam, ...]) -> None:
@@ -263,14 +321,21 @@ class LossSection(ChoiceSection):
         """Set the target of the only output."""
         if target == INPUT and self._suggested:
             given = next(one for one in self._targets if one.name == INPUT)
-            row = OutputLoss(self._suggested[0].output, usual_loss(given, self._choice), 1.0, INPUT)
+            row = OutputLoss(
+                self._suggested[0].output, usual_loss(given, self._choice), 1.0, INPUT
+            )
             self.rows_made.emit((row,), "Compare with the input", None)
         else:
             self.target.set_value("")
 
     def _put(self, made: OutputLoss, merge: str | None) -> None:
         rows = tuple(made if row.output == made.output else row for row in self._rows)
-        if len(rows) == 1 and not self._several and not made.target and made.weight == 1.0:
+        if (
+            len(rows) == 1
+            and not self._several
+            and not made.target
+            and made.weight == 1.0
+        ):
             rows = ()  # a single plain loss needs no rows
         self.rows_made.emit(rows, f"Set the loss of {made.output}", merge)
 
@@ -286,4 +351,6 @@ class LossSection(ChoiceSection):
         known = {row.output for row in self._rows}
         added = next((row for row in self._suggested if row.output not in known), None)
         if added is not None:
-            self.rows_made.emit((*self._rows, added), f"Give {added.output} a loss", None)
+            self.rows_made.emit(
+                (*self._rows, added), f"Give {added.output} a loss", None
+            )

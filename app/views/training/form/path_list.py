@@ -21,7 +21,11 @@ GONE = "The network no longer has a module with this name."
 
 
 def pick_layer(
-    title: str, layers: Iterable[NetModule], below: QWidget, take: Callable[[NetModule], None], nothing: str
+    title: str,
+    layers: Iterable[NetModule],
+    below: QWidget,
+    take: Callable[[NetModule], None],
+    nothing: str,
 ) -> Picker:
     """Open a picker of layers below a widget; of very many only the first are listed."""
     picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
@@ -62,7 +66,9 @@ class PathList(QWidget):
 
     changed = Signal(object)
 
-    def __init__(self, caption: str, words: str, what: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, caption: str, words: str, what: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._what = what
         self._paths: tuple[str, ...] = ()
@@ -75,9 +81,14 @@ class PathList(QWidget):
         title.setToolTip(words)
         self._rows = vbox(spacing=2)
         vbox(
-            title, label(words, "label", "text3", wrap=True), self._rows, (self.add, 0, Qt.AlignmentFlag.AlignLeft),
-            on=self, margins=(0, 4, 0, 0), spacing=3,
-        )  # fmt: skip
+            title,
+            label(words, "label", "text3", wrap=True),
+            self._rows,
+            (self.add, 0, Qt.AlignmentFlag.AlignLeft),
+            on=self,
+            margins=(0, 4, 0, 0),
+            spacing=3,
+        )
 
     def set_layers(self, layers: Layers) -> None:
         """Set the layers of the net."""
@@ -95,7 +106,11 @@ class PathList(QWidget):
                 line.deleteLater()
             self.lines = {path: PathLine(path, self._what) for path in paths}
             for line in self.lines.values():
-                line.removed.connect(lambda path: self.changed.emit(tuple(p for p in self._paths if p != path)))
+                line.removed.connect(
+                    lambda path: self.changed.emit(
+                        tuple(p for p in self._paths if p != path)
+                    )
+                )
                 self._rows.addWidget(line)
         self._mark()
 
@@ -106,8 +121,16 @@ class PathList(QWidget):
     def open_picker(self) -> Picker:
         """Open a list of layers to add."""
         chosen = set(self._paths)
-        left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
-        return pick_layer("Layers of the network", left, self.add, self._add, "No other layers.")
+        left = (
+            layer
+            for layer in self._layers or ()
+            if not chosen.issuperset(layer.modules)
+        )
+        return pick_layer(
+            "Layers of the network", left, self.add, self._add, "No other layers."
+        )
 
     def _add(self, layer: NetModule) -> None:
-        self.changed.emit((*self._paths, *(path for path in layer.modules if path not in self._paths)))
+        self.changed.emit(
+            (*self._paths, *(path for path in layer.modules if path not in self._paths))
+        )

@@ -35,11 +35,22 @@ from app.views.ui.widgets.painting import label, set_property
 
 NONE = ""
 _WHEN = (
-    ChoiceParam("per", "choice", "epoch", choices=("epoch", "step"),
-          doc="When scheduler.step() is called: after every epoch, or after every optimizer step."),
-    ChoiceParam("warmup", "int", 0, minimum=0, maximum=MOST["warmup"],
-          doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps."),
-)  # fmt: skip
+    ChoiceParam(
+        "per",
+        "choice",
+        "epoch",
+        choices=("epoch", "step"),
+        doc="When scheduler.step() is called: after every epoch, or after every optimizer step.",
+    ),
+    ChoiceParam(
+        "warmup",
+        "int",
+        0,
+        minimum=0,
+        maximum=MOST["warmup"],
+        doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps.",
+    ),
+)
 
 
 def length_of(training: TrainingConfig, data: DataConfig) -> Span:
@@ -55,16 +66,26 @@ class ScheduleSection(ChoiceSection):
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         names = [(NONE, "None: constant rate"), *((name, name) for name in SCHEDULERS)]
         super().__init__(
-            "Schedule", names, partial(Params, "schedule"), CheckOptimizer, engine, parent,
-            opened=False, pairs=True,
-        )  # fmt: skip
+            "Schedule",
+            names,
+            partial(Params, "schedule"),
+            CheckOptimizer,
+            engine,
+            parent,
+            opened=False,
+            pairs=True,
+        )
         self._training = TrainingConfig()
         self._length = Span(1, None)
         self._previewed: object = None
         self.when = ParamForm(_WHEN)
         self.when.set_docs({param.name: param.doc for param in _WHEN})
         self.when.edited.connect(self._when_edited)
-        self.when.reset.connect(lambda name: self._when_edited(name, getattr(Schedule(Choice("")), name), None))
+        self.when.reset.connect(
+            lambda name: self._when_edited(
+                name, getattr(Schedule(Choice("")), name), None
+            )
+        )
         self.said = label("", "label", "text3", wrap=True)
         self.said.hide()
         self.fit = Button("", "link")
@@ -89,7 +110,10 @@ class ScheduleSection(ChoiceSection):
 
     def show_config(self, training: TrainingConfig, length: Span) -> None:
         """Show the project's schedule."""
-        if training.schedule is None or training.schedule.choice.name != self._choice.name:
+        if (
+            training.schedule is None
+            or training.schedule.choice.name != self._choice.name
+        ):
             self.said.hide()
             self.when.forget()  # refused beside another schedule
         self._training, self._length = training, length
@@ -111,9 +135,24 @@ class ScheduleSection(ChoiceSection):
         if schedule is None:
             self.set_summary("none", False)
             return
-        told = [schedule.choice.name, *(f"{name} {show(value)}" for name, value in schedule.choice.params.items())]
-        self.set_summary(", ".join([told[0], *([f"warmup {schedule.warmup}"] if schedule.warmup else []), *told[1:],
-                                    f"per {schedule.per}"]), True)  # fmt: skip
+        told = [
+            schedule.choice.name,
+            *(
+                f"{name} {show(value)}"
+                for name, value in schedule.choice.params.items()
+            ),
+        ]
+        self.set_summary(
+            ", ".join(
+                [
+                    told[0],
+                    *([f"warmup {schedule.warmup}"] if schedule.warmup else []),
+                    *told[1:],
+                    f"per {schedule.per}",
+                ]
+            ),
+            True,
+        )
 
     # --- The form
 
@@ -128,14 +167,18 @@ class ScheduleSection(ChoiceSection):
     def _named(self, name: str) -> None:
         """Choose another class, or none; required parameters get suggested values."""
         if name == NONE:
-            self._engine.forget(f"{self._key}.first")  # of one that was chosen just before
+            self._engine.forget(
+                f"{self._key}.first"
+            )  # of one that was chosen just before
             self.made.emit(None, "Remove the schedule", None)
             return
         optimizer, length = self._training.optimizer, self._length
         self._engine.ask(
-            f"{self._key}.first", FirstSchedule(name, optimizer, length),
-            on_answer=lambda made: self._show_suggestion(*made), on_error=self._no_params,
-        )  # fmt: skip
+            f"{self._key}.first",
+            FirstSchedule(name, optimizer, length),
+            on_answer=lambda made: self._show_suggestion(*made),
+            on_error=self._no_params,
+        )
 
     def _show_suggestion(self, schedule: Schedule, words: str) -> None:
         self.made.emit(schedule, f"Choose {schedule.choice.name}", None)
@@ -145,7 +188,9 @@ class ScheduleSection(ChoiceSection):
     def _with_param(self, name: str, value: Any) -> Choice:
         """Return the choice with one parameter changed; required parameters are always stored."""
         if self.form is not None and self.form.rows[name].param.required:
-            return replace(self._choice, params=FrozenMap(self._choice.params.set(name, value)))
+            return replace(
+                self._choice, params=FrozenMap(self._choice.params.set(name, value))
+            )
         return super()._with_param(name, value)
 
     def _question(self, choice: Choice) -> Request[None]:
@@ -155,7 +200,9 @@ class ScheduleSection(ChoiceSection):
     def _emit_choice(self, choice: Choice, merge: str | None) -> None:
         if self.schedule is not None:
             self.said.hide()
-            self.made.emit(replace(self.schedule, choice=choice), f"Set {choice.name}", merge)
+            self.made.emit(
+                replace(self.schedule, choice=choice), f"Set {choice.name}", merge
+            )
 
     def _when_edited(self, name: str, value: Any, merge: str | None) -> None:
         if self.schedule is None:
@@ -166,29 +213,46 @@ class ScheduleSection(ChoiceSection):
             if self.schedule == before:
                 self._when_accepted(schedule, name, merge)
             else:
-                self._when_edited(name, value, merge)  # something else changed meanwhile
+                self._when_edited(
+                    name, value, merge
+                )  # something else changed meanwhile
 
         self._engine.ask(
-            f"{self._key}.when.{name}", CheckSchedule(schedule, self._training.optimizer),
+            f"{self._key}.when.{name}",
+            CheckSchedule(schedule, self._training.optimizer),
             on_answer=accept,
             on_error=lambda failure: self.when.set_problem(name, failure.message),
-        )  # fmt: skip
+        )
 
     def _when_accepted(self, schedule: Schedule, name: str, merge: str | None) -> None:
         self.when.set_problem(name, "")
-        self.made.emit(schedule, f"Set {name} of the schedule", f"{self._key}/{merge}" if merge else None)
+        self.made.emit(
+            schedule,
+            f"Set {name} of the schedule",
+            f"{self._key}/{merge}" if merge else None,
+        )
 
     # --- The run
 
     def _offer_fit(self) -> None:
-        fitted = schedule_length.fitted(self.schedule, self._length) if self.schedule else None
+        fitted = (
+            schedule_length.fitted(self.schedule, self._length)
+            if self.schedule
+            else None
+        )
         self.fit.setVisible(fitted is not None)
         if fitted is not None:
             name = schedule_length.LENGTHS[fitted.choice.name]
-            self.fit.setText(f"Set {name} to the run's {show(fitted.choice.params[name])}")
+            self.fit.setText(
+                f"Set {name} to the run's {show(fitted.choice.params[name])}"
+            )
 
     def _fit_to_run(self) -> None:
-        fitted = schedule_length.fitted(self.schedule, self._length) if self.schedule else None
+        fitted = (
+            schedule_length.fitted(self.schedule, self._length)
+            if self.schedule
+            else None
+        )
         if fitted is not None:
             self.said.hide()
             self.made.emit(fitted, "Fit the schedule to the run", None)
@@ -200,9 +264,11 @@ class ScheduleSection(ChoiceSection):
             return
         self._previewed = question
         self._engine.ask(
-            f"{self._key}.preview", PreviewRate(self._training, self._length),
-            on_answer=self._show_preview, on_error=self._no_preview,
-        )  # fmt: skip
+            f"{self._key}.preview",
+            PreviewRate(self._training, self._length),
+            on_answer=self._show_preview,
+            on_error=self._no_preview,
+        )
 
     def _show_preview(self, preview: RatePreview) -> None:
         many = len(preview.rates)
@@ -210,9 +276,11 @@ class ScheduleSection(ChoiceSection):
         if many > 1:
             unit = preview.per
             self.plot.show_lines(
-                range(1, many + 1), (PlotLine(preview.rates),), ends=(f"{unit} 1", f"{unit} {many:,}"),
+                range(1, many + 1),
+                (PlotLine(preview.rates),),
+                ends=(f"{unit} 1", f"{unit} {many:,}"),
                 unit=(unit, "learning rate"),
-            )  # fmt: skip
+            )
         stopped = preview.words.startswith("PyTorch")
         self.plot_words.setText(preview.words)
         set_property(self.plot_words, "tone", "error" if stopped else "text3")
@@ -221,6 +289,8 @@ class ScheduleSection(ChoiceSection):
     def _no_preview(self, failure: WorkerFailure) -> None:
         self.plot.hide()
         known = isinstance(failure.error, ChoiceError)
-        self.plot_words.setText(failure.message if known else f"It cannot be plotted: {failure.message}")
+        self.plot_words.setText(
+            failure.message if known else f"It cannot be plotted: {failure.message}"
+        )
         set_property(self.plot_words, "tone", "error")
         self.plot_words.show()

@@ -49,16 +49,27 @@ if TYPE_CHECKING:
 
 _DEFAULT_DEVICE = "auto"
 # Title and reason of the banner while a run is active, of this window or of a script.
-RUN_KEEPS = "A run is in progress", "It keeps the settings it was started with. Edits here apply to the next run."
-SCRIPT_HAS = "A script is running", "Its settings are in its code. Those below are of the network of this window."
+RUN_KEEPS = (
+    "A run is in progress",
+    "It keeps the settings it was started with. Edits here apply to the next run.",
+)
+SCRIPT_HAS = (
+    "A script is running",
+    "Its settings are in its code. Those below are of the network of this window.",
+)
 
 
 class DeviceField(ChoiceField):
     """Where the run goes: auto, or one of the devices that are present."""
 
-    def __init__(self, devices: Sequence[Device], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, devices: Sequence[Device], parent: QWidget | None = None
+    ) -> None:
         fastest = f"auto ({devices[0].id})" if devices else _DEFAULT_DEVICE
-        pairs = [(_DEFAULT_DEVICE, fastest), *((each.id, _device_text(each)) for each in devices)]
+        pairs = [
+            (_DEFAULT_DEVICE, fastest),
+            *((each.id, _device_text(each)) for each in devices),
+        ]
         super().__init__(pairs, _DEFAULT_DEVICE, parent=parent, pairs=True)
         self.setAccessibleName("Device")
         self.set_hint("auto selects the fastest device available when the run starts.")
@@ -66,7 +77,11 @@ class DeviceField(ChoiceField):
 
 def _device_text(device: Device) -> str:
     memory = f", {device.memory / 2**30:.0f} GiB" if device.memory else ""
-    return f"{device.id} · {device.name}{memory}" if device.name != device.id else device.id
+    return (
+        f"{device.id} · {device.name}{memory}"
+        if device.name != device.id
+        else device.id
+    )
 
 
 class RunSection(KnobSection):
@@ -93,10 +108,13 @@ class SpeedSection(KnobSection):
     def __init__(self) -> None:
         super().__init__("Precision and speed", settings_fields.SPEED)
         words = (
-            "Activations of these modules are recomputed in backward: less memory, more time (gradient checkpointing)."
+            "Activations of these modules are recomputed in backward: less memory, more time "
+            "(gradient checkpointing)."
         )
         self.recompute = PathList("recompute", words, "recompute of")
-        self.recompute.changed.connect(lambda paths: self.edited.emit("recompute", paths, None))
+        self.recompute.changed.connect(
+            lambda paths: self.edited.emit("recompute", paths, None)
+        )
         self.body_layout.addWidget(self.recompute)
         self.blocking = label("", "label", "text3", wrap=True)
         self.blocking.hide()
@@ -109,14 +127,18 @@ class SpeedSection(KnobSection):
             f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1, kernels run synchronously, so that an error names "
             "its own line; runs are slower. CUDA reads it at start-up: set it before starting Tapedeck."
         )
-        self.blocking.setVisible(any(device.id.startswith("cuda") for device in devices))
+        self.blocking.setVisible(
+            any(device.id.startswith("cuda") for device in devices)
+        )
 
     def show_config(self, training: TrainingConfig) -> None:
         self.recompute.show_paths(training.recompute)
         super().show_config(training)
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
-        return super().summary_texts(training) + [f"recompute {len(training.recompute)}"] * bool(training.recompute)
+        return super().summary_texts(training) + [
+            f"recompute {len(training.recompute)}"
+        ] * bool(training.recompute)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +170,11 @@ class CheckpointSection(KnobSection):
         self._estimate()
 
     def _estimate(self) -> None:
-        text = estimate_text(self._shown, self._parameters, self._run, self._seconds) if self._parameters else ""
+        text = (
+            estimate_text(self._shown, self._parameters, self._run, self._seconds)
+            if self._parameters
+            else ""
+        )
         self.disk.setText(text)
         self.disk.setVisible(bool(text))
 
@@ -174,7 +200,12 @@ class TrainingForm(QWidget):
     asked = Signal(str)
 
     def __init__(
-        self, document: Document, engine: EngineService, parent: QWidget | None = None, *, in_steps: bool = False
+        self,
+        document: Document,
+        engine: EngineService,
+        parent: QWidget | None = None,
+        *,
+        in_steps: bool = False,
     ) -> None:
         """With `in_steps` the form is there once `steps` has been run to its end."""
         super().__init__(parent)
@@ -193,7 +224,13 @@ class TrainingForm(QWidget):
         self.run = RunSection()
         yield
         self.loss = LossSection(engine)
-        self.optimizer = ChoiceSection("Optimizer", OPTIMIZERS, partial(Params, "optimizer"), CheckOptimizer, engine)
+        self.optimizer = ChoiceSection(
+            "Optimizer",
+            OPTIMIZERS,
+            partial(Params, "optimizer"),
+            CheckOptimizer,
+            engine,
+        )
         yield
         self.schedule = ScheduleSection(engine)
         self.groups = GroupsSection(engine)
@@ -204,11 +241,21 @@ class TrainingForm(QWidget):
         self.checkpoints = CheckpointSection()
         self.metrics = MetricsSection()
         self.knobs: tuple[KnobSection, ...] = (
-            self.run, self.groups, self.gradients, self.speed, self.regular, self.metrics, self.checkpoints
-        )  # fmt: skip
+            self.run,
+            self.groups,
+            self.gradients,
+            self.speed,
+            self.regular,
+            self.metrics,
+            self.checkpoints,
+        )
         self.sections: tuple[FoldingSection, ...] = (
-            self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
-        )  # fmt: skip
+            self.run,
+            self.loss,
+            self.optimizer,
+            self.schedule,
+            *self.knobs[1:],
+        )
         self.device = DeviceField(())
         yield
         self._lay_out()
@@ -228,19 +275,36 @@ class TrainingForm(QWidget):
     def _connect(self) -> None:
         self.data.chosen.connect(self._set_data)
         self.data.download_requested.connect(self.download_requested)
-        self.data.fields.edited.connect(lambda chosen: self._apply("inputs", chosen, "Choose fields of inputs", None))
-        self.data.facts_changed.connect(lambda: self.metrics.set_data(self._document.project.data))
-        self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
-        self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
-        self.loss.rows_made.connect(lambda rows, words, merge: self._apply("losses", rows, words, merge))
-        self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
+        self.data.fields.edited.connect(
+            lambda chosen: self._apply(
+                "inputs", chosen, "Choose fields of inputs", None
+            )
+        )
+        self.data.facts_changed.connect(
+            lambda: self.metrics.set_data(self._document.project.data)
+        )
+        self.optimizer.chosen.connect(
+            lambda choice, merge: self._set_training("optimizer", choice, merge)
+        )
+        self.loss.chosen.connect(
+            lambda choice, merge: self._set_training("loss", choice, merge)
+        )
+        self.loss.rows_made.connect(
+            lambda rows, words, merge: self._apply("losses", rows, words, merge)
+        )
+        self.schedule.made.connect(
+            lambda value, words, merge: self._apply("schedule", value, words, merge)
+        )
         for section, text, key in (
-            (self.run, "Dry run on synthetic data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
-        ):  # fmt: skip
+            (self.run, "Dry run on synthetic data", "dry-run"),
+            (self.optimizer, "Find a learning rate…", "find-rate"),
+        ):
             link = Button(text, "link")
             link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))
             section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
-        self.groups.made.connect(lambda value, words, merge: self._apply("groups", value, words, merge))
+        self.groups.made.connect(
+            lambda value, words, merge: self._apply("groups", value, words, merge)
+        )
         for knob in self.knobs:
             knob.edited.connect(self._set_training)
             knob.acted.connect(partial(self._reset, knob))
@@ -291,7 +355,9 @@ class TrainingForm(QWidget):
             self._show_arguments(self._document.project)
             return
         names, fields, taken = preflight.taken_fields(self._document.project, analysis)
-        self.data.fields.show_fields(names, fields, taken, self._document.project.training.inputs)
+        self.data.fields.show_fields(
+            names, fields, taken, self._document.project.training.inputs
+        )
 
     def _show_arguments(self, project: Project) -> None:
         """Show which fields of the data the arguments of an opened model get."""
@@ -305,7 +371,9 @@ class TrainingForm(QWidget):
     def set_layers(self, analysis: Analysis) -> None:
         """Update the module names of the net, and the number of its parameters."""
         self.checkpoints.set_parameters(analysis.total_parameters)
-        if not analysis.source.modules and self._document.project.opened is None:  # an invalid net has no source
+        if (
+            not analysis.source.modules and self._document.project.opened is None
+        ):  # an invalid net has no source
             return
         self._show_outputs(analysis)
         layers = Layers(self._document.project, analysis)
@@ -320,11 +388,19 @@ class TrainingForm(QWidget):
         except DataError:
             return
         if source.is_read and project.opened is not None:
-            suggested, measured = opened_losses.suggested(project, source), opened_losses.measured(project, source)
+            suggested, measured = (
+                opened_losses.suggested(project, source),
+                opened_losses.measured(project, source),
+            )
             self.loss.set_returned(suggested, multi_output.targets_of(source), measured)
         elif source.is_read:
-            rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)
-            nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
+            rows, targets = (
+                multi_output.suggested(project, analysis, source),
+                multi_output.targets_of(source),
+            )
+            nodes = [
+                node for node in project.graph.nodes.values() if node.op == "output"
+            ]
             several = multi_output.need_names(nodes) or len(source.known_targets) > 1
             self.loss.set_outputs(rows, targets, several)
 
@@ -352,23 +428,42 @@ class TrainingForm(QWidget):
         """Show beside each field that differs from the active run the value of that run."""
         kept, project = self._kept, self._document.project
         forms: list[tuple[ParamForm, Any, Any]] = [
-            (section.form, kept.training if kept else None, project.training) for section in self.knobs
+            (section.form, kept.training if kept else None, project.training)
+            for section in self.knobs
         ]
-        forms += [(form, kept.data if kept else None, project.data)
-                  for form in (self.data.split, self.data.loading, self.data.bad)]  # fmt: skip
+        forms += [
+            (form, kept.data if kept else None, project.data)
+            for form in (self.data.split, self.data.loading, self.data.bad)
+        ]
         for form, before, now in forms:
             for name, row in form.rows.items():
                 value = getattr(before, name, None)
                 differs = kept is not None and getattr(now, name, None) != value
-                row.show_remark(f"{kept.title} continues with {show(value)}. {NEXT}" if kept and differs else "")
+                row.show_remark(
+                    f"{kept.title} continues with {show(value)}. {NEXT}"
+                    if kept and differs
+                    else ""
+                )
         if self.optimizer.form is None:
             return
         chosen = kept.training.optimizer if kept else Choice("")
         for name, row in self.optimizer.form.rows.items():
             value = chosen.params.get(name, row.param.default)
-            same = not kept or chosen.name != project.training.optimizer.name or equal_values(row.value, value)
-            cure = "To change it now, use the field of the run at the top." if name == "lr" else NEXT
-            row.show_remark("" if same or kept is None else f"{kept.title} continues with {show(value)}. {cure}")
+            same = (
+                not kept
+                or chosen.name != project.training.optimizer.name
+                or equal_values(row.value, value)
+            )
+            cure = (
+                "To change it now, use the field of the run at the top."
+                if name == "lr"
+                else NEXT
+            )
+            row.show_remark(
+                ""
+                if same or kept is None
+                else f"{kept.title} continues with {show(value)}. {cure}"
+            )
 
     def choose_data(self) -> None:
         """Put the focus on the choice of the data and open its list."""
@@ -424,11 +519,15 @@ class TrainingForm(QWidget):
     def _unfold(self) -> None:
         """Another project: open what every run has, and where something differs from the defaults."""
         for section in self.sections:
-            section.propose_open(section.differs or section in (self.run, self.loss, self.optimizer))
+            section.propose_open(
+                section.differs or section in (self.run, self.loss, self.optimizer)
+            )
 
     def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
         project = opened.with_data(self._document.project, config)
-        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
+        self._document.apply(
+            words, project, merge=f"training/{merge}" if merge else None
+        )
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
         self._apply(name, value, f"Set {name.replace('_', ' ')}", merge)
@@ -436,7 +535,10 @@ class TrainingForm(QWidget):
     def _apply(self, name: str, value: Any, words: str, merge: str | None) -> None:
         project = self._document.project
         project = replace(project, training=project.training.changed(**{name: value}))
-        form = next((section.form for section in self.knobs if name in section.form.rows), self.run.form)
+        form = next(
+            (section.form for section in self.knobs if name in section.form.rows),
+            self.run.form,
+        )
         try:
             check_numbers(Job(Source(""), project.data, project.training))
         except JobError as error:
@@ -445,18 +547,31 @@ class TrainingForm(QWidget):
                 form.set_problem(name, str(error))
                 return
         form.set_problem(name, "")
-        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
+        self._document.apply(
+            words, project, merge=f"training/{merge}" if merge else None
+        )
 
     def _reset(self, section: KnobSection) -> None:
         """Put everything in a section back, as one step."""
         project = self._document.project
         plain = {name: getattr(TrainingConfig(), name) for name in section.names}
-        self._document.apply(f"Reset {section.title()}", replace(project, training=replace(project.training, **plain)))
+        self._document.apply(
+            f"Reset {section.title()}",
+            replace(project, training=replace(project.training, **plain)),
+        )
 
 
 def _image_size(project: Project) -> tuple[int, ...]:
     """Return height and width of the images that the net takes, () if it takes none or several inputs."""
-    shapes = [node.params.get("shape") for node in project.graph.nodes.values() if node.op == "input"]
+    shapes = [
+        node.params.get("shape")
+        for node in project.graph.nodes.values()
+        if node.op == "input"
+    ]
     shape = shapes[0] if len(shapes) == 1 else None
-    known = isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(size, int) for size in shape[1:])
+    known = (
+        isinstance(shape, tuple)
+        and len(shape) == 3
+        and all(isinstance(size, int) for size in shape[1:])
+    )
     return tuple(shape[1:]) if known and isinstance(shape, tuple) else ()

@@ -22,16 +22,25 @@ class KnobSection(FoldingSection):
     edited = Signal(str, object, object)
 
     def __init__(
-        self, title: str, params: Sequence[ChoiceParam], parent: QWidget | None = None, *, opened: bool = False
+        self,
+        title: str,
+        params: Sequence[ChoiceParam],
+        parent: QWidget | None = None,
+        *,
+        opened: bool = False,
     ) -> None:
         super().__init__(title, parent, opened=opened)
         self.params = tuple(params)
         if title in settings_fields.WORDS:
-            self.body_layout.addWidget(label(settings_fields.WORDS[title], "label", "text3", wrap=True))
+            self.body_layout.addWidget(
+                label(settings_fields.WORDS[title], "label", "text3", wrap=True)
+            )
         self.form = ParamForm(params)
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.edited.connect(self._emit_edited)
-        self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig(), name), None))
+        self.form.reset.connect(
+            lambda name: self.edited.emit(name, getattr(TrainingConfig(), name), None)
+        )
         self.body_layout.addWidget(self.form)
         self._shown = TrainingConfig()
         self.toggled.connect(self._fill)
@@ -46,11 +55,17 @@ class KnobSection(FoldingSection):
         self._shown = training
         self._fill(self.is_open())
         told = self.summary_texts(training)
-        self.set_summary(", ".join(told) or settings_fields.PLAIN.get(self.title(), "none"), bool(told))
+        self.set_summary(
+            ", ".join(told) or settings_fields.PLAIN.get(self.title(), "none"),
+            bool(told),
+        )
 
     def _fill(self, opened: bool) -> None:
         if opened:
-            values = {name: settings_fields.of_field(name, getattr(self._shown, name)) for name in self.form.rows}
+            values = {
+                name: settings_fields.of_field(name, getattr(self._shown, name))
+                for name in self.form.rows
+            }
             self.form.set_values(values)
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:

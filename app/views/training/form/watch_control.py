@@ -57,9 +57,15 @@ class WatchControl(QObject):
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
             # Of several at one step the first is shown; the console lists them all.
-            if isinstance(event, StepDone) and self._caught is not None and event.step > self._caught.step:
+            if (
+                isinstance(event, StepDone)
+                and self._caught is not None
+                and event.step > self._caught.step
+            ):
                 self._withdraw()  # another batch was trained on, by Step
-            if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):
+            if isinstance(event, Caught) and (
+                self._caught is None or self._caught.step != event.step
+            ):
                 self._show(event)
 
     def _show(self, caught: Caught) -> None:
@@ -68,9 +74,20 @@ class WatchControl(QObject):
         reason = "The run is paused. Run resumes it, Step trains one more batch."
         shown, step = workspace.shown_run.figures, caught.step
         stored = shown is not None and shown.folder is not None
-        debug = {f"Debug step {step:,}": lambda: workspace.commands.trigger("debug-this-step", step)} if stored else {}
+        debug = (
+            {
+                f"Debug step {step:,}": lambda: workspace.commands.trigger(
+                    "debug-this-step", step
+                )
+            }
+            if stored
+            else {}
+        )
         workspace.notifier.warn(self._title, reason, LOOK, self._acted, debug)
-        if caught.node is not None and caught.node in workspace.document.project.graph.nodes:
+        if (
+            caught.node is not None
+            and caught.node in workspace.document.project.graph.nodes
+        ):
             workspace.network_selection.set([caught.node], self)
 
     def _state(self, state: str) -> None:

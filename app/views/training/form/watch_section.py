@@ -17,15 +17,38 @@ from app.views.ui.widgets.painting import label
 MEBIBYTE = 1024 * 1024
 LOSS = "loss_not_finite"  # in the form, where `not_finite` is a setting of the run
 PARAMS = (
-    ChoiceParam(LOSS, "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
-    ChoiceParam("gradient_norm", "float", None, optional=True, minimum=0,
-          doc="Pauses if a layer's gradient norm exceeds this; None to disable."),
-    ChoiceParam("dead", "float", None, optional=True, minimum=0,
-          doc="Pauses if this fraction of a ReLU's units, such as 0.9, is 0 for a whole batch; None to disable."),
-    ChoiceParam("memory_mib", "int", None, optional=True, minimum=1,
-          doc="Pauses if memory exceeds this many MiB: allocated on the device, or resident for a CPU run; None to "
-              "disable."),
-)  # fmt: skip
+    ChoiceParam(
+        LOSS,
+        "bool",
+        False,
+        doc="Pauses if the loss is NaN or infinite. The batch is skipped.",
+    ),
+    ChoiceParam(
+        "gradient_norm",
+        "float",
+        None,
+        optional=True,
+        minimum=0,
+        doc="Pauses if a layer's gradient norm exceeds this; None to disable.",
+    ),
+    ChoiceParam(
+        "dead",
+        "float",
+        None,
+        optional=True,
+        minimum=0,
+        doc="Pauses if this fraction of a ReLU's units, such as 0.9, is 0 for a whole batch; None to disable.",
+    ),
+    ChoiceParam(
+        "memory_mib",
+        "int",
+        None,
+        optional=True,
+        minimum=1,
+        doc="Pauses if memory exceeds this many MiB: allocated on the device, or resident for a CPU run; None to "
+        "disable.",
+    ),
+)
 WORDS = "The run pauses and reports where. Gradients, dead units and memory are checked on sampled steps."
 
 
@@ -41,7 +64,9 @@ class WatchSection(FoldingSection):
         self.form = ParamForm(PARAMS)
         self.form.set_docs({param.name: param.doc for param in PARAMS})
         self.form.edited.connect(self._edit)
-        self.form.reset.connect(lambda name: self._edit(name, False if name == LOSS else None, None))
+        self.form.reset.connect(
+            lambda name: self._edit(name, False if name == LOSS else None, None)
+        )
         self.body_layout.addWidget(self.form)
         self.acted.connect(lambda: self._set_points(WatchPoints()))
         self.show_points(self.points)
@@ -50,19 +75,29 @@ class WatchSection(FoldingSection):
         """Show watch points without emitting `changed`."""
         self.points = points
         memory = None if points.memory is None else points.memory // MEBIBYTE
-        self.form.set_values({
-            LOSS: points.not_finite, "gradient_norm": points.gradient_norm, "dead": points.dead,
-            "memory_mib": memory,
-        })  # fmt: skip
+        self.form.set_values(
+            {
+                LOSS: points.not_finite,
+                "gradient_norm": points.gradient_norm,
+                "dead": points.dead,
+                "memory_mib": memory,
+            }
+        )
         told = ["nan"] * points.not_finite
-        told += [f"gradient {points.gradient_norm:g}"] if points.gradient_norm is not None else []
+        told += (
+            [f"gradient {points.gradient_norm:g}"]
+            if points.gradient_norm is not None
+            else []
+        )
         told += [f"{100 * points.dead:g} % dead"] if points.dead is not None else []
         told += [f"{memory:,} MiB"] if memory is not None else []
         self.set_summary(", ".join(told) or "none", bool(told))
 
     def _edit(self, name: str, value: Any, _merge: object) -> None:
         if name == "memory_mib":
-            points = replace(self.points, memory=None if value is None else value * MEBIBYTE)
+            points = replace(
+                self.points, memory=None if value is None else value * MEBIBYTE
+            )
         else:
             given = float(value) if type(value) is int else value
             change: dict[str, Any] = {"not_finite" if name == LOSS else name: given}

@@ -29,7 +29,9 @@ class InsideCard(ChartCard):
         super().__init__("Inside", legend=False)
         self.inside: LayerInside | None = None
         self._past: StepLayer | None = None
-        self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "View")
+        self.what = Segmented(
+            [("activations", "Activations"), ("filters", "Filters")], "View"
+        )
         self.what.changed.connect(lambda _key: self._show())
         self.sample = NumberField(0, minimum=0)
         self.sample.setAccessibleName("Training sample")
@@ -41,9 +43,13 @@ class InsideCard(ChartCard):
         self.words = FittingLabel("", "caption", "text3", at_right=True)
         self.words.setMinimumWidth(WORDS)
         line = hbox(
-            label("Sample", "caption", "text2"), self.sample, (self.words, 1), self.look, margins=(0, 2, 12, 4),
+            label("Sample", "caption", "text2"),
+            self.sample,
+            (self.words, 1),
+            self.look,
+            margins=(0, 2, 12, 4),
             spacing=8,
-        )  # fmt: skip
+        )
         self.picture = PictureGrid()
         self.picture.setFixedWidth(78)
         self.grid = PictureGrid()
@@ -74,7 +80,11 @@ class InsideCard(ChartCard):
         """The channels in the grid."""
         if self.inside is None:
             return None
-        return self.inside.channels if self.what.value() == "activations" else self.inside.filters
+        return (
+            self.inside.channels
+            if self.what.value() == "activations"
+            else self.inside.filters
+        )
 
     def _show(self) -> None:
         inside = self.inside
@@ -91,7 +101,9 @@ class InsideCard(ChartCard):
         if found is None:
             self.grid.clear()
             self.heading.set(
-                note="the layer was not executed" if self.what.value() == "activations" else "no filters to display"
+                note="the layer was not executed"
+                if self.what.value() == "activations"
+                else "no filters to display"
             )
             return
         self.grid.show_numbers(found.pictures)
@@ -99,11 +111,19 @@ class InsideCard(ChartCard):
         self.heading.set(note=found.what + (f"; {left_out:,} more" if left_out else ""))
 
     def _show_sample(self, picture: np.ndarray | None) -> None:
-        if picture is None or picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[0] not in (1, 3)):
+        if (
+            picture is None
+            or picture.ndim not in (2, 3)
+            or (picture.ndim == 3 and picture.shape[0] not in (1, 3))
+        ):
             self.picture.setVisible(False)
             return
         self.picture.setVisible(True)
         whole = picture[None] if picture.ndim == 2 else picture
         low, high = np.nanmin(whole), np.nanmax(whole)
-        bytes_ = np.nan_to_num((whole - low) / max(high - low, 1e-12) * 255).astype(np.uint8)
-        self.picture.show_colors(np.repeat(bytes_, 3 // len(bytes_), axis=0).transpose(1, 2, 0)[None])
+        bytes_ = np.nan_to_num((whole - low) / max(high - low, 1e-12) * 255).astype(
+            np.uint8
+        )
+        self.picture.show_colors(
+            np.repeat(bytes_, 3 // len(bytes_), axis=0).transpose(1, 2, 0)[None]
+        )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QScrollArea, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QScrollArea,
+    QTableWidget,
+    QTableWidgetItem,
+    QWidget,
+)
 
 from app.training.monitoring.looks import BatchPeek
 from app.util import formatting
@@ -20,7 +27,9 @@ NUMBERS = 6  # of a sample or an output that are written out
 class BatchDialog(Dialog):
     """Pictures where the samples are pictures, and a line for each sample in any case."""
 
-    def __init__(self, peek: BatchPeek, message: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, peek: BatchPeek, message: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__("The batch", parent)
         self.body.addWidget(label(message, "label", "text2", wrap=True))
         self.notes = label(notes(peek), "caption", "text3", wrap=True)
@@ -29,7 +38,9 @@ class BatchDialog(Dialog):
         self.grid: PictureGrid | None = None
         if colors is not None:
             self.grid = PictureGrid()
-            self.grid.show_colors(colors, [label_of(peek, i) for i in range(len(peek.inputs))])
+            self.grid.show_colors(
+                colors, [label_of(peek, i) for i in range(len(peek.inputs))]
+            )
             area = QScrollArea()
             area.setWidgetResizable(True)
             area.setWidget(self.grid)
@@ -44,16 +55,26 @@ class BatchDialog(Dialog):
 def notes(peek: BatchPeek) -> str:
     """Return remarks about the batch as a whole."""
     bad = int((~np.isfinite(peek.inputs.reshape(len(peek.inputs), -1))).any(1).sum())
-    shown = f"The first {len(peek.inputs)} of {peek.count}" if peek.count > len(peek.inputs) else f"All {peek.count}"
-    texts = [f"{shown} samples, {shape_text(peek.inputs.shape[1:], 'one number')} each."]
+    shown = (
+        f"The first {len(peek.inputs)} of {peek.count}"
+        if peek.count > len(peek.inputs)
+        else f"All {peek.count}"
+    )
+    texts = [
+        f"{shown} samples, {shape_text(peek.inputs.shape[1:], 'one number')} each."
+    ]
     if bad:
         texts.append(f"{bad} of them contain non-finite values.")
     if peek.problem:
         texts.append(f"The network failed on them: {peek.problem}")
     elif peek.exact:
-        texts.append("Outputs and losses are those of the step, computed again with its weights and random numbers.")
+        texts.append(
+            "Outputs and losses are those of the step, computed again with its weights and random numbers."
+        )
     else:
-        texts.append("Output and loss are computed with the current weights; dropout masks are resampled.")
+        texts.append(
+            "Output and loss are computed with the current weights; dropout masks are resampled."
+        )
     return " ".join(texts)
 
 
@@ -66,14 +87,20 @@ def pictures(inputs: np.ndarray) -> np.ndarray | None:
     flat = np.nan_to_num(inputs, nan=0.0, posinf=0.0, neginf=0.0).astype(float)
     low, high = flat.min((1, 2, 3), keepdims=True), flat.max((1, 2, 3), keepdims=True)
     places = (flat - low) / np.maximum(high - low, 1e-12) * 255
-    return np.repeat(places.astype(np.uint8), 3 // inputs.shape[1], axis=1).transpose(0, 2, 3, 1)
+    return np.repeat(places.astype(np.uint8), 3 // inputs.shape[1], axis=1).transpose(
+        0, 2, 3, 1
+    )
 
 
 def label_of(peek: BatchPeek, index: int) -> str:
     """Return the class or the numbers of a sample."""
     value = peek.labels[index]
     if peek.task == "classes" and np.ndim(value) == 0:
-        return peek.classes[int(value)] if int(value) < len(peek.classes) else str(int(value))
+        return (
+            peek.classes[int(value)]
+            if int(value) < len(peek.classes)
+            else str(int(value))
+        )
     return _numbers(value)
 
 
@@ -114,18 +141,28 @@ def _table(peek: BatchPeek) -> QTableWidget:
     table.verticalHeader().setDefaultSectionSize(24)
     header = table.horizontalHeader()
     header.setFont(theme.font("caption"))
-    header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    header.setDefaultAlignment(
+        Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+    )
     header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-    header.setMinimumSectionSize(header.fontMetrics().horizontalAdvance("Largest output") + 16)
+    header.setMinimumSectionSize(
+        header.fontMetrics().horizontalAdvance("Largest output") + 16
+    )
     header.setStretchLastSection(True)
     for row in range(len(peek.inputs)):
         texts = [str(row + 1), label_of(peek, row)]
         texts += [_output_text(peek, row)] if peek.outputs is not None else []
-        texts += [formatting.figure(float(peek.losses[row]))] if peek.losses is not None else []
+        texts += (
+            [formatting.figure(float(peek.losses[row]))]
+            if peek.losses is not None
+            else []
+        )
         sample = peek.inputs[row]
         finite = np.isfinite(sample)
         short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
-        texts.append(short if finite.all() else f"{short}, {int((~finite).sum())} non-finite")
+        texts.append(
+            short if finite.all() else f"{short}, {int((~finite).sum())} non-finite"
+        )
         for column, text in enumerate(texts):
             item = QTableWidgetItem(text)
             item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)

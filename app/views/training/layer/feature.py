@@ -22,8 +22,16 @@ class LayerFeature(Feature):
     _wanted = ""  # before the page was made
 
     def pages(self) -> Iterable[Page]:
-        yield Page("layer", "Layer", "layers", "bottom", self._make, on_demand=True, words="&Layer",
-                   controls=lambda: self.layer_page.controls)  # fmt: skip
+        yield Page(
+            "layer",
+            "Layer",
+            "layers",
+            "bottom",
+            self._make,
+            on_demand=True,
+            words="&Layer",
+            controls=lambda: self.layer_page.controls,
+        )
 
     def actions(self) -> Iterable[Action]:
         yield Action("choose-layer", "", self._choose)

@@ -38,10 +38,13 @@ class FiguresRow(QWidget):
 
     def _measure(self) -> None:
         """Have room for the figures at the text size in force."""
-        names, values = (QFontMetricsF(theme.font(role)) for role in ("caption", "section"))
+        names, values = (
+            QFontMetricsF(theme.font(role)) for role in ("caption", "section")
+        )
         self._lines = names.height(), values.height()
         self._widths = [
-            max(names.horizontalAdvance(name), values.horizontalAdvance(value)) + SPACE for name, value in self.figures
+            max(names.horizontalAdvance(name), values.horizontalAdvance(value)) + SPACE
+            for name, value in self.figures
         ]
         self.setMinimumWidth(round(sum(self._widths)))
         self.setFixedHeight(round(sum(self._lines)) + 6)
@@ -50,33 +53,51 @@ class FiguresRow(QWidget):
     def columns(self) -> list[float]:
         """Return the left edge of each figure; each is as wide as its text plus an equal share of the free width."""
         spare = max(self.width() - sum(self._widths), 0.0) / max(len(self._widths), 1)
-        return [0.0, *accumulate(width + spare for width in self._widths)][: len(self._widths)]
+        return [0.0, *accumulate(width + spare for width in self._widths)][
+            : len(self._widths)
+        ]
 
     def show_histogram(self, of: Histogram | None) -> None:
         """Show the figures; nothing without a histogram, or for one of a run that recorded none."""
-        self.figures = () if of is None or not of.recorded else (
-            ("norm", ("≈ " if of.sampled else "") + figure(of.norm)),
-            ("mean", figure(of.mean)),
-            ("std", figure(of.std)),
-            ("largest", figure(of.largest)),
-        )  # fmt: skip
+        self.figures = (
+            ()
+            if of is None or not of.recorded
+            else (
+                ("norm", ("≈ " if of.sampled else "") + figure(of.norm)),
+                ("mean", figure(of.mean)),
+                ("std", figure(of.std)),
+                ("largest", figure(of.largest)),
+            )
+        )
         sample = of is not None and of.recorded and of.sampled
         self.setToolTip(
-            f"Of every n-th of {of.size:,} values; the norm is estimated from them" if of and sample else ""
+            f"Of every n-th of {of.size:,} values; the norm is estimated from them"
+            if of and sample
+            else ""
         )
-        self.setAccessibleName(", ".join(f"{name} {value}" for name, value in self.figures))
+        self.setAccessibleName(
+            ", ".join(f"{name} {value}" for name, value in self.figures)
+        )
         self._measure()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, now = start(self), theme.current()
         first, second = self._lines
-        for left, wide, (name, value) in zip(self.columns(), self._widths, self.figures, strict=True):
+        for left, wide, (name, value) in zip(
+            self.columns(), self._widths, self.figures, strict=True
+        ):
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text3)
-            painter.drawText(QRectF(left, 2, wide, first), Qt.AlignmentFlag.AlignVCenter, name)
+            painter.drawText(
+                QRectF(left, 2, wide, first), Qt.AlignmentFlag.AlignVCenter, name
+            )
             painter.setFont(theme.font("section"))
             painter.setPen(now.text)
-            painter.drawText(QRectF(left, 2 + first, wide, second), Qt.AlignmentFlag.AlignVCenter, value)
+            painter.drawText(
+                QRectF(left, 2 + first, wide, second),
+                Qt.AlignmentFlag.AlignVCenter,
+                value,
+            )
         painter.end()
 
 
@@ -101,11 +122,21 @@ class HealthList(QWidget):
         self._checks = tuple(checks)
         self._line = max(LINE, round(QFontMetricsF(theme.font("section")).height()) + 4)
         words = {True: "healthy", False: "warning", None: "not measured"}
-        texts = [f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks]
-        strong, plain = (QFontMetricsF(theme.font(name)) for name in ("section", "caption"))
-        wide = [strong.horizontalAdvance(each.value) + plain.horizontalAdvance(each.name) for each in self._checks]
+        texts = [
+            f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks
+        ]
+        strong, plain = (
+            QFontMetricsF(theme.font(name)) for name in ("section", "caption")
+        )
+        wide = [
+            strong.horizontalAdvance(each.value) + plain.horizontalAdvance(each.name)
+            for each in self._checks
+        ]
         self.setMinimumWidth(
-            min(max(NARROWEST, round(max(wide, default=0)) + ICON + 24), round(WIDEST * theme.manager().scale))
+            min(
+                max(NARROWEST, round(max(wide, default=0)) + ICON + 24),
+                round(WIDEST * theme.manager().scale),
+            )
         )
         self.setAccessibleName("Health: " + ("; ".join(texts) or EMPTY))
         self.update()
@@ -118,33 +149,60 @@ class HealthList(QWidget):
         if not self._checks:
             painter.setFont(theme.font("caption"))
             painter.setPen(now.text3)
-            wrapped = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+            wrapped = (
+                Qt.AlignmentFlag.AlignLeft
+                | Qt.AlignmentFlag.AlignTop
+                | Qt.TextFlag.TextWordWrap
+            )
             painter.drawText(QRectF(self.rect()).adjusted(0, 4, -8, 0), wrapped, EMPTY)
         for row, check in enumerate(self._checks):
-            self._paint_row(painter, QRectF(0, row * self._line, self.width() - 8, self._line), check)
+            self._paint_row(
+                painter,
+                QRectF(0, row * self._line, self.width() - 8, self._line),
+                check,
+            )
         painter.end()
 
     def _paint_row(self, painter: QPainter, area: QRectF, check: HealthCheck) -> None:
         now = theme.current()
         name, color = MARKS[check.ok]
         mark = icons.pixmap(name, color, ICON, self.devicePixelRatioF())
-        painter.drawPixmap(int(area.left()), int(area.top() + (self._line - ICON) / 2), mark)
+        painter.drawPixmap(
+            int(area.left()), int(area.top() + (self._line - ICON) / 2), mark
+        )
         strong, plain = theme.font("section"), theme.font("caption")
         painter.setFont(strong)
         painter.setPen(now.text)
-        painter.drawText(area, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, check.value)
-        room = area.width() - ICON - 14 - QFontMetricsF(strong).horizontalAdvance(check.value)
+        painter.drawText(
+            area,
+            Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter,
+            check.value,
+        )
+        room = (
+            area.width()
+            - ICON
+            - 14
+            - QFontMetricsF(strong).horizontalAdvance(check.value)
+        )
         painter.setFont(plain)
         painter.setPen(now.text2)
-        words = QFontMetricsF(plain).elidedText(check.name, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, words)
+        words = QFontMetricsF(plain).elidedText(
+            check.name, Qt.TextElideMode.ElideRight, room
+        )
+        painter.drawText(
+            area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, words
+        )
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             row = int(event.pos().y() // self._line)
             if row < len(self._checks):
                 check = self._checks[row]
-                QToolTip.showText(event.globalPos(), f"{check.name}: {check.value}\n{check.detail}", self)
+                QToolTip.showText(
+                    event.globalPos(),
+                    f"{check.name}: {check.value}\n{check.detail}",
+                    self,
+                )
                 return True
         return super().event(event)
 

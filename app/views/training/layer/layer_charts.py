@@ -64,7 +64,11 @@ class HistogramChart(Chart):
             found = self._past.histograms.get(self.kind.value())
             self.at_step.show_histogram(found)
             self.figures.show_histogram(found)
-            spread_of = f"{figure(found.low)} to {figure(found.high)}" if found is not None else "none"
+            spread_of = (
+                f"{figure(found.low)} to {figure(found.high)}"
+                if found is not None
+                else "none"
+            )
             self.heading.set(note=f"{spread_of} at {self._past.step:,}, recomputed")
             return
         series_of = self.history.seen.histograms.get(self.kind.value())
@@ -95,11 +99,15 @@ class HistogramChart(Chart):
     def _tell(self) -> None:
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []
-        until = [each for each in samples if self._step is None or each[0] <= self._step]
+        until = [
+            each for each in samples if self._step is None or each[0] <= self._step
+        ]
         self.figures.show_histogram(until[-1][1] if until else None)
         if until:
             at, shown = until[-1]
-            self.heading.set(note=f"{figure(shown.low)} to {figure(shown.high)} at {at:,}")
+            self.heading.set(
+                note=f"{figure(shown.low)} to {figure(shown.high)} at {at:,}"
+            )
         elif samples:
             self.heading.set(note=f"first measured at {samples[0][0]:,}")
 
@@ -117,18 +125,38 @@ class UsualLevel(PlotLayer):
         """Return where the name is, at the left above the line, and as much of it as there is room for."""
         rect, metrics = self.boundingRect(), QFontMetricsF(theme.font("axis"))
         low, high = self._plot.view.viewRange()[1]
-        level = rect.bottom() - (np.log10(USUAL) - low) / ((high - low) or 1) * rect.height()
-        words = self.words if metrics.horizontalAdvance(self.words) + 8 <= rect.width() else self.shorter
+        level = (
+            rect.bottom()
+            - (np.log10(USUAL) - low) / ((high - low) or 1) * rect.height()
+        )
+        words = (
+            self.words
+            if metrics.horizontalAdvance(self.words) + 8 <= rect.width()
+            else self.shorter
+        )
         height = metrics.height()
-        return QRectF(rect.left() + 4, level - height - 1, metrics.horizontalAdvance(words), height), words
+        return QRectF(
+            rect.left() + 4,
+            level - height - 1,
+            metrics.horizontalAdvance(words),
+            height,
+        ), words
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         now, rect = theme.current(), self.boundingRect()
         area, words = self.area()
         pen = QPen(now.text2, 1)
         pen.setDashPattern([5, 3])
         painter.setPen(pen)
-        painter.drawLine(QPointF(rect.left(), area.bottom() + 1), QPointF(rect.right(), area.bottom() + 1))
+        painter.drawLine(
+            QPointF(rect.left(), area.bottom() + 1),
+            QPointF(rect.right(), area.bottom() + 1),
+        )
         painter.setFont(theme.font("axis"))
         painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, words)
 
@@ -164,7 +192,9 @@ class RatioChart(Chart):
         self._curve.set_points(self.scale.x_of(steps), levels)
         self._usual.update()
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
-        self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
+        self.plot.set_y_range(
+            float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2))
+        )
         self.set_step(self._step)
 
     def set_step(self, step: int | None) -> None:
@@ -178,4 +208,14 @@ class RatioChart(Chart):
     def rows(self, index: int) -> Sequence[Row]:
         steps, ratios = self.ratios
         at = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
-        return [] if at < 0 else [(theme.current().series[0], "update / weight", figure(float(ratios[at])))]
+        return (
+            []
+            if at < 0
+            else [
+                (
+                    theme.current().series[0],
+                    "update / weight",
+                    figure(float(ratios[at])),
+                )
+            ]
+        )

@@ -56,7 +56,9 @@ class LayerControl(QObject):
         workspace.shown_run.changed.connect(self._show)
         workspace.shown_run.stepped.connect(lambda _step: self._step_changed())
         workspace.shown_run.past_changed.connect(lambda _past: self._step_changed())
-        page.recomputeRequested.connect(lambda step: workspace.commands.trigger("recompute-step", step))
+        page.recomputeRequested.connect(
+            lambda step: workspace.commands.trigger("recompute-step", step)
+        )
         page.batchRequested.connect(lambda: workspace.commands.trigger("batch-of-step"))
         page.newestRequested.connect(lambda: workspace.shown_run.choose_step(None))
         workspace.runs_keeper.listed.connect(self._listed)
@@ -81,15 +83,21 @@ class LayerControl(QObject):
 
     def _listed(self, runs: list[Kept]) -> None:
         """Show the newest stored run if this window has none."""
-        if runs and not self.page.run_title and self._workspace.newest_weights.run is None:
+        if (
+            runs
+            and not self.page.run_title
+            and self._workspace.newest_weights.run is None
+        ):
             self._show_stored(runs[0])
 
     def _show_stored(self, kept: Kept) -> None:
         self._workspace.background.ask(
-            "layers of a run", store.history_of, kept,
+            "layers of a run",
+            store.history_of,
+            kept,
             on_answer=lambda history: self.page.set_history(history, kept.record.title),
             on_error=lambda _failure: None,  # the page "Runs" reports the problem
-        )  # fmt: skip
+        )
 
     def _replaced(self, _project: object) -> None:
         """Clear what was shown of another project."""
@@ -105,23 +113,39 @@ class LayerControl(QObject):
         """Follow the chosen step: what the engine holds of it is shown, else the newest."""
         shown = self._workspace.shown_run
         past, figures = shown.past, shown.figures
-        self.page.set_step(shown.step, past.label if past is not None else "",
-                           figures is not None and figures.folder is not None)  # fmt: skip
+        self.page.set_step(
+            shown.step,
+            past.label if past is not None else "",
+            figures is not None and figures.folder is not None,
+        )
         self._workspace.engine.forget(PAST)
         if past is not self._past:  # the newest stays while steps are scrubbed
             self._past = past
             if past is None:
-                self.page.inside.show_reason(f"Computing {self.page.layer}…" if self.page.layer else CHOOSE)
+                self.page.inside.show_reason(
+                    f"Computing {self.page.layer}…" if self.page.layer else CHOOSE
+                )
             self._rest.start()
 
     # -- the layer ----------------------------------------------------------------------------------------------------
 
     def _show_layers(self) -> None:
-        analysis, opened = self._workspace.live.analysis, self._workspace.document.project.opened
+        analysis, opened = (
+            self._workspace.live.analysis,
+            self._workspace.document.project.opened,
+        )
         if opened is not None:
-            self.page.set_layers(tuple(path for path in opened.interface.modules if path))
+            self.page.set_layers(
+                tuple(path for path in opened.interface.modules if path)
+            )
         elif analysis is not None and analysis.source.modules:
-            self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
+            self.page.set_layers(
+                tuple(
+                    dict.fromkeys(
+                        path for path in analysis.source.modules.values() if path
+                    )
+                )
+            )
 
     def _run_started(self, run: Run) -> None:
         if self._workspace.session.takes_over(self._workspace.shown_run.figures):
@@ -132,7 +156,11 @@ class LayerControl(QObject):
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
         analysis = self._workspace.live.analysis
-        paths = [analysis.source.modules.get(each, "") for each in ids] if analysis is not None else []
+        paths = (
+            [analysis.source.modules.get(each, "") for each in ids]
+            if analysis is not None
+            else []
+        )
         if len(paths) == 1 and paths[0] and paths[0] != self.page.layer:
             self.page.show_layer(paths[0])
             self._rest.start()
@@ -145,7 +173,11 @@ class LayerControl(QObject):
 
     def _chosen(self, layer: str) -> None:
         analysis = self._workspace.live.analysis
-        nodes = [node for node, path in analysis.source.modules.items() if path == layer] if analysis else []
+        nodes = (
+            [node for node, path in analysis.source.modules.items() if path == layer]
+            if analysis
+            else []
+        )
         if nodes:
             self._workspace.network_selection.set(nodes[:1], self)
         self._rest.start()
@@ -169,19 +201,32 @@ class LayerControl(QObject):
             self.page.inside.show_reason(f"Computing {layer}…")
         session = self._workspace.session
         if session.active and session.training_thread is not None:
-            self._asked = session.training_thread.run_between_steps(LookInside(layer, self._sample))
+            self._asked = session.training_thread.run_between_steps(
+                LookInside(layer, self._sample)
+            )
             when_done(self._asked, self, self._on_answer, self._refused)
             return
         workspace = self._workspace
-        if workspace.live.torch is None or workspace.live.analysis is None or not workspace.live.up_to_date:
+        if (
+            workspace.live.torch is None
+            or workspace.live.analysis is None
+            or not workspace.live.up_to_date
+        ):
             return
-        job = preflight.job(workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder))
+        job = preflight.job(
+            workspace.document.project,
+            workspace.live.analysis,
+            str(workspace.settings.data_folder),
+        )
         sample, folder = self._sample, Path(self._folder.name)
         workspace.background.ask(
-            INSIDE, workspace.newest_weights.choice(job.source, folder),
-            on_answer=lambda weights: self._ask_engine(engine_requests.ReadActivations(job, weights, layer, sample)),
+            INSIDE,
+            workspace.newest_weights.choice(job.source, folder),
+            on_answer=lambda weights: self._ask_engine(
+                engine_requests.ReadActivations(job, weights, layer, sample)
+            ),
             on_error=lambda failure: self._fail(failure.error),
-        )  # fmt: skip
+        )
 
     def _ask_past(self, past: RecomputedStep, layer: str) -> None:
         """Ask for the layer at the step that was recomputed."""
@@ -192,13 +237,21 @@ class LayerControl(QObject):
                 self.page.inside.show_past(found)
 
         self._workspace.engine.ask(
-            PAST, LookIntoStep(past.handle, layer, self._sample), on_answer=show,
+            PAST,
+            LookIntoStep(past.handle, layer, self._sample),
+            on_answer=show,
             on_error=lambda failure: self._fail(failure.error),
-        )  # fmt: skip
+        )
 
     def _ask_engine(self, request: engine_requests.ReadActivations) -> None:
-        file = Path(request.weights.path) if isinstance(request.weights, WeightsFile) else None
-        for older in Path(self._folder.name).glob("*.pt"):  # of questions that this one takes the place of
+        file = (
+            Path(request.weights.path)
+            if isinstance(request.weights, WeightsFile)
+            else None
+        )
+        for older in Path(self._folder.name).glob(
+            "*.pt"
+        ):  # of questions that this one takes the place of
             if older != file:
                 older.unlink(missing_ok=True)
 

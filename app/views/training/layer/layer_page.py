@@ -39,10 +39,17 @@ class LayerPage(QWidget):
     newestRequested = Signal()
 
     def __init__(
-        self, values: HistogramChart | None = None, ratio: RatioChart | None = None, parent: QWidget | None = None
+        self,
+        values: HistogramChart | None = None,
+        ratio: RatioChart | None = None,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.values, self.ratio, self.inside = values or HistogramChart(), ratio or RatioChart(), InsideCard()
+        self.values, self.ratio, self.inside = (
+            values or HistogramChart(),
+            ratio or RatioChart(),
+            InsideCard(),
+        )
         self.charts: tuple[Chart, ...] = (self.values, self.ratio)
         self._history = History()
         self._layers: tuple[str, ...] = ()
@@ -55,16 +62,26 @@ class LayerPage(QWidget):
         self.list.setAccessibleName("Layer")
         self.list.setMinimumWidth(160)
         self.list.edited.connect(self._choose)
-        row = hbox(label("Layer", "caption", "text2"), self.list, on=self.controls, margins=(12, 4, 8, 4), spacing=8)
+        row = hbox(
+            label("Layer", "caption", "text2"),
+            self.list,
+            on=self.controls,
+            margins=(12, 4, 8, 4),
+            spacing=8,
+        )
         self.run_words = label("", "caption", "text2")
         self.recompute, self.batch, self.newest = (
             Button("", "link"),
             Button("Show batch", "link"),
             Button("Newest", "link"),
         )
-        self.batch.setToolTip("Samples, labels, outputs and losses of this step's batch")
+        self.batch.setToolTip(
+            "Samples, labels, outputs and losses of this step's batch"
+        )
         self.newest.setToolTip("Show the newest step and follow the run")
-        self.recompute.clicked.connect(lambda: self._step is not None and self.recomputeRequested.emit(self._step))
+        self.recompute.clicked.connect(
+            lambda: self._step is not None and self.recomputeRequested.emit(self._step)
+        )
         self.batch.clicked.connect(self.batchRequested)
         self.newest.clicked.connect(self.newestRequested)
         for widget in (self.run_words, self.recompute, self.batch, self.newest):
@@ -73,7 +90,12 @@ class LayerPage(QWidget):
         self.cards = QSplitter(Qt.Orientation.Horizontal)
         column.addWidget(Scrolled(self.cards))
         self.health = HealthCard()
-        for card, share in ((self.values, 340), (self.ratio, 190), (self.health, 220), (self.inside, 370)):
+        for card, share in (
+            (self.values, 340),
+            (self.ratio, 190),
+            (self.health, 220),
+            (self.inside, 370),
+        ):
             self.cards.addWidget(card)
             self.cards.setStretchFactor(self.cards.count() - 1, share)
         self.cards.setSizes([340, 190, 220, 370])
@@ -123,7 +145,9 @@ class LayerPage(QWidget):
             chart.set_history(self._history, "step")
         self.redraw()
 
-    def set_step(self, step: int | None, past: str = "", can_recompute: bool = True) -> None:
+    def set_step(
+        self, step: int | None, past: str = "", can_recompute: bool = True
+    ) -> None:
         """Note the chosen step, None for the newest; `past` are the words for one whose values can be shown."""
         self._step, self._past = step, past
         self.recompute.setEnabled(can_recompute)
@@ -144,7 +168,9 @@ class LayerPage(QWidget):
         newest = f"Values and updates of {title}" if title else ""
         self.run_words.setText(self._past or newest)
         self.recompute.setText(f"Recompute step {step:,}" if step is not None else "")
-        self.recompute.setToolTip("Recompute this step and show its activations, batch and histograms")
+        self.recompute.setToolTip(
+            "Recompute this step and show its activations, batch and histograms"
+        )
         self.recompute.setVisible(step is not None and not self._past)
         self.batch.setVisible(bool(self._past))
         self.newest.setVisible(step is not None)
@@ -160,7 +186,11 @@ class LayerPage(QWidget):
         self._tell_health()
 
     def _tell_health(self) -> None:
-        self.health.list.set_checks(health_checks(self._history.seen, self._layer, self._step) if self._layer else ())
+        self.health.list.set_checks(
+            health_checks(self._history.seen, self._layer, self._step)
+            if self._layer
+            else ()
+        )
 
     def refresh(self) -> None:
         """Redraw soon if the page is visible; the history may have grown."""

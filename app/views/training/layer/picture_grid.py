@@ -42,10 +42,17 @@ class PictureGrid(QWidget):
     def show_numbers(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
         """Show numbers (n, h, w) in the heat ramp, all by one scale."""
         finite = pictures[np.isfinite(pictures)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        low, high = (
+            (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        )
         span = high - low or 1.0
         with np.errstate(invalid="ignore"):
-            places = np.clip(np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0) * 255, 0, 255)
+            places = np.clip(
+                np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0)
+                * 255,
+                0,
+                255,
+            )
         table = np.array(theme.heat_table(), dtype=np.uint8)
         colors = table[np.minimum(places.astype(np.uint8), len(table) - 1)]
         colors[np.isnan(pictures)] = theme.channels(theme.current().panel)[:3]
@@ -55,12 +62,20 @@ class PictureGrid(QWidget):
         """Show pictures (n, h, w, 3) of bytes."""
         whole = np.ascontiguousarray(pictures)
         self._images = [
-            QImage(p.data, p.shape[1], p.shape[0], 3 * p.shape[1], QImage.Format.Format_RGB888).copy() for p in whole
+            QImage(
+                p.data,
+                p.shape[1],
+                p.shape[0],
+                3 * p.shape[1],
+                QImage.Format.Format_RGB888,
+            ).copy()
+            for p in whole
         ]
         self._shape = (whole.shape[1], whole.shape[2]) if len(whole) else (1, 1)
         self._captions = tuple(captions)
         self.setAccessibleName(
-            formatting.counted(len(self._images), "picture") + (f": {', '.join(captions)}" if captions else "")
+            formatting.counted(len(self._images), "picture")
+            + (f": {', '.join(captions)}" if captions else "")
         )
         self.updateGeometry()
         self.update()
@@ -77,7 +92,11 @@ class PictureGrid(QWidget):
         while True:
             across = max(1, int((width + GAP) // (side + GAP)))
             lines = -(-len(self._images) // across)
-            if not self._fit or side <= LEAST or lines * (side * ratio + caption + GAP) <= height:
+            if (
+                not self._fit
+                or side <= LEAST
+                or lines * (side * ratio + caption + GAP) <= height
+            ):
                 return side, side * ratio, across
             side -= 2
 
@@ -86,7 +105,9 @@ class PictureGrid(QWidget):
             return QSize(260, 160)
         _, tall, across = self._cell(self.width() or 560, 0)
         lines = -(-len(self._images) // across)
-        return QSize(260, int(lines * (tall + GAP + (CAPTION if self._captions else 0))))
+        return QSize(
+            260, int(lines * (tall + GAP + (CAPTION if self._captions else 0)))
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self._images:
@@ -102,6 +123,12 @@ class PictureGrid(QWidget):
             left, top = number % across * (wide + GAP), number // across * line
             painter.drawImage(QRectF(left, top, wide, tall), image)
             if number < len(self._captions):
-                text = metrics.elidedText(self._captions[number], Qt.TextElideMode.ElideRight, wide + GAP)
-                painter.drawText(QRectF(left, top + tall, wide + GAP, CAPTION), Qt.AlignmentFlag.AlignVCenter, text)
+                text = metrics.elidedText(
+                    self._captions[number], Qt.TextElideMode.ElideRight, wide + GAP
+                )
+                painter.drawText(
+                    QRectF(left, top + tall, wide + GAP, CAPTION),
+                    Qt.AlignmentFlag.AlignVCenter,
+                    text,
+                )
         painter.end()

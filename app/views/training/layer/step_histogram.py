@@ -39,7 +39,11 @@ class StepHistogram(QWidget):
         if shown is None:
             return "No values at this step"
         count = sum(shown.counts)
-        return f"{grouped_digits(count)} finite values" if count else "No finite value at this step"
+        return (
+            f"{grouped_digits(count)} finite values"
+            if count
+            else "No finite value at this step"
+        )
 
     def sizeHint(self) -> QSize:
         return QSize(320, 200)
@@ -52,16 +56,25 @@ class StepHistogram(QWidget):
         painter.setPen(now.text3)
         shown = self._shown
         if shown is None or not sum(shown.counts):
-            painter.drawText(QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, self._text())
+            painter.drawText(
+                QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, self._text()
+            )
             painter.end()
             return
         self._paint_bars(painter, area, shown)
         painter.setPen(now.text3)
         low, high = figure(shown.low), figure(shown.high)
         metrics = QFontMetricsF(painter.font())
-        painter.drawText(below, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, low)
-        painter.drawText(below, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, high)
-        if sum(map(metrics.horizontalAdvance, (low, high, self._text()))) + 40 < below.width():
+        painter.drawText(
+            below, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, low
+        )
+        painter.drawText(
+            below, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, high
+        )
+        if (
+            sum(map(metrics.horizontalAdvance, (low, high, self._text()))) + 40
+            < below.width()
+        ):
             painter.drawText(below, Qt.AlignmentFlag.AlignCenter, self._text())
         painter.end()
 
@@ -73,9 +86,16 @@ class StepHistogram(QWidget):
         for number, count in enumerate(shown.counts):
             if count:
                 tall = max(area.height() * count / most, 1.0)
-                bar = QRectF(area.left() + number * wide, area.bottom() - tall, max(wide - 1, 1), tall)
+                bar = QRectF(
+                    area.left() + number * wide,
+                    area.bottom() - tall,
+                    max(wide - 1, 1),
+                    tall,
+                )
                 painter.fillRect(bar, now.series[0])
         if shown.low < 0 < shown.high:
             zero = area.left() - shown.low / (shown.high - shown.low) * area.width()
             painter.setPen(now.line3)
-            painter.drawLine(round(zero), round(area.top()), round(zero), round(area.bottom()))
+            painter.drawLine(
+                round(zero), round(area.top()), round(zero), round(area.bottom())
+            )

@@ -21,15 +21,29 @@ class MemoryFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("memory", "&Memory of a step…", lambda: self.memory_control.open(), icon="memory", tip=BY_LAYER,
-                   late=True),
-            Action("profile", "Profile of a step…", lambda: self.profile_control.open(),
-                   tip="Time of a training step by operation", late=True),
-        )  # fmt: skip
+            Action(
+                "memory",
+                "&Memory of a step…",
+                lambda: self.memory_control.open(),
+                icon="memory",
+                tip=BY_LAYER,
+                late=True,
+            ),
+            Action(
+                "profile",
+                "Profile of a step…",
+                lambda: self.profile_control.open(),
+                tip="Time of a training step by operation",
+                late=True,
+            ),
+        )
 
     def finish(self) -> Iterator[None] | None:
         from app.views.training.memory.memory_control import MemoryControl
         from app.views.training.memory.profile_control import ProfileControl
 
-        self.memory_control, self.profile_control = MemoryControl(self.workspace), ProfileControl(self.workspace)
+        self.memory_control, self.profile_control = (
+            MemoryControl(self.workspace),
+            ProfileControl(self.workspace),
+        )
         return None

@@ -50,9 +50,11 @@ class MemoryControl(QObject):
                 self.estimates[run.number] = report.step.total.total
 
         self._workspace.engine.ask(
-            "memory of a run", EstimateMemory(run.job),
-            on_answer=keep, on_error=lambda _failure: None,
-        )  # fmt: skip
+            "memory of a run",
+            EstimateMemory(run.job),
+            on_answer=keep,
+            on_error=lambda _failure: None,
+        )
 
     def _measure(self) -> None:
         workspace, session = self._workspace, self._workspace.session
@@ -60,17 +62,25 @@ class MemoryControl(QObject):
             return
         if session.active and session.training_thread is not None:
             self._ask(session.training_thread.run_between_steps(TellMemory()))
-        elif workspace.live.analysis is None or not workspace.live.up_to_date or workspace.run_control.blocked:
+        elif (
+            workspace.live.analysis is None
+            or not workspace.live.up_to_date
+            or workspace.run_control.blocked
+        ):
             reason = workspace.run_control.blocked or "the network is being checked"
             self.dialog.show_message(f"Nothing to estimate: {reason}.")
         else:
             job = preflight.job(
-                workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder)
+                workspace.document.project,
+                workspace.live.analysis,
+                str(workspace.settings.data_folder),
             )
             workspace.engine.ask(
-                "memory", EstimateMemory(job),
-                on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
-            )  # fmt: skip
+                "memory",
+                EstimateMemory(job),
+                on_answer=self._show,
+                on_error=lambda failure: self._fail(failure.error),
+            )
 
     def _ask(self, future: Future) -> None:
         self._asked = future
@@ -79,7 +89,9 @@ class MemoryControl(QObject):
     def _show(self, report: MemoryReport) -> None:
         self._asked = None
         if self.dialog is not None:
-            self.dialog.show_report(report, "" if report.estimated else self._score(report))
+            self.dialog.show_report(
+                report, "" if report.estimated else self._score(report)
+            )
 
     def _score(self, report: MemoryReport) -> str:
         """Compare the estimate made when the run began with the measurement."""
@@ -87,7 +99,11 @@ class MemoryControl(QObject):
         estimate = self.estimates.get(run.number) if run is not None else None
         if estimate is None or report.step is None:
             return ""
-        measured = report.allocator.peak if report.allocator is not None else report.step.total.total
+        measured = (
+            report.allocator.peak
+            if report.allocator is not None
+            else report.step.total.total
+        )
         off = memory_report.score(estimate, measured)
         what = "the peak" if report.allocator is not None else "the counted total"
         return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {what}."
@@ -98,7 +114,9 @@ class MemoryControl(QObject):
             self.dialog.show_message(f"{type(error).__name__}: {error}")
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getSaveFileName(self.dialog, "Save the memory report", "memory.json", "JSON (*.json)")
+        name, _ = QFileDialog.getSaveFileName(
+            self.dialog, "Save the memory report", "memory.json", "JSON (*.json)"
+        )
         if name:
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
@@ -111,23 +129,35 @@ class MemoryControl(QObject):
             atomic.write_text(path, report.to_json())
         except OSError as error:
             self._workspace.notifier.refuse(
-                "The memory report could not be saved", f"“{path}”: {error.strerror or error}."
+                "The memory report could not be saved",
+                f"“{path}”: {error.strerror or error}.",
             )
             return
         self._workspace.notifier.say("Memory report saved", str(path))
         session = self._workspace.session
-        if report.allocator is not None and session.active and session.training_thread is not None:
+        if (
+            report.allocator is not None
+            and session.active
+            and session.training_thread is not None
+        ):
             snapshot = path.with_suffix(".pickle")
             when_done(
-                session.training_thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
-                lambda _: self._workspace.notifier.say("CUDA allocator snapshot saved", str(snapshot)),
+                session.training_thread.run_between_steps(WriteSnapshot(str(snapshot))),
+                self,
+                lambda _: self._workspace.notifier.say(
+                    "CUDA allocator snapshot saved", str(snapshot)
+                ),
                 lambda error: self._workspace.notifier.refuse(
                     "The snapshot could not be saved", f"“{snapshot}”: {error}."
                 ),
-            )  # fmt: skip
+            )
 
     def _empty(self) -> None:
         """Release cached memory between two steps of a run."""
         thread = self._workspace.session.training_thread
-        if self._asked is None and thread is not None and self._workspace.session.active:
+        if (
+            self._asked is None
+            and thread is not None
+            and self._workspace.session.active
+        ):
             self._ask(thread.run_between_steps(TellMemory(empty=True)))

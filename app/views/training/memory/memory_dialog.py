@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QTableWidget,
+    QTableWidgetItem,
+    QWidget,
+)
 
 from app.telemetry.layer_bytes import LayerBytes
 from app.training.monitoring.memory_report import MemoryReport
@@ -75,7 +81,9 @@ class MemoryDialog(Dialog):
         on_cuda = report.allocator is not None
         self.empty.setEnabled(on_cuda)
         self.empty.setToolTip("" if on_cuda else NO_CACHE)
-        self.summary.setText(" ".join(part for part in (summary(report), score) if part))
+        self.summary.setText(
+            " ".join(part for part in (summary(report), score) if part)
+        )
         self.device.setText(device_text(report))
         rows = [] if report.step is None else [report.step.total, *report.step.layers]
         self.table.setRowCount(len(rows))
@@ -83,11 +91,19 @@ class MemoryDialog(Dialog):
             self._set_row(row, layer, "All" if row == 0 else layer.layer or OUTSIDE)
 
     def _set_row(self, row: int, layer: LayerBytes, name: str) -> None:
-        sizes = (layer.parameters, layer.gradients, layer.optimizer, layer.activations, layer.total)
+        sizes = (
+            layer.parameters,
+            layer.gradients,
+            layer.optimizer,
+            layer.activations,
+            layer.total,
+        )
         for column, text in enumerate((name, *(size(each) for each in sizes))):
             item = QTableWidgetItem(text)
             if column:
-                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+                item.setTextAlignment(
+                    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+                )
             if row == 0:
                 item.setFont(theme.font("section"))
             self.table.setItem(row, column, item)
@@ -111,8 +127,14 @@ def summary(report: MemoryReport) -> str:
     """Return the total, and whether it was measured."""
     if report.step is None:
         return "Memory of this network or optimizer cannot be estimated without running it: start a run and measure."
-    how = "Estimated, without running anything" if report.estimated else "Measured on a batch of this run"
-    return f"{how}: {size(report.step.total.total)} for a batch of {report.step.batch:,}."
+    how = (
+        "Estimated, without running anything"
+        if report.estimated
+        else "Measured on a batch of this run"
+    )
+    return (
+        f"{how}: {size(report.step.total.total)} for a batch of {report.step.batch:,}."
+    )
 
 
 def device_text(report: MemoryReport) -> str:
@@ -125,12 +147,24 @@ def device_text(report: MemoryReport) -> str:
             f"{formatting.percent(a.fragmentation)} % of the reserved memory is fragmented."
         )
     if report.resident is not None:
-        texts.append(f"Resident memory of the process: {size(report.resident)}, libraries included.")
+        texts.append(
+            f"Resident memory of the process: {size(report.resident)}, libraries included."
+        )
     told = report.gpu
     if told.utilisation is None and told.temperature is None:
-        texts.append(f"Utilisation and temperature: not available, {told.reason or 'not reported by this GPU'}.")
+        texts.append(
+            f"Utilisation and temperature: not available, {told.reason or 'not reported by this GPU'}."
+        )
     else:
-        busy = "utilisation not available" if told.utilisation is None else f"{told.utilisation} % busy"
-        warm = "temperature not available" if told.temperature is None else f"{told.temperature} °C"
+        busy = (
+            "utilisation not available"
+            if told.utilisation is None
+            else f"{told.utilisation} % busy"
+        )
+        warm = (
+            "temperature not available"
+            if told.temperature is None
+            else f"{told.temperature} °C"
+        )
         texts.append(f"{told.name or 'GPU'}: {busy}, {warm}.")
     return " ".join(texts)

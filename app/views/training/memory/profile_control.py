@@ -40,7 +40,9 @@ class ProfileControl(QObject):
         self._measure()
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getSaveFileName(self.dialog, "Save a trace", "trace.json", "JSON (*.json)")
+        name, _ = QFileDialog.getSaveFileName(
+            self.dialog, "Save a trace", "trace.json", "JSON (*.json)"
+        )
         if name:
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
@@ -58,13 +60,17 @@ class ProfileControl(QObject):
         if self.dialog.profile is None:
             self.dialog.show_message("Measuring…")
         self._asked = session.training_thread.run_between_steps(ProfileStep(trace))
-        when_done(self._asked, self, partial(self._show, trace), partial(self._fail, trace))
+        when_done(
+            self._asked, self, partial(self._show, trace), partial(self._fail, trace)
+        )
 
     def _show(self, trace: str, profile: StepProfile) -> None:
         self._asked = None
         if self.dialog is not None:
             self.dialog.show_profile(profile)
-            self.dialog.show_note(f"The trace of this step was saved to {trace}" if trace else "")
+            self.dialog.show_note(
+                f"The trace of this step was saved to {trace}" if trace else ""
+            )
 
     def _fail(self, trace: str, error: BaseException) -> None:
         self._asked = None

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QTableWidget,
+    QTableWidgetItem,
+    QWidget,
+)
 
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import formatting
@@ -55,7 +61,9 @@ class ProfileDialog(Dialog):
         self.body.addWidget(self.table, 1)
         self.body.addWidget(label(WORDS, "caption", "text3", wrap=True))
         self.write = self.add_button("Save a trace…", left=True)
-        self.write.setToolTip("Profile again and save a trace for chrome://tracing or ui.perfetto.dev")
+        self.write.setToolTip(
+            "Profile again and save a trace for chrome://tracing or ui.perfetto.dev"
+        )
         self.write.clicked.connect(self.file_wanted)
         self.again = self.add_button("Measure again")
         self.again.clicked.connect(self.measure_wanted)
@@ -83,7 +91,16 @@ class ProfileDialog(Dialog):
         self.summary.setText(summary(profile))
         self.table.setColumnHidden(ON_DEVICE, profile.on_device is None)
         self.table.setRowCount(len(profile.rows) + 1)
-        self._set_row(0, OpTime("All", sum(row.calls for row in profile.rows), profile.cpu, profile.on_device), profile)
+        self._set_row(
+            0,
+            OpTime(
+                "All",
+                sum(row.calls for row in profile.rows),
+                profile.cpu,
+                profile.on_device,
+            ),
+            profile,
+        )
         for number, row in enumerate(profile.rows, 1):
             self._set_row(number, row, profile)
 
@@ -91,7 +108,9 @@ class ProfileDialog(Dialog):
         # The calls of the rows that are left out are not known.
         calls = formatting.grouped_digits(row.calls) if number else ""
         share = f"{formatting.percent(profile.share(row))} %"
-        for column, text in enumerate((row.name, calls, milliseconds(row.cpu), milliseconds(row.on_device), share)):
+        for column, text in enumerate(
+            (row.name, calls, milliseconds(row.cpu), milliseconds(row.on_device), share)
+        ):
             item = QTableWidgetItem(text)
             if column:
                 item.setTextAlignment(RIGHT)

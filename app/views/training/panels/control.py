@@ -44,7 +44,9 @@ class PanelsControl(QObject):
 
     def _store(self) -> None:
         panels = [list(choice) for choice in self._page.choices]
-        self._workspace.settings.set_panels_of(self._workspace.document.path, self._page.view.value(), panels)
+        self._workspace.settings.set_panels_of(
+            self._workspace.document.path, self._page.view.value(), panels
+        )
 
     def _progressed(self) -> None:
         self._page.room = self._workspace.session.room
@@ -54,6 +56,8 @@ class PanelsControl(QObject):
 def _choice(kept: Any) -> Choice | None:
     """Return a panel as it was stored; None for one that this version does not know."""
     match kept:
-        case [str(metric), str(layer), bool() | None as log] if metric_of(metric) is not None:
+        case [str(metric), str(layer), bool() | None as log] if (
+            metric_of(metric) is not None
+        ):
             return Choice(metric, layer, log)
     return None

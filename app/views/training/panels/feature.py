@@ -29,11 +29,21 @@ class PanelsFeature(Feature):
         self._made = False
 
     def pages(self) -> Iterable[Page]:
-        yield Page("panels", "Panels", "curves", "centre", self._make, on_demand=True, words="Pa&nels",
-                   home=lambda: self.panels.add)  # fmt: skip
+        yield Page(
+            "panels",
+            "Panels",
+            "curves",
+            "centre",
+            self._make,
+            on_demand=True,
+            words="Pa&nels",
+            home=lambda: self.panels.add,
+        )
 
     def actions(self) -> Iterable[Action]:
-        yield Action("panels-of-runs", "", lambda: self.workspace.pages.show("panels"), tip=TIP)
+        yield Action(
+            "panels-of-runs", "", lambda: self.workspace.pages.show("panels"), tip=TIP
+        )
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("panels", False)

@@ -24,7 +24,15 @@ from app.views.training.charts.overlays import COLORS, Other, RunOverlays, name_
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
-from app.views.training.panels.metrics import FIXED, Choice, Reading, layers_of, metric_of, newest_histogram, offered
+from app.views.training.panels.metrics import (
+    FIXED,
+    Choice,
+    Reading,
+    layers_of,
+    metric_of,
+    newest_histogram,
+    offered,
+)
 from app.views.training.panels.panel_csv import to_csv
 from app.views.training.panels.run_histograms import RunHistogram, RunHistograms
 from app.views.ui import theme
@@ -79,13 +87,18 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     def _make_tools(self) -> None:
         self.heading.hide()
-        self.metric_field, self.layer_field = ChoiceField((), pairs=True), ChoiceField((), pairs=True)
+        self.metric_field, self.layer_field = (
+            ChoiceField((), pairs=True),
+            ChoiceField((), pairs=True),
+        )
         self.metric_field.setAccessibleName("Metric of the panel")
         self.layer_field.setAccessibleName("Layer of the panel")
         for field in (self.metric_field, self.layer_field):
             field.setMinimumWidth(FIELD)  # longer names are cut with an ellipsis
         self.metric_field.edited.connect(self._choose_metric)
-        self.layer_field.edited.connect(lambda layer: self._choose(self.choice._replace(layer=layer)))
+        self.layer_field.edited.connect(
+            lambda layer: self._choose(self.choice._replace(layer=layer))
+        )
         self.more = icon_button("more", "Options of the panel")
         self.menu = QMenu(self.more)
         self.more.clicked.connect(self._show_menu)
@@ -112,17 +125,26 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.menu.addMenu(export_menu(self.menu, self._export))
         self.menu.addSeparator()
         for words, places in (("Move forward", -1), ("Move back", 1)):
-            self.menu.addAction(words).triggered.connect(lambda _on=False, places=places: self.moved.emit(places))
+            self.menu.addAction(words).triggered.connect(
+                lambda _on=False, places=places: self.moved.emit(places)
+            )
         self.menu.addAction("Remove").triggered.connect(self.removed)
 
     def _export(self, kind: str) -> None:
         name = self.title.replace(":", "").replace("/", "per")
-        export_as(self, "Export the panel", name, kind, lambda path: self.write(path, kind))
+        export_as(
+            self, "Export the panel", name, kind, lambda path: self.write(path, kind)
+        )
 
     def write(self, path: Path, kind: str) -> None:
         """Write the panel as "png" or "svg", or its numbers as "csv". Raises OSError."""
         csv = kind == "csv"
-        atomic.write_bytes(path, to_csv(self._metric, self.choice, self._runs).encode() if csv else self._picture(kind))
+        atomic.write_bytes(
+            path,
+            to_csv(self._metric, self.choice, self._runs).encode()
+            if csv
+            else self._picture(kind),
+        )
 
     def _picture(self, kind: str) -> bytes:
         """Return the panel with its title in place of its fields."""
@@ -153,7 +175,9 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     @property
     def title(self) -> str:
-        return self._metric.title + (f", {self.choice.layer}" if self.choice.layer else "")
+        return self._metric.title + (
+            f", {self.choice.layer}" if self.choice.layer else ""
+        )
 
     def _choose_metric(self, key: str) -> None:
         metric = metric_of(key) or FIXED[0]
@@ -170,7 +194,9 @@ class MetricChart(KeyboardFocus, ChartCard):
     def _take(self) -> None:
         """Have the plot, the fields and the names follow the choice."""
         self._metric = metric_of(self.choice.metric) or FIXED[0]
-        self.plot.left.set_kind("log" if self.log else "percent" if self._metric.percent else "number")
+        self.plot.left.set_kind(
+            "log" if self.log else "percent" if self._metric.percent else "number"
+        )
         self.plot.view.free_y = False
         self.plot.setVisible(not self._metric.histogram)
         self.bars.setVisible(bool(self._metric.histogram))
@@ -191,7 +217,9 @@ class MetricChart(KeyboardFocus, ChartCard):
     def _draw_runs(self) -> None:
         self._lines.set_runs(())
         self._lines = RunOverlays(self.plot, self._values, dots=self._metric.by_epoch)
-        self._lines.set_runs([Other(run.label, run.history) for run in self._runs], RUN_COLORS)
+        self._lines.set_runs(
+            [Other(run.label, run.history) for run in self._runs], RUN_COLORS
+        )
 
     @property
     def _histories(self) -> list[History]:
@@ -216,7 +244,9 @@ class MetricChart(KeyboardFocus, ChartCard):
             self.layer_field.set_value(self.choice.layer)
         self.layer_field.setVisible(bool(layers))
 
-    def _values(self, history: History, smoother: Smoother) -> tuple[Floats, Floats | None, Floats]:
+    def _values(
+        self, history: History, smoother: Smoother
+    ) -> tuple[Floats, Floats | None, Floats]:
         steps, seconds, values = self._reading(history)
         if not self._weight or self._metric.by_epoch:
             return steps, seconds, values
@@ -251,12 +281,17 @@ class MetricChart(KeyboardFocus, ChartCard):
         self._left_out = (
             self.log
             and bool(np.isnan(shown).any())
-            and any(bool((self._reading(history).values <= 0).any()) for history in self._histories)
+            and any(
+                bool((self._reading(history).values <= 0).any())
+                for history in self._histories
+            )
         )
         finite = shown[np.isfinite(shown)]
         if finite.size:
             low, high = float(finite.min()), float(finite.max())
-            limits = (0.0, 100.5) if self._metric.percent and not self.log else (-np.inf,)
+            limits = (
+                (0.0, 100.5) if self._metric.percent and not self.log else (-np.inf,)
+            )
             floor = 0.0 if not self.log and low >= 0 else limits[0]
             self.plot.set_y_range(*series.snapped(low, high, floor, *limits[1:]))
         self.plot.backdrop.set_cuts(self._lines.cuts(self._mode))
@@ -266,12 +301,17 @@ class MetricChart(KeyboardFocus, ChartCard):
         kind, layer = self._metric.histogram, self.choice.layer
         entries, shown = [], []
         for color, run in zip(RUN_COLORS, self._runs, strict=False):
-            title, found = name_in(run.label), newest_histogram(kind, run.history, layer)
+            title, found = (
+                name_in(run.label),
+                newest_histogram(kind, run.history, layer),
+            )
             if found is None:
                 entries.append(self._entry(Other(run.label, run.history), color, None))
                 continue
             shown.append(RunHistogram(title, color, *found))
-            entries.append(LegendEntry(run.label, histogram_text(found[1]), color, "line", title))
+            entries.append(
+                LegendEntry(run.label, histogram_text(found[1]), color, "line", title)
+            )
         self.bars.show_histograms(shown)
         self._tell(entries)
 
@@ -299,22 +339,34 @@ class MetricChart(KeyboardFocus, ChartCard):
             for _, color, value in found
             if x is not None and value is not None
         ]
-        self.plot.cursor_line.show_at(x, tuple(dot for dot in dots if np.isfinite(dot[0])))
+        self.plot.cursor_line.show_at(
+            x, tuple(dot for dot in dots if np.isfinite(dot[0]))
+        )
         entries = [self._entry(*each) for each in found]
         if self._left_out:
-            entries.append(LegendEntry("values of 0 and less omitted", "", -1, "dash", "≤ 0 omitted"))
+            entries.append(
+                LegendEntry(
+                    "values of 0 and less omitted", "", -1, "dash", "≤ 0 omitted"
+                )
+            )
         self._tell(entries)
 
     def _entry(self, run: Other, color: int, value: float | None) -> LegendEntry:
         if value is None:
-            return LegendEntry(f"{run.label}: {ABSENT}", "", color, short=f"{run.title}: {ABSENT}")
+            return LegendEntry(
+                f"{run.label}: {ABSENT}", "", color, short=f"{run.title}: {ABSENT}"
+            )
         mark: Mark = "dots" if self._metric.by_epoch else "line"
         return LegendEntry(run.label, self._figure(value), color, mark, run.title)
 
     def _figure(self, value: float) -> str:
         if value != value:
             return "–"
-        return formatting.percent_sign(value / 100) if self._metric.percent else formatting.figure(value)
+        return (
+            formatting.percent_sign(value / 100)
+            if self._metric.percent
+            else formatting.figure(value)
+        )
 
     def rows(self, x: float) -> list[Row]:
         """Return the lines of the readout at an x: each run with its value."""
@@ -329,7 +381,11 @@ class MetricChart(KeyboardFocus, ChartCard):
         low, high = self.plot.view.viewRange()[0]
         rect = self.plot.view.sceneBoundingRect()
         place = rect.left() + (x - low) / (high - low) * rect.width()
-        heading = {"step": f"step {round(x):,}", "epoch": f"epoch {x:.2f}", "time": f"{x:.1f} s"}[self._mode]
+        heading = {
+            "step": f"step {round(x):,}",
+            "epoch": f"epoch {x:.2f}",
+            "time": f"{x:.1f} s",
+        }[self._mode]
         self.plot.readout.show_at(place, heading, "", self.rows(x))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -357,7 +413,9 @@ class MetricChart(KeyboardFocus, ChartCard):
             return
         at = len(found)
         if self._cursor is not None:
-            at = int(np.searchsorted(found, self._cursor, "left" if places < 0 else "right"))
+            at = int(
+                np.searchsorted(found, self._cursor, "left" if places < 0 else "right")
+            )
         at = at - 1 if places < 0 or self._cursor is None else at
         self.pointed.emit(float(found[min(max(at, 0), len(found) - 1)]))
         announce(self, "; ".join(self.legend.texts))
@@ -370,7 +428,9 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     def minimumSizeHint(self) -> QSize:
         least = super().minimumSizeHint()
-        return QSize(least.width(), max(least.height(), round(LOWEST * theme.manager().scale)))
+        return QSize(
+            least.width(), max(least.height(), round(LOWEST * theme.manager().scale))
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -385,7 +445,11 @@ def histogram_text(values: Histogram) -> str:
     'mean 0.250 ± 0.500, 2 not finite, 10 values'
     """
     count = values.size or sum(values.counts) + values.not_finite
-    parts = [f"mean {formatting.figure(values.mean)} ± {formatting.figure(values.std)}"] if values.recorded else []
+    parts = (
+        [f"mean {formatting.figure(values.mean)} ± {formatting.figure(values.std)}"]
+        if values.recorded
+        else []
+    )
     if values.not_finite:
         parts.append(f"{formatting.grouped_digits(values.not_finite)} not finite")
     return ", ".join([*parts, f"{formatting.grouped_digits(count)} values"])

@@ -19,7 +19,12 @@ from app.views.training.charts.series import Floats
 
 NOTHING = np.empty(0)
 KINDS = {"activations": "Activations", "gradients": "Gradients", "weights": "Weights"}
-FIGURES = {"mean": "mean", "std": "std", "zeros": "fraction of zeros", "largest": "largest magnitude"}
+FIGURES = {
+    "mean": "mean",
+    "std": "std",
+    "zeros": "fraction of zeros",
+    "largest": "largest magnitude",
+}
 TABLES = {
     "update": "Update / weight",
     "weight": "Weight norm",
@@ -27,8 +32,14 @@ TABLES = {
     "gain": "Gradient gain",
     "reach": "Gradient norm relative to the last layer",
 }
-_totals: WeakKeyDictionary[History, tuple[Columns, Floats]] = WeakKeyDictionary()  # each sample is summed once
-SCORE, PART, RATE = "score:", "part:", "rate:"  # before the name of a metric, an output or a parameter group
+_totals: WeakKeyDictionary[History, tuple[Columns, Floats]] = (
+    WeakKeyDictionary()
+)  # each sample is summed once
+SCORE, PART, RATE = (
+    "score:",
+    "part:",
+    "rate:",
+)  # before the name of a metric, an output or a parameter group
 
 
 class Choice(NamedTuple):
@@ -77,13 +88,17 @@ def _step_column(name: str, history: History, _layer: str) -> Reading:
 
 
 def _epoch_column(name: str, factor: float, history: History, _layer: str) -> Reading:
-    return Reading(history.epochs["step"], history.epochs["seconds"], factor * history.epochs[name])
+    return Reading(
+        history.epochs["step"], history.epochs["seconds"], factor * history.epochs[name]
+    )
 
 
 def _score(name: str, history: History, _layer: str) -> Reading:
     if name not in history.metrics:
         return Reading()
-    return Reading(history.scores["step"], history.scores["seconds"], history.scores[name])
+    return Reading(
+        history.scores["step"], history.scores["seconds"], history.scores[name]
+    )
 
 
 def _part(name: str, history: History, _layer: str) -> Reading:
@@ -91,21 +106,34 @@ def _part(name: str, history: History, _layer: str) -> Reading:
 
 
 def _of(columns: Columns, name: str) -> Reading:
-    return Reading(columns["step"], None, columns[name]) if name in columns.names[1:] else Reading()
+    return (
+        Reading(columns["step"], None, columns[name])
+        if name in columns.names[1:]
+        else Reading()
+    )
 
 
 def _rate(group: str, history: History, _layer: str) -> Reading:
     if group not in history.own_rates:
         return Reading()
-    changes, last = history.group_rates, history.steps["step"][-1:]  # one row per change of a rate
-    steps = np.repeat(np.append(changes["step"], last), 2)[1:-1] if len(last) else NOTHING
+    changes, last = (
+        history.group_rates,
+        history.steps["step"][-1:],
+    )  # one row per change of a rate
+    steps = (
+        np.repeat(np.append(changes["step"], last), 2)[1:-1] if len(last) else NOTHING
+    )
     return Reading(steps, None, np.repeat(changes[f"rate_{group}"], 2)[: len(steps)])
 
 
 def _memory(history: History, _layer: str) -> Reading:
     memory = history.memory
     on_device = bool(np.isfinite(memory["allocated"]).any())
-    return Reading(memory["step"], memory["seconds"], memory["allocated" if on_device else "resident"] / MEBIBYTE)
+    return Reading(
+        memory["step"],
+        memory["seconds"],
+        memory["allocated" if on_device else "resident"] / MEBIBYTE,
+    )
 
 
 def _gradient_norm(history: History, _layer: str) -> Reading:
@@ -121,28 +149,49 @@ def _gradient_norm(history: History, _layer: str) -> Reading:
 
 
 def _gradient_of_layer(history: History, layer: str) -> Reading:
-    return Reading(history.gradient_steps, None, history.gradients[layer]) if layer in history.layers else Reading()
+    return (
+        Reading(history.gradient_steps, None, history.gradients[layer])
+        if layer in history.layers
+        else Reading()
+    )
 
 
 def _table(name: str, history: History, layer: str) -> Reading:
     table = history.seen.tables[name]
-    return Reading(table.steps, None, table.columns[layer]) if layer in table.layers else Reading()
+    return (
+        Reading(table.steps, None, table.columns[layer])
+        if layer in table.layers
+        else Reading()
+    )
 
 
 def _figure(kind: str, name: str, history: History, layer: str) -> Reading:
     series = history.seen.histograms.get(kind)
-    samples = [each for each in series.samples_of(layer) if each[1].recorded] if series is not None else []
+    samples = (
+        [each for each in series.samples_of(layer) if each[1].recorded]
+        if series is not None
+        else []
+    )
     if name == "zeros":  # of the values that were looked at
-        values = [found.zeros / max(sum(found.counts) + found.not_finite, 1) for _, found in samples]
+        values = [
+            found.zeros / max(sum(found.counts) + found.not_finite, 1)
+            for _, found in samples
+        ]
     else:
         values = [float(getattr(found, name)) for _, found in samples]
-    return Reading(np.array([float(step) for step, _ in samples]), None, np.array(values))
+    return Reading(
+        np.array([float(step) for step, _ in samples]), None, np.array(values)
+    )
 
 
-def newest_histogram(kind: str, history: History, layer: str) -> tuple[int, Histogram] | None:
+def newest_histogram(
+    kind: str, history: History, layer: str
+) -> tuple[int, Histogram] | None:
     """Return the newest histogram of a layer with its step; None if the run has none."""
     series = history.seen.histograms.get(kind)
-    return next(iter(series.samples_of(layer)[-1:]), None) if series is not None else None
+    return (
+        next(iter(series.samples_of(layer)[-1:]), None) if series is not None else None
+    )
 
 
 def _no_steps(_history: History, _layer: str) -> Reading:
@@ -170,7 +219,12 @@ def _fixed() -> tuple[Metric, ...]:
         Metric("loss", "Training loss", partial(_step_column, "loss"), log=True),
         *(
             Metric(
-                name, title, partial(_epoch_column, name, factor), by_epoch=True, log=factor == 1, percent=factor > 1
+                name,
+                title,
+                partial(_epoch_column, name, factor),
+                by_epoch=True,
+                log=factor == 1,
+                percent=factor > 1,
             )
             for name, title, factor in epochs
         ),
@@ -182,20 +236,55 @@ def _fixed() -> tuple[Metric, ...]:
 
 def _by_layer() -> tuple[Metric, ...]:
     return (
-        Metric("gradient", "Layer: gradient norm", _gradient_of_layer, lambda history: history.layers, log=True),
-        *(Metric(name, f"Layer: {title[:1].lower()}{title[1:]}", partial(_table, name), partial(_table_layers, name),
-                 log=name != "dead") for name, title in TABLES.items()),
-        *(Metric(f"{kind}.{name}", f"Layer: {title.lower()}, {words}", partial(_figure, kind, name),
-                 partial(_histogram_layers, kind), log=name == "std")
-          for kind, title in KINDS.items() for name, words in FIGURES.items()),
-        *(Metric(f"{kind}.histogram", f"{title}, histogram", _no_steps, partial(_histogram_layers, kind),
-                 histogram=kind) for kind, title in KINDS.items()),
-    )  # fmt: skip
+        Metric(
+            "gradient",
+            "Layer: gradient norm",
+            _gradient_of_layer,
+            lambda history: history.layers,
+            log=True,
+        ),
+        *(
+            Metric(
+                name,
+                f"Layer: {title[:1].lower()}{title[1:]}",
+                partial(_table, name),
+                partial(_table_layers, name),
+                log=name != "dead",
+            )
+            for name, title in TABLES.items()
+        ),
+        *(
+            Metric(
+                f"{kind}.{name}",
+                f"Layer: {title.lower()}, {words}",
+                partial(_figure, kind, name),
+                partial(_histogram_layers, kind),
+                log=name == "std",
+            )
+            for kind, title in KINDS.items()
+            for name, words in FIGURES.items()
+        ),
+        *(
+            Metric(
+                f"{kind}.histogram",
+                f"{title}, histogram",
+                _no_steps,
+                partial(_histogram_layers, kind),
+                histogram=kind,
+            )
+            for kind, title in KINDS.items()
+        ),
+    )
 
 
 FIXED, BY_LAYER = _fixed(), _by_layer()
 _KNOWN = {metric.key: metric for metric in (*FIXED, *BY_LAYER)}
-DEFAULT = (Choice("loss"), Choice("val_loss"), Choice("val_accuracy"), Choice("gradient_norm"))
+DEFAULT = (
+    Choice("loss"),
+    Choice("val_loss"),
+    Choice("val_accuracy"),
+    Choice("gradient_norm"),
+)
 
 
 def metric_of(key: str) -> Metric | None:
@@ -207,7 +296,13 @@ def metric_of(key: str) -> Metric | None:
     if key.startswith(SCORE):
         name = key.removeprefix(SCORE)
         word = label_of(name)
-        return Metric(key, f"Validation {word}", partial(_score, name), by_epoch=True, log=not is_share(name))
+        return Metric(
+            key,
+            f"Validation {word}",
+            partial(_score, name),
+            by_epoch=True,
+            log=not is_share(name),
+        )
     if key.startswith(PART):
         name = key.removeprefix(PART)
         return Metric(key, f"Training {label_of(name)}", partial(_part, name), log=True)
@@ -226,9 +321,17 @@ def offered(histories: Iterable[History]) -> list[Metric]:
         *(f"{RATE}{name}" for history in histories for name in history.own_rates),
     ]
     found = [metric_of(key) for key in dict.fromkeys(own)]
-    whole = [*FIXED[:5], *(metric for metric in found if metric is not None), *FIXED[5:]]
+    whole = [
+        *FIXED[:5],
+        *(metric for metric in found if metric is not None),
+        *FIXED[5:],
+    ]
     return [
-        *(metric for metric in whole if any(metric.read(history, "").recorded for history in histories)),
+        *(
+            metric
+            for metric in whole
+            if any(metric.read(history, "").recorded for history in histories)
+        ),
         *(metric for metric in BY_LAYER if layers_of(metric, histories)),
     ]
 
@@ -236,14 +339,28 @@ def offered(histories: Iterable[History]) -> list[Metric]:
 def known_parts(histories: Iterable[History]) -> tuple[object, ...]:
     """Return what decides which metrics are offered: it changes when a run has measured something new."""
     return tuple(
-        (bool(len(each.steps)), bool(len(each.epochs)), each.metrics, each.parts.names, each.group_rates.names,
-         bool(len(each.gradients)), each.layers, bool(len(each.memory)), tuple(each.seen.histograms),
-         tuple(table.layers for table in each.seen.tables.values())) for each in histories
-    )  # fmt: skip
+        (
+            bool(len(each.steps)),
+            bool(len(each.epochs)),
+            each.metrics,
+            each.parts.names,
+            each.group_rates.names,
+            bool(len(each.gradients)),
+            each.layers,
+            bool(len(each.memory)),
+            tuple(each.seen.histograms),
+            tuple(table.layers for table in each.seen.tables.values()),
+        )
+        for each in histories
+    )
 
 
 def layers_of(metric: Metric, histories: Iterable[History]) -> tuple[str, ...]:
     """Return the layers that a metric was measured of in any of these runs; none for one of whole runs."""
     if metric.layers is None:
         return ()
-    return tuple(dict.fromkeys(layer for history in histories for layer in metric.layers(history)))
+    return tuple(
+        dict.fromkeys(
+            layer for history in histories for layer in metric.layers(history)
+        )
+    )

@@ -56,7 +56,9 @@ class PanelsPage(QWidget):
         self._mode: Mode = "step"
         self._following, self._moving = True, False
         self._range, self._end = (0.0, 1.0), 0.0
-        self._waiting: dict[tuple[MetricChart | None, str], Callable[[], None]] = {}  # one step a turn
+        self._waiting: dict[
+            tuple[MetricChart | None, str], Callable[[], None]
+        ] = {}  # one step a turn
         self._turn = QTimer(self, singleShot=True, interval=TURN)
         self._turn.timeout.connect(self._next)
         self._rest = QTimer(self, singleShot=True)
@@ -76,7 +78,9 @@ class PanelsPage(QWidget):
         row = FlowLayout(self.tools, (12, 4, 8, 4), 8)
         self.view = Segmented([(METRICS, "Metrics"), (SAMPLES, "Samples")], "Panels of")
         self.samples = SamplesView()
-        row.put(self.view, self.add, *self.controls.parts, *self.samples.tools, self.choose)
+        row.put(
+            self.view, self.add, *self.controls.parts, *self.samples.tools, self.choose
+        )
         self.empty = EmptyState("runs", "No run to show", COMPARE, "Choose runs")
         self.content = QWidget()
         self.grid = QGridLayout(self.content)
@@ -112,7 +116,13 @@ class PanelsPage(QWidget):
 
     def _show_view(self) -> None:
         samples = self.view.value() == SAMPLES
-        self._stack.setCurrentWidget(self._nothing if not self._runs else self.samples if samples else self._scrolled)
+        self._stack.setCurrentWidget(
+            self._nothing
+            if not self._runs
+            else self.samples
+            if samples
+            else self._scrolled
+        )
         for widget in (self.add, *self.controls.parts[1:]):
             widget.setVisible(not samples)
         self._fit_tools()
@@ -170,9 +180,17 @@ class PanelsPage(QWidget):
     def _add(self) -> None:
         """Add a panel of the first metric that none shows, else of the last one."""
         shown = {choice.metric for choice in self.choices}
-        metrics = [metric for metric in offered(run.history for run in self._runs) if metric.layers is None]
-        found = next((metric.key for metric in metrics if metric.key not in shown), None)
-        chart = self._make(Choice(found) if found else self.choices[-1] if self.choices else DEFAULT[0])
+        metrics = [
+            metric
+            for metric in offered(run.history for run in self._runs)
+            if metric.layers is None
+        ]
+        found = next(
+            (metric.key for metric in metrics if metric.key not in shown), None
+        )
+        chart = self._make(
+            Choice(found) if found else self.choices[-1] if self.choices else DEFAULT[0]
+        )
         self._scrolled.ensureWidgetVisible(chart)
         chart.metric_field.setFocus()
         self._tell()
@@ -184,7 +202,11 @@ class PanelsPage(QWidget):
         held = chart.isAncestorOf(self.focusWidget() or self) or chart.hasFocus()
         self.charts.remove(chart)
         if held:  # before the panel goes: Qt would give the keys to any other
-            (self.charts[min(place, len(self.charts) - 1)] if self.charts else self.add).setFocus()
+            (
+                self.charts[min(place, len(self.charts) - 1)]
+                if self.charts
+                else self.add
+            ).setFocus()
         self._drop(chart)
         self._arrange()
         self._tell()
@@ -205,15 +227,18 @@ class PanelsPage(QWidget):
     @property
     def across(self) -> int:
         """Return how many panels are beside one another."""
-        room = self.width() - self._scrolled.verticalScrollBar().sizeHint().width()  # metrics may not be in sight yet
+        room = (
+            self.width() - self._scrolled.verticalScrollBar().sizeHint().width()
+        )  # metrics may not be in sight yet
         return max(1, int(room // (PANEL * theme.manager().scale)))
 
     def _arrange(self) -> None:
         across = min(self.across, max(len(self.charts) + len(self._unmade), 1))
         for place, chart in enumerate(self.charts):
             at = self.grid.indexOf(chart)
-            if at < 0 or self.grid.getItemPosition(at)[:2] != (place // across, place % across):  # type: ignore[index]
-                self.grid.addWidget(chart, place // across, place % across)
+            row, column = divmod(place, across)
+            if at < 0 or self.grid.getItemPosition(at)[:2] != (row, column):  # type: ignore[index]
+                self.grid.addWidget(chart, row, column)
             if chart.isHidden():
                 chart.show()  # now: one that is not shown yet takes no focus
             if place:
@@ -251,7 +276,9 @@ class PanelsPage(QWidget):
 
     # -- redrawing ----------------------------------------------------------------------------------------------------
 
-    def _later(self, chart: MetricChart | None, key: str, step: Callable[[], None]) -> None:
+    def _later(
+        self, chart: MetricChart | None, key: str, step: Callable[[], None]
+    ) -> None:
         """Call a function in a later turn of the event loop, once for all requests until then; skip removed panels."""
         self._waiting[chart, key] = step
         self._turn.start()
@@ -295,7 +322,13 @@ class PanelsPage(QWidget):
             return
         chart.set_axes(self._mode, self.controls.smoothing)
         if self._following:
-            self._end = series.grown(max((each.end(self._mode) for each in self.charts), default=0.0), self._end) or 1.0
+            self._end = (
+                series.grown(
+                    max((each.end(self._mode) for each in self.charts), default=0.0),
+                    self._end,
+                )
+                or 1.0
+            )
             self._range = (0.0, self._end)
         self._moving = True
         chart.plot.set_x_range(*self._range)

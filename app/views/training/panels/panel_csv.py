@@ -16,24 +16,37 @@ def to_csv(metric: Metric, choice: Choice, runs: Sequence[ComparedRun]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     named = ("run", "layer", "step")
-    writer.writerow((*named, "low", "high", "count") if metric.histogram else (*named, metric.title))
+    writer.writerow(
+        (*named, "low", "high", "count") if metric.histogram else (*named, metric.title)
+    )
     rows = _bins if metric.histogram else _values
     for run in runs:
-        writer.writerows((run.label, choice.layer, *row) for row in rows(metric, choice, run))
+        writer.writerows(
+            (run.label, choice.layer, *row) for row in rows(metric, choice, run)
+        )
     return out.getvalue()
 
 
-def _values(metric: Metric, choice: Choice, run: ComparedRun) -> Iterator[tuple[Any, ...]]:
+def _values(
+    metric: Metric, choice: Choice, run: ComparedRun
+) -> Iterator[tuple[Any, ...]]:
     found = metric.read(run.history, choice.layer)
     for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True):
         yield int(step), "" if value != value else repr(value)
 
 
-def _bins(metric: Metric, choice: Choice, run: ComparedRun) -> Iterator[tuple[Any, ...]]:
+def _bins(
+    metric: Metric, choice: Choice, run: ComparedRun
+) -> Iterator[tuple[Any, ...]]:
     found = newest_histogram(metric.histogram, run.history, choice.layer)
     if found is None:
         return
     step, values = found
     wide = (values.high - values.low) / len(values.counts)
     for at, count in enumerate(values.counts):
-        yield step, repr(values.low + at * wide), repr(values.low + (at + 1) * wide), count
+        yield (
+            step,
+            repr(values.low + at * wide),
+            repr(values.low + (at + 1) * wide),
+            count,
+        )

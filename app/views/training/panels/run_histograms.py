@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import (
+    QFontMetricsF,
+    QHelpEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+)
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.telemetry.histogram import Histogram
@@ -34,7 +41,11 @@ class RunHistogram(Struct, frozen=True):
 def densities(values: Histogram) -> list[float]:
     """Return the height of each bin, so that the bins of a histogram have the area 1 whatever their width."""
     count, wide = sum(values.counts), (values.high - values.low) / len(values.counts)
-    return [each / (count * wide) for each in values.counts] if count and wide > SAME else []
+    return (
+        [each / (count * wide) for each in values.counts]
+        if count and wide > SAME
+        else []
+    )
 
 
 def share_text(values: Histogram, value: float) -> str:
@@ -81,11 +92,15 @@ class RunHistograms(QWidget):
         """Return the ends of the axis."""
         low = min((each.values.low for each in self._shown), default=0.0)
         high = max((each.values.high for each in self._shown), default=1.0)
-        pad = 0.0 if high - low > SAME else max(abs(high), 1.0) / 2  # of values that are all equal
+        pad = (
+            0.0 if high - low > SAME else max(abs(high), 1.0) / 2
+        )  # of values that are all equal
         return low - pad, high + pad
 
     def _area(self) -> QRectF:
-        return QRectF(self.rect()).adjusted(LEFT, TOP, -RIGHT, -LABELS * theme.manager().scale)
+        return QRectF(self.rect()).adjusted(
+            LEFT, TOP, -RIGHT, -LABELS * theme.manager().scale
+        )
 
     def x_of(self, value: float) -> float:
         """Return the place of a value."""
@@ -96,11 +111,16 @@ class RunHistograms(QWidget):
         """Return what each run has in its bin at a place."""
         (low, high), area = self.span(), self._area()
         value = low + (x - area.left()) / max(area.width(), 1.0) * (high - low)
-        return [f"{each.name}, step {each.step:,}: {share_text(each.values, value)}" for each in self._shown]
+        return [
+            f"{each.name}, step {each.step:,}: {share_text(each.values, value)}"
+            for each in self._shown
+        ]
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), "\n".join(self.shares_at(event.pos().x())), self)
+            QToolTip.showText(
+                event.globalPos(), "\n".join(self.shares_at(event.pos().x())), self
+            )
             return True
         return super().event(event)
 
@@ -109,7 +129,9 @@ class RunHistograms(QWidget):
         painter.setFont(theme.font("axis"))
         if not self._shown:
             painter.setPen(now.text3)
-            painter.drawText(QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, "No values recorded")
+            painter.drawText(
+                QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, "No values recorded"
+            )
             painter.end()
             return
         area = self._area()
@@ -118,15 +140,24 @@ class RunHistograms(QWidget):
         heights = [densities(each.values) for each in self._shown]
         tallest = max((max(each) for each in heights if each), default=1.0)
         for each, tall in zip(self._shown, heights, strict=True):
-            self._paint_outline(painter, area, each, [height / tallest for height in tall])
+            self._paint_outline(
+                painter, area, each, [height / tallest for height in tall]
+            )
         painter.end()
 
     def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
         now, (low, high) = theme.current(), self.span()
         metrics = QFontMetricsF(painter.font())
-        step = series.nice_step(high - low, max(2, int(area.width() / (LABEL * theme.manager().scale))))
-        for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
-            x, text = self.x_of(number * step), tick(number * step, step, max(abs(low), abs(high)))
+        step = series.nice_step(
+            high - low, max(2, int(area.width() / (LABEL * theme.manager().scale)))
+        )
+        for number in range(
+            math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1
+        ):
+            x, text = (
+                self.x_of(number * step),
+                tick(number * step, step, max(abs(low), abs(high))),
+            )
             painter.setPen(now.line3 if number == 0 else now.line)
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
             wide = metrics.horizontalAdvance(text)
@@ -134,7 +165,9 @@ class RunHistograms(QWidget):
             painter.setPen(now.text3)
             painter.drawText(QPointF(left, area.bottom() + metrics.ascent() + 4), text)
 
-    def _paint_outline(self, painter: QPainter, area: QRectF, each: RunHistogram, heights: list[float]) -> None:
+    def _paint_outline(
+        self, painter: QPainter, area: QRectF, each: RunHistogram, heights: list[float]
+    ) -> None:
         color = theme.current().series[each.color]
         painter.setPen(QPen(color, 1.5))
         if not heights:  # all values are equal

@@ -30,7 +30,9 @@ class SampleRow(NamedTuple):
     @property
     def first(self) -> int:
         """Return the place of the first run that has it."""
-        return next(place for place, number in enumerate(self.numbers) if number is not None)
+        return next(
+            place for place, number in enumerate(self.numbers) if number is not None
+        )
 
 
 def ids_of(evaluation: RunEvaluation) -> np.ndarray:
@@ -39,7 +41,9 @@ def ids_of(evaluation: RunEvaluation) -> np.ndarray:
     return found.columns.get("row", np.arange(found.count))
 
 
-def rows_of(evaluations: Sequence[RunEvaluation | None], order: Order, most: int) -> tuple[list[SampleRow], int]:
+def rows_of(
+    evaluations: Sequence[RunEvaluation | None], order: Order, most: int
+) -> tuple[list[SampleRow], int]:
     """Return the first `most` samples of all runs in an order, and how many there are; of "differ" and "wrong" those
     alone that are so.
 
@@ -47,7 +51,13 @@ def rows_of(evaluations: Sequence[RunEvaluation | None], order: Order, most: int
     """
     spaces = dict.fromkeys(each.space for each in evaluations if each is not None)
     parts = [
-        _in_order([each if each is not None and each.space == space else None for each in evaluations], order)
+        _in_order(
+            [
+                each if each is not None and each.space == space else None
+                for each in evaluations
+            ],
+            order,
+        )
         for space in spaces
     ]
     if not parts:
@@ -55,10 +65,14 @@ def rows_of(evaluations: Sequence[RunEvaluation | None], order: Order, most: int
     keys, numbers = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
     places = np.lexsort(keys[::-1])
     rows = numbers[:, places[:most]].T.tolist()
-    return [SampleRow(tuple(n if n >= 0 else None for n in row)) for row in rows], len(places)
+    return [SampleRow(tuple(n if n >= 0 else None for n in row)) for row in rows], len(
+        places
+    )
 
 
-def _in_order(evaluations: Sequence[RunEvaluation | None], order: Order) -> tuple[np.ndarray, np.ndarray]:
+def _in_order(
+    evaluations: Sequence[RunEvaluation | None], order: Order
+) -> tuple[np.ndarray, np.ndarray]:
     """Return of the samples of one space the keys to sort by, shape (keys, samples), and their number in each run, -1
     where it does not have them."""
     known = [each for each in evaluations if each is not None]
@@ -71,7 +85,9 @@ def _in_order(evaluations: Sequence[RunEvaluation | None], order: Order) -> tupl
             continue
         at, columns = np.searchsorted(ids, ids_of(each)), each.found.columns
         numbers[place, at] = np.arange(each.found.count)
-        losses[place, at] = np.where(np.isfinite(columns["loss"]), columns["loss"], np.inf)
+        losses[place, at] = np.where(
+            np.isfinite(columns["loss"]), columns["loss"], np.inf
+        )
         if "right" in columns:
             wrong[at] |= columns["right"] < 1
         if each.found.kind == CLASSES:
@@ -80,18 +96,27 @@ def _in_order(evaluations: Sequence[RunEvaluation | None], order: Order) -> tupl
             called.append(own)
     count, most = (numbers >= 0).sum(axis=0), np.nanmax(losses, axis=0)
     spread = np.where(count > 1, most - np.nanmin(losses, axis=0), -1.0)
-    score = {"differ": -spread, "wrong": -most, "worst": -most, "first": ids.astype(float)}[order]
+    score = {
+        "differ": -spread,
+        "wrong": -most,
+        "worst": -most,
+        "first": ids.astype(float),
+    }[order]
     kept = np.ones(len(ids), bool)
     if order == "wrong":
         kept = wrong
-    elif order == "differ" and len(called) == len(known):  # of classes; of values it is the loss that differs
+    elif order == "differ" and len(called) == len(
+        known
+    ):  # of classes; of values it is the loss that differs
         together = np.stack(called)
         lowest = np.where(together < 0, np.iinfo(np.int64).max, together).min(axis=0)
         kept = (count > 1) & (together.max(axis=0) != lowest)
     elif order == "differ":
         kept = count > 1
     places = np.flatnonzero(kept)
-    keys = np.stack([-count[places], np.nan_to_num(score[places], nan=np.inf), ids[places]])
+    keys = np.stack(
+        [-count[places], np.nan_to_num(score[places], nan=np.inf), ids[places]]
+    )
     return keys.astype(float), numbers[:, places]
 
 
@@ -102,7 +127,11 @@ def target_text(found: Evaluation, number: int) -> str:
     true = found.columns["true"][number]
     if found.kind == CLASSES:
         return f"target {found.name(int(true[0]))}"
-    return f"target {', '.join(significant(value, 4) for value in true.tolist())}" if len(true) <= 2 else ""
+    return (
+        f"target {', '.join(significant(value, 4) for value in true.tolist())}"
+        if len(true) <= 2
+        else ""
+    )
 
 
 class Prediction(NamedTuple):
@@ -115,19 +144,44 @@ class Prediction(NamedTuple):
 def prediction_of(evaluation: RunEvaluation, number: int) -> Prediction:
     """Return the prediction of a run for a sample: right or wrong, the classes' probabilities, and the loss."""
     found = evaluation.found
-    columns, loss = found.columns, f"loss {significant(found.columns['loss'][number], 3)}"
+    columns, loss = (
+        found.columns,
+        f"loss {significant(found.columns['loss'][number], 3)}",
+    )
     if found.kind == CLASSES:
-        true, called = int(columns["true"][number, 0]), int(columns["called"][number, 0])
+        true, called = (
+            int(columns["true"][number, 0]),
+            int(columns["called"][number, 0]),
+        )
         right = true == called
         sure = f"{_share(columns['shares'][number, 0], evaluation.unit)}"
-        beside = "" if right else f", target {found.name(true)}: {_share(columns['sure'][number], evaluation.unit)}"
-        return Prediction((f"{found.name(called)}, {'right' if right else 'wrong'}", f"{sure}{beside}", loss), right)
+        beside = (
+            ""
+            if right
+            else f", target {found.name(true)}: {_share(columns['sure'][number], evaluation.unit)}"
+        )
+        return Prediction(
+            (
+                f"{found.name(called)}, {'right' if right else 'wrong'}",
+                f"{sure}{beside}",
+                loss,
+            ),
+            right,
+        )
     if found.kind == TOKENS:
         share = float(columns["right"][number])
         return Prediction((f"{100 * share:.0f} % right", loss), share >= 1)
     if "called" not in columns or columns["called"].shape[1] > 2:
         return Prediction((loss,), None)
-    return Prediction((", ".join(significant(value, 4) for value in columns["called"][number].tolist()), loss), None)
+    return Prediction(
+        (
+            ", ".join(
+                significant(value, 4) for value in columns["called"][number].tolist()
+            ),
+            loss,
+        ),
+        None,
+    )
 
 
 def _share(value: float, unit: bool) -> str:
@@ -140,4 +194,8 @@ def orders_for(evaluations: Sequence[RunEvaluation | None]) -> list[Order]:
     spaces = [each.space for each in known]
     common = len(set(spaces)) < len(spaces)  # samples that two of them have
     right = any("right" in each.found.columns for each in known)
-    return [order for order in ORDERS if (order != "differ" or common) and (order != "wrong" or right)]
+    return [
+        order
+        for order in ORDERS
+        if (order != "differ" or common) and (order != "wrong" or right)
+    ]

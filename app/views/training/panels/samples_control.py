@@ -11,7 +11,11 @@ from PySide6.QtCore import QObject
 
 from app.data.spec import CLASSES
 from app.engine.protocol import Handle, HandleLostError
-from app.engine.requests.past.run_samples import EvaluatedRun, EvaluateRun, ShowRunSamples
+from app.engine.requests.past.run_samples import (
+    EvaluatedRun,
+    EvaluateRun,
+    ShowRunSamples,
+)
 from app.runs import evaluations, record
 from app.runs.record import RunError
 from app.runs.store import Kept
@@ -41,7 +45,10 @@ class _Stored(NamedTuple):
 
 def _stored(folders: tuple[Path | None, ...], part: str) -> list[_Stored]:
     """Read the evaluations of runs; for one without say why."""
-    return [_stored_in(folder, part) if folder is not None else _Stored(None, NOT_STORED) for folder in folders]
+    return [
+        _stored_in(folder, part) if folder is not None else _Stored(None, NOT_STORED)
+        for folder in folders
+    ]
 
 
 def _stored_in(folder: Path, part: str) -> _Stored:
@@ -56,7 +63,11 @@ def _stored_in(folder: Path, part: str) -> _Stored:
     if found is None:
         return _Stored(None, f"No evaluation of its {part} samples is stored.", goes_on)
     if found.checkpoint != now:
-        return _Stored(None, "Its weights have changed since the evaluation that is stored.", goes_on)
+        return _Stored(
+            None,
+            "Its weights have changed since the evaluation that is stored.",
+            goes_on,
+        )
     return _Stored(found, "", goes_on)
 
 
@@ -83,7 +94,9 @@ class SamplesControl(QObject):
 
     def set_runs(self, runs: Sequence[ComparedRun]) -> None:
         """Show other runs, or the same ones under other names."""
-        same = [run.folder for run in runs] == [run.folder for run in self._runs] and bool(runs)
+        same = [run.folder for run in runs] == [
+            run.folder for run in self._runs
+        ] and bool(runs)
         self._runs = runs
         if same:
             for column, run in zip(self._columns, runs, strict=True):
@@ -117,7 +130,9 @@ class SamplesControl(QObject):
             self._workspace.engine.release(self._nets.pop(key))
         self._opening.clear()
         self._most, self._rows = MORE, []
-        self._columns = [RunColumn(run.label, words="Reading what is stored…") for run in self._runs]
+        self._columns = [
+            RunColumn(run.label, words="Reading what is stored…") for run in self._runs
+        ]
         self._view.set_columns(self._columns)
         self._read_stored()
 
@@ -197,7 +212,12 @@ class SamplesControl(QObject):
                 self._workspace.engine.release(before)
             self._nets[folder, part] = answer.net
             column = self._columns[place]
-            was, column.evaluation, column.busy, column.words = column.evaluation, answer.evaluation, False, ""
+            was, column.evaluation, column.busy, column.words = (
+                column.evaluation,
+                answer.evaluation,
+                False,
+                "",
+            )
             if was is None or was.checkpoint != answer.evaluation.checkpoint:
                 column.samples.clear()  # with outputs of other weights
                 self._view.set_columns(self._columns)
@@ -249,12 +269,18 @@ class SamplesControl(QObject):
 
     def _want_pictures(self) -> None:
         """Ask for what is not there yet of the listed samples: of classes pictures of one run show them all."""
-        for place, (run, column) in enumerate(zip(self._runs, self._columns, strict=True)):
+        for place, (run, column) in enumerate(
+            zip(self._runs, self._columns, strict=True)
+        ):
             if column.evaluation is None or run.folder is None:
                 continue
             every = column.evaluation.found.kind != CLASSES
-            numbers = [row.numbers[place] for row in self._rows if every or row.first == place]
-            missing = tuple(n for n in numbers if n is not None and n not in column.samples)
+            numbers = [
+                row.numbers[place] for row in self._rows if every or row.first == place
+            ]
+            missing = tuple(
+                n for n in numbers if n is not None and n not in column.samples
+            )
             if missing and (run.folder, self._part) not in self._nets:
                 self._open(place)
             elif missing:
@@ -262,11 +288,15 @@ class SamplesControl(QObject):
 
     def _ask_pictures(self, place: int, folder: Path, numbers: tuple[int, ...]) -> None:
         def answered(samples: tuple[RunSample, ...]) -> None:
-            self._columns[place].samples |= {sample.number: sample for sample in samples}
+            self._columns[place].samples |= {
+                sample.number: sample for sample in samples
+            }
             self._view.show_pictures()
 
         def failed(failure: WorkerFailure) -> None:
-            if isinstance(failure.error, HandleLostError):  # of an engine that has ended
+            if isinstance(
+                failure.error, HandleLostError
+            ):  # of an engine that has ended
                 self._nets.pop((folder, self._part), None)
                 self._open(place)
             else:

@@ -31,8 +31,14 @@ from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
 
 THUMB, GAP = 60, 4  # px of a picture, and between two, at the designed text size
-COLUMN, EVALUATE = 166, 104  # px of a column, and of the row that holds a button, at least
-NAME, LEAST_NAME = 150, 96  # px of the names of samples, and where there is no room for more
+COLUMN, EVALUATE = (
+    166,
+    104,
+)  # px of a column, and of the row that holds a button, at least
+NAME, LEAST_NAME = (
+    150,
+    96,
+)  # px of the names of samples, and where there is no room for more
 SWATCH, ARROW = 10, 58  # px of a run's colour, and of a field beside its text
 IN_PROGRESS = "run in progress"
 EVALUATE_FIRST = "Evaluate a run to list its samples."
@@ -61,11 +67,21 @@ def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
     painter = QPainter(made)
     for place, pixels in enumerate(pictures):
         height, width, _ = pixels.shape
-        image = QImage(pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888)
+        image = QImage(
+            pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888
+        )
         small = max(width, height) <= side
-        how = Qt.TransformationMode.FastTransformation if small else Qt.TransformationMode.SmoothTransformation
+        how = (
+            Qt.TransformationMode.FastTransformation
+            if small
+            else Qt.TransformationMode.SmoothTransformation
+        )
         fitted = image.scaled(side, side, Qt.AspectRatioMode.KeepAspectRatio, how)
-        painter.drawImage(place * (side + GAP) + (side - fitted.width()) // 2, (side - fitted.height()) // 2, fitted)
+        painter.drawImage(
+            place * (side + GAP) + (side - fitted.width()) // 2,
+            (side - fitted.height()) // 2,
+            fitted,
+        )
     painter.end()
     return made
 
@@ -79,18 +95,28 @@ class SamplesModel(ColumnsModel):
         self.columns: Sequence[RunColumn] = ()
         self.rows: list[SampleRow] = []
         self.words = ""  # in place of the first sample, where there is none
-        self.elided: Callable[[str], str] = str  # shortens the name of a run to the width of its column
+        self.elided: Callable[[str], str] = (
+            str  # shortens the name of a run to the width of its column
+        )
         self._pixmaps: dict[tuple[int, int], QPixmap | None] = {}
 
     def set_content(
-        self, part: str, columns: Sequence[RunColumn], rows: list[SampleRow], total: int, words: str
+        self,
+        part: str,
+        columns: Sequence[RunColumn],
+        rows: list[SampleRow],
+        total: int,
+        words: str,
     ) -> None:
         """Show these samples of these runs, of so many; without any `words` in their place."""
         self.beginResetModel()
         self.part, self.columns, self.rows, self.words = part, columns, rows, words
         self._pixmaps.clear()
         count = f"{len(rows):,} of {formatting.grouped_digits(total)} samples"
-        self.heads = [count if rows else "Sample", *(column.label for column in columns)]
+        self.heads = [
+            count if rows else "Sample",
+            *(column.label for column in columns),
+        ]
         self.meanings = ["", *map(_meaning, columns)]
         self.endResetModel()
 
@@ -98,18 +124,39 @@ class SamplesModel(ColumnsModel):
         """Show pictures that were read since."""
         self._pixmaps.clear()
         if self.rows:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, len(self.columns)))
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(self.rows) - 1, len(self.columns))
+            )
 
     def rowCount(self, parent: Index | None = None) -> int:
         """Return the rows; one holds the buttons where there are no samples yet."""
-        return 0 if parent is not None and parent.isValid() else max(len(self.rows), int(bool(self.columns)))
+        return (
+            0
+            if parent is not None and parent.isValid()
+            else max(len(self.rows), int(bool(self.columns)))
+        )
 
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role == Qt.ItemDataRole.DecorationRole and orientation == Qt.Orientation.Horizontal and section > 0:
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> Any:
+        if (
+            role == Qt.ItemDataRole.DecorationRole
+            and orientation == Qt.Orientation.Horizontal
+            and section > 0
+        ):
             swatch = QPixmap(SWATCH, SWATCH)
-            swatch.fill(theme.current().series[RUN_COLORS[(section - 1) % len(RUN_COLORS)]])
+            swatch.fill(
+                theme.current().series[RUN_COLORS[(section - 1) % len(RUN_COLORS)]]
+            )
             return swatch
-        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal and section > 0:
+        if (
+            role == Qt.ItemDataRole.DisplayRole
+            and orientation == Qt.Orientation.Horizontal
+            and section > 0
+        ):
             return _head(self.columns[section - 1], self.elided)
         return super().headerData(section, orientation, role)
 
@@ -119,11 +166,19 @@ class SamplesModel(ColumnsModel):
         row, place = self.rows[index.row()], index.column() - 1
         if role == Qt.ItemDataRole.DecorationRole:
             return self._pixmap(index.row(), index.column())
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole):
-            lines = self._sample_lines(row) if place < 0 else self._run_lines(row, place)
+        if role in (
+            Qt.ItemDataRole.DisplayRole,
+            Qt.ItemDataRole.ToolTipRole,
+            Qt.ItemDataRole.AccessibleTextRole,
+        ):
+            lines = (
+                self._sample_lines(row) if place < 0 else self._run_lines(row, place)
+            )
             if role != Qt.ItemDataRole.AccessibleTextRole:
                 return "\n".join(lines)
-            return ", ".join([*([self.columns[place].label] if place >= 0 else []), *lines])
+            return ", ".join(
+                [*([self.columns[place].label] if place >= 0 else []), *lines]
+            )
         if role == Qt.ItemDataRole.ForegroundRole:
             now = theme.current()
             return now.error if place >= 0 and self._wrong(row, place) else now.text
@@ -140,9 +195,21 @@ class SamplesModel(ColumnsModel):
     def _sample_lines(self, row: SampleRow) -> list[str]:
         column, number = self.columns[row.first], row.numbers[row.first]
         assert column.evaluation is not None and number is not None
-        name, sample = column.evaluation.found.name_of(number), column.samples.get(number)
+        name, sample = (
+            column.evaluation.found.name_of(number),
+            column.samples.get(number),
+        )
         name = name.replace(" of the data)", ")")
-        return [*filter(None, (name, target_text(column.evaluation.found, number), sample.text if sample else ""))]
+        return [
+            *filter(
+                None,
+                (
+                    name,
+                    target_text(column.evaluation.found, number),
+                    sample.text if sample else "",
+                ),
+            )
+        ]
 
     def _run_lines(self, row: SampleRow, place: int) -> list[str]:
         column, number = self.columns[place], row.numbers[place]
@@ -151,14 +218,22 @@ class SamplesModel(ColumnsModel):
         if number is None:
             own = self.columns[row.first].evaluation
             other = own is not None and own.space != column.evaluation.space
-            return ["not in the data of this run" if other else f"not in its {self.part} samples"]
+            return [
+                "not in the data of this run"
+                if other
+                else f"not in its {self.part} samples"
+            ]
         sample = column.samples.get(number)
         note = [sample.note] if sample is not None and sample.note else []
         return [*note, *prediction_of(column.evaluation, number).lines]
 
     def _wrong(self, row: SampleRow, place: int) -> bool:
         evaluation, number = self.columns[place].evaluation, row.numbers[place]
-        return evaluation is not None and number is not None and prediction_of(evaluation, number).right is False
+        return (
+            evaluation is not None
+            and number is not None
+            and prediction_of(evaluation, number).right is False
+        )
 
     def _pixmap(self, row: int, column: int) -> QPixmap | None:
         if (row, column) not in self._pixmaps:
@@ -185,13 +260,17 @@ def _head(column: RunColumn, elided: Callable[[str], str]) -> str:
     figures = [f"loss {formatting.figure(found.loss)}"]
     if found.accuracy is not None:
         figures.insert(0, f"{formatting.percent(found.accuracy)} %")
-    return "\n".join([name, ", ".join(figures), *([IN_PROGRESS] if column.goes_on else [])])
+    return "\n".join(
+        [name, ", ".join(figures), *([IN_PROGRESS] if column.goes_on else [])]
+    )
 
 
 def _meaning(column: RunColumn) -> str:
     found = column.evaluation.found if column.evaluation is not None else None
     return (
-        f"{column.label}: {found.weights}, {found.count:,} {found.part} samples" if found is not None else column.label
+        f"{column.label}: {found.weights}, {found.count:,} {found.part} samples"
+        if found is not None
+        else column.label
     )
 
 
@@ -201,18 +280,33 @@ class EvaluateCell(QWidget):
     def __init__(self, column: RunColumn) -> None:
         super().__init__()
         self.words = label("", "caption", "text2", wrap=True)
-        self.evaluate, self.cancel = Button("Evaluate", "primary", "run"), Button("Cancel")
+        self.evaluate, self.cancel = (
+            Button("Evaluate", "primary", "run"),
+            Button("Cancel"),
+        )
         self.evaluate.setAccessibleName(f"Evaluate {column.label}")
         self.cancel.setAccessibleName(f"Cancel the evaluation of {column.label}")
         left = Qt.AlignmentFlag.AlignLeft
-        vbox(self.words, (self.evaluate, 0, left), (self.cancel, 0, left), 1, on=self, margins=8, spacing=6)
+        vbox(
+            self.words,
+            (self.evaluate, 0, left),
+            (self.cancel, 0, left),
+            1,
+            on=self,
+            margins=8,
+            spacing=6,
+        )
         self.tell(column)
 
     def tell(self, column: RunColumn) -> None:
         """Follow the state of the run; the keys stay with the button that is shown."""
         held = self.evaluate.hasFocus() or self.cancel.hasFocus()
         self.words.setText(column.words)
-        self.button, other = (self.cancel, self.evaluate) if column.busy else (self.evaluate, self.cancel)
+        self.button, other = (
+            (self.cancel, self.evaluate)
+            if column.busy
+            else (self.evaluate, self.cancel)
+        )
         self.button.show()
         if held:
             self.button.setFocus()
@@ -233,7 +327,9 @@ class SamplesView(QWidget):
         self.cells: dict[int, EvaluateCell] = {}
         self.has_more = False
         self._chosen: Order | None = None  # by the user
-        self.part = ChoiceField([(part, part.capitalize()) for part in PARTS], pairs=True)
+        self.part = ChoiceField(
+            [(part, part.capitalize()) for part in PARTS], pairs=True
+        )
         self.part.setAccessibleName("Samples of")
         self.order = ChoiceField(ORDERS.items(), pairs=True)
         self.order.setAccessibleName("Samples to list")
@@ -248,9 +344,13 @@ class SamplesView(QWidget):
         self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectItems)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setWordWrap(True)
-        self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideNone)  # of lines; see `elided`
+        self.table.horizontalHeader().setTextElideMode(
+            Qt.TextElideMode.ElideNone
+        )  # of lines; see `elided`
         self.model.elided = self._elided
-        self.table.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        self.table.horizontalHeader().setDefaultAlignment(
+            Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        )
         vbox(self.note, (self.table, 1), on=self, margins=0, spacing=0)
         self.part.edited.connect(lambda _part: self.wanted.emit())
         self.order.edited.connect(self._choose_order)
@@ -279,14 +379,28 @@ class SamplesView(QWidget):
 
     def show_rows(self, rows: list[SampleRow], total: int) -> None:
         """List samples, of so many."""
-        same = bool(rows) and rows[: len(self.model.rows)] == self.model.rows  # and some more
-        current, offset = self.table.currentIndex(), self.table.verticalScrollBar().value()
+        same = (
+            bool(rows) and rows[: len(self.model.rows)] == self.model.rows
+        )  # and some more
+        current, offset = (
+            self.table.currentIndex(),
+            self.table.verticalScrollBar().value(),
+        )
         row, across = current.row(), current.column()
         held = self.table.isAncestorOf(self.focusWidget() or self)
-        place = next((at for at, cell in self.cells.items() if held and cell.isAncestorOf(self.focusWidget())), None)
+        place = next(
+            (
+                at
+                for at, cell in self.cells.items()
+                if held and cell.isAncestorOf(self.focusWidget())
+            ),
+            None,
+        )
         evaluated = any(column.evaluation is not None for column in self.columns)
         words = NONE_LISTED.get(self.chosen_order, "") if evaluated else EVALUATE_FIRST
-        self.model.set_content(self.part.value(), self.columns, rows, total, words)  # which deletes the cells
+        self.model.set_content(
+            self.part.value(), self.columns, rows, total, words
+        )  # which deletes the cells
         self.cells = {}
         self.table.clearSpans()
         for at, column in enumerate(self.columns):
@@ -294,7 +408,9 @@ class SamplesView(QWidget):
                 self._put_cell(at, column)
         self.tell_note("")
         self.has_more = len(rows) < total
-        self.more.setVisible(self.has_more and self.order.isVisibleTo(self.order.parentWidget() or self))
+        self.more.setVisible(
+            self.has_more and self.order.isVisibleTo(self.order.parentWidget() or self)
+        )
         self._fit()
         if same and row >= 0:
             self.table.setCurrentIndex(self.model.index(row, across))
@@ -313,8 +429,13 @@ class SamplesView(QWidget):
         self.cells[at] = cell
 
     def _elided(self, name: str) -> str:
-        header, room = self.table.horizontalHeader(), COLUMN * theme.manager().scale - 2 * SWATCH - 8
-        return header.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, round(room))
+        header, room = (
+            self.table.horizontalHeader(),
+            COLUMN * theme.manager().scale - 2 * SWATCH - 8,
+        )
+        return header.fontMetrics().elidedText(
+            name, Qt.TextElideMode.ElideRight, round(room)
+        )
 
     def tell(self, place: int) -> None:
         """Follow the state of a run that has no evaluation."""
@@ -334,15 +455,23 @@ class SamplesView(QWidget):
     def _fit(self) -> None:
         scale = theme.manager().scale
         for chosen, texts in ((self.part, PARTS), (self.order, ORDERS.values())):
-            widest = max(chosen.fontMetrics().horizontalAdvance(text.capitalize()) for text in texts)
+            widest = max(
+                chosen.fontMetrics().horizontalAdvance(text.capitalize())
+                for text in texts
+            )
             chosen.setMinimumWidth(widest + ARROW)
         pictures = {at: self._across(at) for at in range(len(self.columns) + 1)}
         side = round((THUMB + GAP) * scale)
         self.table.setIconSize(QSize(2 * side, side))
         lines = self.table.fontMetrics().lineSpacing()
-        high = max(side + 8, 4 * lines + 8) if self.model.rows else round(EVALUATE * scale)
+        high = (
+            max(side + 8, 4 * lines + 8) if self.model.rows else round(EVALUATE * scale)
+        )
         self.table.verticalHeader().setDefaultSectionSize(high)
-        widths = [round((COLUMN if at else NAME) * scale) + count * side for at, count in pictures.items()]
+        widths = [
+            round((COLUMN if at else NAME) * scale) + count * side
+            for at, count in pictures.items()
+        ]
         if sum(widths) > self.table.viewport().width():
             widths[0] -= round((NAME - LEAST_NAME) * scale)
         for at, wide in enumerate(widths):
@@ -354,4 +483,7 @@ class SamplesView(QWidget):
 
     def _across(self, column: int) -> int:
         """Return how many pictures the cells of a column have."""
-        return max((len(self.model.pictures(row, column - 1)) for row in self.model.rows), default=0)
+        return max(
+            (len(self.model.pictures(row, column - 1)) for row in self.model.rows),
+            default=0,
+        )

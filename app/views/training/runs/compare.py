@@ -37,9 +37,17 @@ class SettingsModel(ColumnsModel):
             return now.text if line.differs else now.text3
         if role == Qt.ItemDataRole.FontRole and line.differs:
             return theme.font("section")
-        if role == Qt.ItemDataRole.DecorationRole and not index.column() and line.differs:
+        if (
+            role == Qt.ItemDataRole.DecorationRole
+            and not index.column()
+            and line.differs
+        ):
             return icons.icon("compare", "accent", size=14)
-        if role == Qt.ItemDataRole.AccessibleTextRole and not index.column() and line.differs:
+        if (
+            role == Qt.ItemDataRole.AccessibleTextRole
+            and not index.column()
+            and line.differs
+        ):
             return f"{line.name}, differs"
         return None
 
@@ -59,7 +67,10 @@ class RunsCompare(QWidget):
         header.setMaximumSectionSize(260)
         header.setStretchLastSection(True)
         self._caption = label("", "caption", "text2")
-        self._which = Segmented([("differing", "Differences only"), ("all", "All settings")], "Settings to show")
+        self._which = Segmented(
+            [("differing", "Differences only"), ("all", "All settings")],
+            "Settings to show",
+        )
         self._which.changed.connect(lambda _key: self._show())
         row = hbox(self._caption, 1, self._which, margins=(12, 4, 8, 4), spacing=8)
         vbox(row, (self.table, 1), on=self, margins=0, spacing=0)
@@ -75,7 +86,9 @@ class RunsCompare(QWidget):
         same = [line for line in self._lines if not line.differs] if everything else []
         count = len(differing)
         words = (
-            f"{count} {plural(count, 'setting differs', 'settings differ')}" if count else ("All settings are equal")
+            f"{count} {plural(count, 'setting differs', 'settings differ')}"
+            if count
+            else ("All settings are equal")
         )
         self._caption.setText(words)
         self.model.set_lines(self._titles, [*differing, *same])

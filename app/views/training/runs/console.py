@@ -9,7 +9,14 @@ from time import perf_counter
 
 from msgspec import Struct, field
 from PySide6.QtCore import QTimer, QUrl, Slot
-from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
+from PySide6.QtGui import (
+    QFontMetricsF,
+    QGuiApplication,
+    QShowEvent,
+    QTextBlockFormat,
+    QTextCharFormat,
+    QTextCursor,
+)
 from PySide6.QtWidgets import QFrame, QStackedLayout, QTextBrowser, QWidget
 
 from app.training.events import Event, Paused, Resumed, StepDone
@@ -116,7 +123,10 @@ class Console(QWidget):
         """Log the start of a run; later events belong to it."""
         self._epochs = run.job.training.epochs
         self._standing = False
-        self.log(f"Run {run.display_number} {'resumes' if len(run.history.steps) else 'starts'}.", "text3")
+        self.log(
+            f"Run {run.display_number} {'resumes' if len(run.history.steps) else 'starts'}.",
+            "text3",
+        )
 
     @Slot(object)
     def write_events(self, events: list[Event]) -> None:
@@ -174,7 +184,11 @@ class Console(QWidget):
     def _write_all(self) -> None:
         """Write every line again, after a change of colours or when a detail was opened."""
         bar = self._view.verticalScrollBar()
-        self._place = bar.value() if self._view.isVisible() and bar.value() < bar.maximum() - 4 else None
+        self._place = (
+            bar.value()
+            if self._view.isVisible() and bar.value() < bar.maximum() - 4
+            else None
+        )
         self._view.clear()
         self._view.document().setDocumentMargin(12)
         self._view.setFont(theme.font("code"))
@@ -202,10 +216,15 @@ class Console(QWidget):
             link.setAnchor(True)
             link.setAnchorHref(f"detail:{number}")
             cursor.insertText("  ", _format("text3"))
-            cursor.insertText("Hide traceback" if entry.opened else "Show traceback", link)
+            cursor.insertText(
+                "Hide traceback" if entry.opened else "Show traceback", link
+            )
             if entry.opened:
                 # Line separators keep it inside the block, which is one entry.
-                cursor.insertText("\u2028" + entry.line.detail.replace("\n", "\u2028"), _format("text2"))
+                cursor.insertText(
+                    "\u2028" + entry.line.detail.replace("\n", "\u2028"),
+                    _format("text2"),
+                )
 
     @Slot(QUrl)
     def _toggle(self, url: QUrl) -> None:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def show_failure(
-    workspace: Workspace, failed: Failed, title: str = "Training stopped", *, stored: bool = False
+    workspace: Workspace,
+    failed: Failed,
+    title: str = "Training stopped",
+    *,
+    stored: bool = False,
 ) -> None:
     """Show a failure in the banner, with a button to the failed layer or the full report.
 
@@ -22,18 +26,31 @@ def show_failure(
     node = workspace.document.project.graph.nodes.get(failed.node or "")
 
     def act() -> None:
-        if failed.node is not None and failed.node in workspace.document.project.graph.nodes:
+        if (
+            failed.node is not None
+            and failed.node in workspace.document.project.graph.nodes
+        ):
             workspace.jump_to(failed.node)
         else:
-            workspace.notifier.show_details(failed.message, failed.cure, failed.traceback)
+            workspace.notifier.show_details(
+                failed.message, failed.cure, failed.traceback
+            )
 
-    details = "Details" if failed.traceback else ""  # that of a script is in its terminal
+    details = (
+        "Details" if failed.traceback else ""
+    )  # that of a script is in its terminal
     where = f"Show {node.name}" if node else details
     step, shown = failed.step + 1, workspace.shown_run.figures
     further: dict[str, Callable[[], object]] = {}
     folder = shown.folder if stored and shown is not None else None
     if folder is not None and failed.kind == "not finite":
-        further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger("debug-this-step", step)
-    elif folder is not None and any((folder / CHECKPOINTS).glob("*.pt")):  # a NaN would come again
+        further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger(
+            "debug-this-step", step
+        )
+    elif folder is not None and any(
+        (folder / CHECKPOINTS).glob("*.pt")
+    ):  # a NaN would come again
         further["Resume run"] = lambda: workspace.commands.trigger("continue")
-    workspace.notifier.show("error", f"{title}: {failed.message}", failed.cure, where, act, further)
+    workspace.notifier.show(
+        "error", f"{title}: {failed.message}", failed.cure, where, act, further
+    )

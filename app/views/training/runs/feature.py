@@ -49,10 +49,19 @@ class RunsFeature(Feature):
         super().__init__(workspace)
         self._notice: Noticed | None = None  # the newest of a run elsewhere
         self.places = PlacesControl(workspace)
-        self.ranks = RanksControl(workspace.session, self.places.watch, workspace.window)
+        self.ranks = RanksControl(
+            workspace.session, self.places.watch, workspace.window
+        )
 
     def pages(self) -> Iterable[Page]:
-        yield Page("console", "Console", "console", "bottom", self._make_console, words="C&onsole")
+        yield Page(
+            "console",
+            "Console",
+            "console",
+            "bottom",
+            self._make_console,
+            words="C&onsole",
+        )
         yield Page("runs", "Runs", "runs", "bottom", self._make_runs, words="&Runs")
 
     def actions(self) -> Iterable[Action | Submenu]:
@@ -62,22 +71,47 @@ class RunsFeature(Feature):
             Action("pause", "&Pause", control.pause, "F6", "pause"),
             Action("step", "&Step one batch", control.step, "F7", "step"),
             Action("stop", "S&top", control.stop, "F8", "stop"),
-            Action("continue", "Res&ume the newest run", lambda: self.runs_control.go_on_newest(), tip=RESUME,
-                   late=True),
-            Action("sweep", "Sw&eep…", lambda: self.sweeps.open(), tip=SWEEP, late=True),
-            Action("watch-again", "&Watch the script again", control.watch_again,
-                   tip="Take up the watching of the newest script, which continues where it was started"),
-            Action("script-interrupt", "&Interrupt the script", control.interrupt_script,
-                   tip="As Ctrl+C in its terminal does, between two steps"),
-            Action("script-save", "Save a chec&kpoint of the script", control.save_script,
-                   tip="The state_dicts of its models and optimizers, beside its frames"),
-            Action("script-batch", "Describe the next &batch of the script", control.describe_batch,
-                   tip="Shapes, dtypes and ranges of the next inputs of its models"),
+            Action(
+                "continue",
+                "Res&ume the newest run",
+                lambda: self.runs_control.go_on_newest(),
+                tip=RESUME,
+                late=True,
+            ),
+            Action(
+                "sweep", "Sw&eep…", lambda: self.sweeps.open(), tip=SWEEP, late=True
+            ),
+            Action(
+                "watch-again",
+                "&Watch the script again",
+                control.watch_again,
+                tip="Take up the watching of the newest script, which continues where it was started",
+            ),
+            Action(
+                "script-interrupt",
+                "&Interrupt the script",
+                control.interrupt_script,
+                tip="As Ctrl+C in its terminal does, between two steps",
+            ),
+            Action(
+                "script-save",
+                "Save a chec&kpoint of the script",
+                control.save_script,
+                tip="The state_dicts of its models and optimizers, beside its frames",
+            ),
+            Action(
+                "script-batch",
+                "Describe the next &batch of the script",
+                control.describe_batch,
+                tip="Shapes, dtypes and ranges of the next inputs of its models",
+            ),
             Submenu("ranks", "Rank of the s&cript", self.ranks.fill),
             Submenu("places", "Run i&n", places.fill),
-            Action("watch-run", "&Attach to a running job…", places.ask_file, tip=WATCH),
+            Action(
+                "watch-run", "&Attach to a running job…", places.ask_file, tip=WATCH
+            ),
             Action("watch-file", "", places.watch),
-        )  # fmt: skip
+        )
 
     def _make_console(self) -> Console:
         from app.views.training.runs.console import Console
@@ -92,7 +126,11 @@ class RunsFeature(Feature):
         return self.runs
 
     def begin(self) -> None:
-        workspace, notifier, control = self.workspace, self.workspace.notifier, self.workspace.run_control
+        workspace, notifier, control = (
+            self.workspace,
+            self.workspace.notifier,
+            self.workspace.run_control,
+        )
         for teller in (control, workspace.runs_keeper):
             teller.said.connect(notifier.say)
             teller.refused.connect(notifier.refuse)
@@ -103,7 +141,9 @@ class RunsFeature(Feature):
         control.moved_on.connect(self._moved_on)
         workspace.session.stateChanged.connect(self._run_state)
         workspace.session.told.connect(self._show_notices)
-        workspace.session.commandsChanged.connect(lambda: self._run_state(workspace.session.state))
+        workspace.session.commandsChanged.connect(
+            lambda: self._run_state(workspace.session.state)
+        )
         workspace.document.replaced.connect(self._project_replaced)
 
     def finish(self) -> Iterator[None]:
@@ -125,7 +165,11 @@ class RunsFeature(Feature):
     def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message about a run as a whole, or of one elsewhere; the console lists them all."""
         elsewhere = self.workspace.session.watched_last
-        notices = [event for event in events if isinstance(event, Noticed) and (elsewhere or not event.layer)]
+        notices = [
+            event
+            for event in events
+            if isinstance(event, Noticed) and (elsewhere or not event.layer)
+        ]
         if notices:
             self._notice = notices[-1]
             self.workspace.notifier.say(self._notice.message)
@@ -140,7 +184,9 @@ class RunsFeature(Feature):
         """Offer to take up the watching of a script that continues."""
         if finished.reason == "left" and not self.ranks.changes:
             again = self.workspace.run_control.watch_again
-            self.workspace.notifier.show("info", LEFT, STOPPED_WATCHING, "Watch again", again)
+            self.workspace.notifier.show(
+                "info", LEFT, STOPPED_WATCHING, "Watch again", again
+            )
 
     def _run_started(self, _run: Run) -> None:
         self.workspace.notifier.withdraw()
@@ -148,27 +194,48 @@ class RunsFeature(Feature):
 
     def _run_state(self, state: str) -> None:
         progress = self.workspace.session.progress() if state == "paused" else None
-        if self._notice is not None and progress is not None and progress.step != self._notice.step:
+        if (
+            self._notice is not None
+            and progress is not None
+            and progress.step != self._notice.step
+        ):
             self.workspace.notifier.take_back(self._notice.message)
         status, run = self.workspace.status, self.workspace.session.current
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""
         status.set_state(f"{text} on {device}" if device and text else text, color)
-        series = f", {run.series.place}" if run is not None and run.series is not None else ""
+        series = (
+            f", {run.series.place}"
+            if run is not None and run.series is not None
+            else ""
+        )
         status.set_run(f"Run {run.display_number}{self._rank()}{series}" if run else "")
 
     def _rank(self) -> str:
         """Return which rank of a script is watched, "" where it has one process."""
         session = self.workspace.session
-        own = next((rank for rank, path in session.ranks.items() if path == session.watched_file), None)
-        return f", rank {own} of {len(session.ranks)}" if len(session.ranks) > 1 and own is not None else ""
+        own = next(
+            (
+                rank
+                for rank, path in session.ranks.items()
+                if path == session.watched_file
+            ),
+            None,
+        )
+        return (
+            f", rank {own} of {len(session.ranks)}"
+            if len(session.ranks) > 1 and own is not None
+            else ""
+        )
 
     def _moved_on(self, moved: bool) -> None:
         """Report that the drawing differs from the network in training."""
         if moved:
             reason = "The run continues with its own network. Apply the edits to it, or keep them for the next run."
             apply = partial(self.workspace.commands.trigger, "apply-edits")
-            self.workspace.notifier.show("info", MOVED_ON, reason, "Apply edits…", apply)
+            self.workspace.notifier.show(
+                "info", MOVED_ON, reason, "Apply edits…", apply
+            )
         else:
             self.workspace.notifier.withdraw(MOVED_ON)
 

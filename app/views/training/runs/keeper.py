@@ -37,13 +37,27 @@ class RunsKeeper(QObject):
     said = Signal(str, str)
     refused = Signal(str, str)
 
-    def __init__(self, document: Document, background: Background, settings: Settings, parent: QObject) -> None:
+    def __init__(
+        self,
+        document: Document,
+        background: Background,
+        settings: Settings,
+        parent: QObject,
+    ) -> None:
         super().__init__(parent)
-        self._document, self._background, self._settings = document, background, settings
-        self._made: list[Path] = []  # runs of a project without a file, which move when it is saved
+        self._document, self._background, self._settings = (
+            document,
+            background,
+            settings,
+        )
+        self._made: list[
+            Path
+        ] = []  # runs of a project without a file, which move when it is saved
         self._busy: Callable[[], bool] = lambda: False
         self._waiting = False
-        self._left: Path | None = None  # the runs folder of the previous file, until they are copied after Save As
+        self._left: Path | None = (
+            None  # the runs folder of the previous file, until they are copied after Save As
+        )
         self._word: tuple[SignalInstance, str, str] | None = None
         self._event_files = False
         self.folder, self._own = self._home(), self._beside
@@ -59,7 +73,12 @@ class RunsKeeper(QObject):
         self._event_files = wanted
 
     def recorder(
-        self, project: Project, job: Job, parent: Parent | None = None, name: str = "", tags: tuple[str, ...] = ()
+        self,
+        project: Project,
+        job: Job,
+        parent: Parent | None = None,
+        name: str = "",
+        tags: tuple[str, ...] = (),
     ) -> Recorder | None:
         """Return the recorder of a starting run; None if no folder is writable, which `announce_start` reports."""
         kept: Kept | None
@@ -94,7 +113,12 @@ class RunsKeeper(QObject):
         return open_event_files
 
     def _elsewhere(
-        self, project: Project, parent: Parent | None, name: str, tags: tuple[str, ...], error: OSError
+        self,
+        project: Project,
+        parent: Parent | None,
+        name: str,
+        tags: tuple[str, ...],
+        error: OSError,
     ) -> Kept | None:
         folder = self._spare
         reason = f"{self.folder} cannot be written: {error.strerror or error}."
@@ -104,7 +128,11 @@ class RunsKeeper(QObject):
             nor = f"Neither can {folder}: {again.strerror or again}. Its weights can be exported."
             self._word = (self.refused, "This run is not saved", f"{reason} {nor}")
             return None
-        self._word = (self.said, "This run is saved in another folder", f"{reason} It is saved in {kept.folder}.")
+        self._word = (
+            self.said,
+            "This run is saved in another folder",
+            f"{reason} It is saved in {kept.folder}.",
+        )
         return kept
 
     def announce_start(self) -> None:
@@ -115,8 +143,18 @@ class RunsKeeper(QObject):
 
     def refresh(self) -> None:
         """Read the list again in the background."""
-        folders = (self.folder,) if self._writable or self.folder == self._spare else (self.folder, self._spare)
-        self._background.ask("runs", _listed, folders, on_answer=self.listed.emit, on_error=self._not_listed)
+        folders = (
+            (self.folder,)
+            if self._writable or self.folder == self._spare
+            else (self.folder, self._spare)
+        )
+        self._background.ask(
+            "runs",
+            _listed,
+            folders,
+            on_answer=self.listed.emit,
+            on_error=self._not_listed,
+        )
 
     def run_ended(self) -> None:
         """Carry out what waited for the end of a run."""
@@ -128,11 +166,17 @@ class RunsKeeper(QObject):
     @property
     def _spare(self) -> Path:
         """The folder for runs if the usual one is not writable."""
-        return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
+        return store.runs_unsaved(
+            self._settings.runs_folder, self._document.project.name
+        )
 
     @property
     def _writable(self) -> bool:
-        return self.folder.is_dir() if self.folder.exists() else os.access(self.folder.parent, os.W_OK)
+        return (
+            self.folder.is_dir()
+            if self.folder.exists()
+            else os.access(self.folder.parent, os.W_OK)
+        )
 
     def _not_listed(self, failure: WorkerFailure) -> None:
         self.listed.emit([])
@@ -143,7 +187,10 @@ class RunsKeeper(QObject):
         """Return whether runs belong next to the project's file: it has one, which is not one of the program's
         examples."""
         path = self._document.path
-        return path is not None and path.parent.resolve() != resource_path("examples").resolve()
+        return (
+            path is not None
+            and path.parent.resolve() != resource_path("examples").resolve()
+        )
 
     def _home(self) -> Path:
         if self._beside and self._document.path is not None:
@@ -179,21 +226,30 @@ class RunsKeeper(QObject):
             copying.ended.connect(partial(self._have_followed, source, target))
             copying.begin()
 
-    def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | WorkerFailure) -> None:
-        count, problem = (0, answer.message) if isinstance(answer, WorkerFailure) else answer
+    def _have_followed(
+        self, source: Path, target: Path, answer: tuple[int, str] | WorkerFailure
+    ) -> None:
+        count, problem = (
+            (0, answer.message) if isinstance(answer, WorkerFailure) else answer
+        )
         name = f"{target.stem}.tape"
         if problem:
             words = f"{problem.rstrip('.')}. They are still in {source}."
             self.refused.emit(f"Not all runs were copied beside {name}", words)
         elif count:
-            self.said.emit(f"Copied {counted(count, 'run')} beside {name}", f"{source} keeps its own.")
+            self.said.emit(
+                f"Copied {counted(count, 'run')} beside {name}",
+                f"{source} keeps its own.",
+            )
         if target == self.folder:
             self.refresh()
 
     def _move(self) -> None:
         """Move the runs of an unsaved project to where it was saved."""
         made, self._made = self._made, []
-        self._background.ask("moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved)
+        self._background.ask(
+            "moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved
+        )
 
     def _has_moved(self, problem: str) -> None:
         if problem:

@@ -10,7 +10,11 @@ from uuid import uuid4
 
 from PySide6.QtCore import QObject
 
-from app.engine.requests.autograd.capture import NewestWeights, WeightsChoice, WeightsFile
+from app.engine.requests.autograd.capture import (
+    NewestWeights,
+    WeightsChoice,
+    WeightsFile,
+)
 from app.project.document import Document
 from app.source.generated import Source
 from app.views.training.runs.keeper import RunsKeeper
@@ -23,10 +27,18 @@ if TYPE_CHECKING:
 class NewestWeightsSource(QObject):
     """Finds the newest weights of the open project: of a run in this window, or stored."""
 
-    def __init__(self, document: Document, session: RunSession, keeper: RunsKeeper, parent: QObject) -> None:
+    def __init__(
+        self,
+        document: Document,
+        session: RunSession,
+        keeper: RunsKeeper,
+        parent: QObject,
+    ) -> None:
         super().__init__(parent)
         self._session, self._keeper = session, keeper
-        self._before: Run | None = None  # the last run of the project that was open before
+        self._before: Run | None = (
+            None  # the last run of the project that was open before
+        )
         document.replaced.connect(self._replaced)
 
     def _replaced(self, _project: object) -> None:
@@ -41,7 +53,11 @@ class NewestWeightsSource(QObject):
     def of_this_window(self, source: Source) -> bool:
         """Return whether a run in this window has the newest weights, so that obtaining them takes a while."""
         run = self.run
-        if run is None or self._session.training_thread is None or run.state in ("starting", "waiting"):
+        if (
+            run is None
+            or self._session.training_thread is None
+            or run.state in ("starting", "waiting")
+        ):
             return False
         return run.job.source.same_net(source)
 
@@ -61,7 +77,9 @@ class NewestWeightsSource(QObject):
         return partial(_written, run, thread, self._keeper.folder, folder)
 
 
-def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> WeightsChoice:
+def _written(
+    run: Run, thread: TrainingThread, kept: Path, folder: Path
+) -> WeightsChoice:
     """Have the run write its current weights to a new file in `folder`."""
     from app.training.control import NoWeightsError
 
@@ -73,9 +91,15 @@ def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> Weig
             raise NoWeightsError
         thread.write_weights(path)
         result = thread.result
-        if before is None and result is not None:  # it ended meanwhile, a step later perhaps
+        if (
+            before is None and result is not None
+        ):  # it ended meanwhile, a step later perhaps
             thread.write_weights(path)
     except NoWeightsError:
         return NewestWeights(str(kept))
     words = "under way" if result is None else f"at step {result.step:,}"
-    return WeightsFile(str(path), f"of Run {run.display_number}{', ' if result is None else ' '}{words}", False)
+    return WeightsFile(
+        str(path),
+        f"of Run {run.display_number}{', ' if result is None else ' '}{words}",
+        False,
+    )

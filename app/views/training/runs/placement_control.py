@@ -53,7 +53,11 @@ class PlacesControl(QObject):
             action.setToolTip(TIPS[key])
         menu.addSeparator()
         self._blocking = actions.add(
-            menu, "launch-blocking", "Wait for every CUDA &kernel", self._set_blocking, tip=BLOCKING_TIP
+            menu,
+            "launch-blocking",
+            "Wait for every CUDA &kernel",
+            self._set_blocking,
+            tip=BLOCKING_TIP,
         )
         self._blocking.setCheckable(True)
         self._blocking.setChecked(self._workspace.settings.launch_blocking)
@@ -73,7 +77,12 @@ class PlacesControl(QObject):
         """Ask for the number of processes; 0 if cancelled."""
         words = "Each batch is split across this number of processes on this machine. On CUDA each uses its own GPU."
         count, chosen = QInputDialog.getInt(
-            self._workspace.window, "Run on several processes", words, before, 2, MOST_PROCESSES
+            self._workspace.window,
+            "Run on several processes",
+            words,
+            before,
+            2,
+            MOST_PROCESSES,
         )
         return count if chosen else 0
 
@@ -87,16 +96,24 @@ class PlacesControl(QObject):
     def _apply(self) -> None:
         settings = self._workspace.settings
         count = settings.processes
-        self._workspace.session.run_next_at(RunPlacement(count, settings.launch_blocking))
+        self._workspace.session.run_next_at(
+            RunPlacement(count, settings.launch_blocking)
+        )
         self._blocking.setChecked(settings.launch_blocking)
         self._places["own" if count == 1 else "several"].setChecked(True)
-        self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
+        self._places["several"].setText(
+            f"Runs on &several processes{f' ({count})' * (count > 1)}…"
+        )
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""
         script = frames.newest()
-        folder = self._workspace.settings.export_folder if script is None else script.parent
-        dialog = QFileDialog(self._workspace.window, "Attach to a running job", str(folder), LINES)
+        folder = (
+            self._workspace.settings.export_folder if script is None else script.parent
+        )
+        dialog = QFileDialog(
+            self._workspace.window, "Attach to a running job", str(folder), LINES
+        )
         if script is not None:
             dialog.selectFile(script.name)
         dialog.setFileMode(QFileDialog.FileMode.AnyFile)
@@ -109,9 +126,14 @@ class PlacesControl(QObject):
         """Show the curves of a run by its JSON lines file."""
         workspace = self._workspace
         if workspace.session.active:
-            workspace.notifier.refuse(f"{path.name} cannot be watched now", "A run is in progress. Stop it first.")
+            workspace.notifier.refuse(
+                f"{path.name} cannot be watched now",
+                "A run is in progress. Stop it first.",
+            )
             return
-        from app.engine.watched.follow import stand_in  # with the first run that is watched
+        from app.engine.watched.follow import (
+            stand_in,
+        )  # with the first run that is watched
 
         workspace.pages.make_all()
         run = workspace.session.start(stand_in(path), place=RunPlacement(watched=path))

@@ -18,12 +18,16 @@ TIP = "Rank 0 reports its steps; another rank reports once it is selected"
 class RanksControl(QObject):
     """Fills a menu with the ranks of the script that is watched; `watch(path)` watches another."""
 
-    def __init__(self, session: RunSession, watch: Callable[[Path], object], parent: QObject) -> None:
+    def __init__(
+        self, session: RunSession, watch: Callable[[Path], object], parent: QObject
+    ) -> None:
         super().__init__(parent)
         self._session, self._watch = session, watch
         self._menu: QMenu | None = None
         self._group = QActionGroup(self)
-        self._next: Path | None = None  # what is watched once the run under way has ended
+        self._next: Path | None = (
+            None  # what is watched once the run under way has ended
+        )
         session.commandsChanged.connect(self._show)
         session.stateChanged.connect(self._show)
         session.runEnded.connect(self._go_over)

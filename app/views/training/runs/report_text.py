@@ -19,7 +19,13 @@ from app.training.events import (
     Started,
 )
 from app.training.metrics import label_of
-from app.util.formatting import duration, figure, grouped_digits, parameters_text, percent
+from app.util.formatting import (
+    duration,
+    figure,
+    grouped_digits,
+    parameters_text,
+    percent,
+)
 
 
 class ConsoleLine(Struct, frozen=True):
@@ -30,7 +36,11 @@ class ConsoleLine(Struct, frozen=True):
     detail: str = ""
 
 
-_ENDINGS = {"done": ("Done", "run"), "stopped": ("Stopped", "text"), "left": ("No longer watched", "text")}
+_ENDINGS = {
+    "done": ("Done", "run"),
+    "stopped": ("Stopped", "text"),
+    "left": ("No longer watched", "text"),
+}
 
 
 def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
@@ -41,24 +51,52 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
         case EpochDone():
             return [ConsoleLine(_epoch(event, epochs))]
         case Paused():
-            words = f"after step {grouped_digits(event.step)}" if event.step else "before step 1"
+            words = (
+                f"after step {grouped_digits(event.step)}"
+                if event.step
+                else "before step 1"
+            )
             return [ConsoleLine(f"Paused {words}.")]
         case Resumed():
             return [ConsoleLine(f"Resumed after step {grouped_digits(event.step)}.")]
         case Finished():
             word, tone = _ENDINGS[event.reason]
-            spent = f"{event.seconds:.1f} s" if event.seconds < 120 else duration(event.seconds)
-            looking = f" Telemetry took {percent(event.looking)} % of it." if event.looking else ""
+            spent = (
+                f"{event.seconds:.1f} s"
+                if event.seconds < 120
+                else duration(event.seconds)
+            )
+            looking = (
+                f" Telemetry took {percent(event.looking)} % of it."
+                if event.looking
+                else ""
+            )
             why = f": {event.reason_text}" if event.reason_text else ""
-            return [ConsoleLine(f"{word} after {grouped_digits(event.steps)} steps, {spent}{why}.{looking}", tone)]
+            return [
+                ConsoleLine(
+                    f"{word} after {grouped_digits(event.steps)} steps, {spent}{why}.{looking}",
+                    tone,
+                )
+            ]
         case Caught() | Noticed():
             return [ConsoleLine(event.message, "warn")]
         case Failed():
-            return [ConsoleLine(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
+            return [
+                ConsoleLine(
+                    _sentences(event.message, event.cure),
+                    "error",
+                    event.traceback.rstrip(),
+                )
+            ]
         case RateSet():
             of = f" of {event.group}" if event.group else ""
             words = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
-            return [ConsoleLine(f"{words} From that step, results differ from those without the change.", "warn")]
+            return [
+                ConsoleLine(
+                    f"{words} From that step, results differ from those without the change.",
+                    "warn",
+                )
+            ]
         case Skipped():
             return [ConsoleLine(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:
@@ -102,7 +140,9 @@ def _epoch(event: EpochDone, epochs: int) -> str:
     text = f"Epoch {event.epoch:,}{of}: training loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
-    scores = "".join(f", {label_of(name)} {figure(value)}" for name, value in event.metrics)
+    scores = "".join(
+        f", {label_of(name)} {figure(value)}" for name, value in event.metrics
+    )
     return f"{text}; validation loss {figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
 
 

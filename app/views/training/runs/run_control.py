@@ -70,10 +70,20 @@ class RunControl(QObject):
     watch_wanted = Signal(object)
 
     def __init__(
-        self, document: Document, live: AnalysisService, session: RunSession, settings: Settings, parent: QObject
+        self,
+        document: Document,
+        live: AnalysisService,
+        session: RunSession,
+        settings: Settings,
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._document, self._live, self._session, self._settings = document, live, session, settings
+        self._document, self._live, self._session, self._settings = (
+            document,
+            live,
+            session,
+            settings,
+        )
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._told: str | None = None
@@ -163,7 +173,10 @@ class RunControl(QObject):
     def set_rate(self, rate: float, group: str = "") -> None:
         """Set the learning rate of a parameter group of the active run; "" is the main one."""
         if self._session.training_thread is None or not self._session.active:
-            self.refused.emit("No run is in progress", "The next run uses the optimizer's lr, under Training.")
+            self.refused.emit(
+                "No run is in progress",
+                "The next run uses the optimizer's lr, under Training.",
+            )
             return
         asked = self._session.training_thread.run_between_steps(SetRate(rate, group))
         asked.add_done_callback(self._on_rate_set)
@@ -194,15 +207,26 @@ class RunControl(QObject):
 
     def save_script(self) -> None:
         """Have the watched script save the state_dicts of its models and optimizers."""
-        self._ask_script("save", "No checkpoint was saved", lambda told: ("Checkpoint saved", str(told["path"])))
+        self._ask_script(
+            "save",
+            "No checkpoint was saved",
+            lambda told: ("Checkpoint saved", str(told["path"])),
+        )
 
     def describe_batch(self) -> None:
         """Describe what the models of the watched script get with their next forward pass."""
-        self._ask_script("batch", "The batch was not described", lambda told: (
-            f"Next batch of {told['model']}", described((*told["args"], *told["kwargs"].items()))
-        ))  # fmt: skip
+        self._ask_script(
+            "batch",
+            "The batch was not described",
+            lambda told: (
+                f"Next batch of {told['model']}",
+                described((*told["args"], *told["kwargs"].items())),
+            ),
+        )
 
-    def _ask_script(self, do: str, failed: str, words: Callable[[dict[str, Any]], tuple[str, str]]) -> None:
+    def _ask_script(
+        self, do: str, failed: str, words: Callable[[dict[str, Any]], tuple[str, str]]
+    ) -> None:
         thread = self._session.training_thread
         if thread is None or not self.takes_commands:
             self.refused.emit("No script is watched", NO_SCRIPT)
@@ -245,10 +269,20 @@ class RunControl(QObject):
         before, after = _sheet(then, sheet), _sheet(now, sheet)
         if before is None or after is None:
             return frozenset()
-        changed = {name for name, block in now.blocks.items() if then.blocks.get(name) != block}
-        other = {PREFIX + name for name in now.blocks if changed & {name, *contained(name, now.blocks)}}
+        changed = {
+            name for name, block in now.blocks.items() if then.blocks.get(name) != block
+        }
+        other = {
+            PREFIX + name
+            for name in now.blocks
+            if changed & {name, *contained(name, now.blocks)}
+        }
         old, new = before.graph.nodes, after.graph.nodes
-        return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
+        return frozenset(
+            key
+            for key, node in new.items()
+            if old.get(key) == node and node.op not in other
+        )
 
     def keep_with(self, keeper: RunsKeeper) -> RunsKeeper:
         """Set the keeper that stores runs."""
@@ -268,42 +302,74 @@ class RunControl(QObject):
         from app.views.training.runs.run_files import resume_from
 
         if self._session.active:
-            self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
+            self.refused.emit(
+                f"{kept.record.title} cannot be resumed",
+                "A run is in progress. Stop it first.",
+            )
             return
         project, stage, job = found.project, found.job.at_stage(found.stage), found.job
         if self._wants_data(project):
             return
         recorder: Recorder | None
         if found.changed is not None and self._keeper is not None:
-            parent = Parent(kept.record.title, found.checkpoint.name, found.changed.step)
-            recorder = self._continuing(kept, found, found.checkpoint, parent, "", found.changed)
-            job = replace(job, begin=str(recorder.kept.begin)) if recorder is not None else job
+            parent = Parent(
+                kept.record.title, found.checkpoint.name, found.changed.step
+            )
+            recorder = self._continuing(
+                kept, found, found.checkpoint, parent, "", found.changed
+            )
+            job = (
+                replace(job, begin=str(recorder.kept.begin))
+                if recorder is not None
+                else job
+            )
         else:
             watch = self._keeper.watch(stage) if self._keeper is not None else None
             resumed = partial(resume_from, kept.folder, found.checkpoint)
             recorder = Recorder(kept, project, stage.source.text, resumed, watch)
         if recorder is not None:
             _plan(recorder, found)
-        run = self._session.start(job, recorder=recorder, resume=found.checkpoint, history=history, stage=found.stage)
+        run = self._session.start(
+            job,
+            recorder=recorder,
+            resume=found.checkpoint,
+            history=history,
+            stage=found.stage,
+        )
         self._on_begin(run, project)
 
-    def fork_without(self, kept: Kept, found: Fork, history: History, step: int) -> None:
+    def fork_without(
+        self, kept: Kept, found: Fork, history: History, step: int
+    ) -> None:
         """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
         from app.runs.record import Parent
 
         if self._session.active:
-            self.refused.emit(f"{kept.record.title} cannot be forked", "A run is in progress. Stop it first.")
+            self.refused.emit(
+                f"{kept.record.title} cannot be forked",
+                "A run is in progress. Stop it first.",
+            )
             return
         if self._keeper is None or self._wants_data(found.project):
             return
         checkpoint = found.checkpoint
-        parent = Parent(kept.record.title, checkpoint.name if checkpoint is not None else "", found.checkpoint_step)
+        parent = Parent(
+            kept.record.title,
+            checkpoint.name if checkpoint is not None else "",
+            found.checkpoint_step,
+        )
         name = f"{kept.record.title} without step {step:,}"[:MOST_NAME]
         recorder = self._continuing(kept, found, checkpoint, parent, name)
         if recorder is not None:
             _plan(recorder, found)
         begun = history if checkpoint is not None else None
-        run = self._session.start(found.job, recorder=recorder, resume=checkpoint, history=begun, stage=found.stage)
+        run = self._session.start(
+            found.job,
+            recorder=recorder,
+            resume=checkpoint,
+            history=begun,
+            stage=found.stage,
+        )
         self._on_begin(run, found.project)
 
     def _continuing(
@@ -321,13 +387,21 @@ class RunControl(QObject):
         from app.views.training.runs.run_files import fork_from
 
         keeper = self._keeper
-        recorder = keeper.recorder(found.project, found.job, parent, name) if keeper is not None else None
+        recorder = (
+            keeper.recorder(found.project, found.job, parent, name)
+            if keeper is not None
+            else None
+        )
         if recorder is None or keeper is None or checkpoint is None:
             return recorder
         stage = found.job.at_stage(found.stage)
-        new = replace(recorder.kept, record=continuing(recorder.kept.record, kept.record, changed))
+        new = replace(
+            recorder.kept, record=continuing(recorder.kept.record, kept.record, changed)
+        )
         resumed = partial(fork_from, kept, new, checkpoint)
-        return Recorder(new, found.project, stage.source.text, resumed, keeper.watch(stage))
+        return Recorder(
+            new, found.project, stage.source.text, resumed, keeper.watch(stage)
+        )
 
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""
@@ -338,10 +412,17 @@ class RunControl(QObject):
             self.download_wanted.emit(source)
         return wanted
 
-    def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
+    def _start(
+        self,
+        step: bool,
+        start: StartWeights | None = None,
+        parent: Parent | None = None,
+    ) -> None:
         if not self._live.up_to_date:
             then = partial(self._start, step, start, parent)
-            self._live.when_checked(RUN, lambda: self._session.active or then(), self._not_checked)
+            self._live.when_checked(
+                RUN, lambda: self._session.active or then(), self._not_checked
+            )
             self._tell_blocked()
             return
         analysis = self._live.analysis
@@ -353,7 +434,11 @@ class RunControl(QObject):
             return
         begins = project if start is None else with_start(project, start)
         job = preflight.job(begins, analysis, str(self._settings.data_folder))
-        recorder = self._keeper.recorder(begins, job, parent) if self._keeper is not None else None
+        recorder = (
+            self._keeper.recorder(begins, job, parent)
+            if self._keeper is not None
+            else None
+        )
         self._on_begin(self._session.start(job, step=step, recorder=recorder), project)
 
     def can_sweep(self, project: Project) -> bool:
@@ -365,13 +450,17 @@ class RunControl(QObject):
             self.refused.emit("The sweep cannot start", f"{blocked}.")
         return not blocked and not self._wants_data(project)
 
-    def start_of_sweep(self, project: Project, analysis: Analysis, run: SweepRun, series: Series) -> Run:
+    def start_of_sweep(
+        self, project: Project, analysis: Analysis, run: SweepRun, series: Series
+    ) -> Run:
         """Start one run of a sweep, of the project as it was when the sweep began. Raises RunUnderWay."""
         each = replace(project, training=run.training)
         job = preflight.job(each, analysis, str(self._settings.data_folder))
         recorder = None
         if self._keeper is not None:
-            recorder = self._keeper.recorder(each, job, None, run.name[:MOST_NAME], (series.tag,))
+            recorder = self._keeper.recorder(
+                each, job, None, run.name[:MOST_NAME], (series.tag,)
+            )
         started = self._session.start(job, recorder=recorder, series=series)
         self._on_begin(started, each)
         return started
@@ -379,7 +468,9 @@ class RunControl(QObject):
     def _on_begin(self, run: Run, project: Project) -> None:
         now = self._document.project
         moved = project.graph != now.graph or project.blocks != now.blocks
-        self._drawn[run.number] = project if moved else now  # a stored one has other objects of the same network
+        self._drawn[run.number] = (
+            project if moved else now
+        )  # a stored one has other objects of the same network
         self.started.emit(run)
         if self._keeper is not None:
             self._keeper.announce_start()
@@ -409,14 +500,20 @@ class RunControl(QObject):
     def _tell_moved(self, run: Run) -> None:
         then, now = self._drawn.get(run.number), self._document.project
         if then is not None:
-            self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
+            self.moved_on.emit(
+                then.graph is not now.graph or then.blocks is not now.blocks
+            )
 
     def _note_moved(self, moved: bool) -> None:
         self._moved = moved
         self._offer_edits()
 
     def _offer_edits(self) -> None:
-        offers = self._moved and self._session.state == "paused" and not self._session.watched_last
+        offers = (
+            self._moved
+            and self._session.state == "paused"
+            and not self._session.watched_last
+        )
         if offers != self._offers:
             self._offers = offers
             self.edits_offered.emit(offers)
@@ -435,19 +532,31 @@ class RunControl(QObject):
         history = self._session.history
         epochs = len(history.epochs) if history else 0
         words = counted(finished.steps, "step")
-        if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
+        if (
+            history
+            and epochs
+            and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]
+        ):
             words += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
         if (why := finished.reason_text) and finished.reason == "done":
             words = f"{why[:1].upper()}{why[1:]}. {words}"
         early = bool(finished.note) and epochs < self._planned_epochs
         done = "Training ended early" if early else "Training is done"
-        title = done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+        title = (
+            done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+        )
         run = self._session.current
         project = self._drawn.get(run.number) if run is not None else None
-        of = f" of {project.name}" if project is not None and project.name else ""  # which may have been left
+        of = (
+            f" of {project.name}" if project is not None and project.name else ""
+        )  # which may have been left
         if finished.reason == "left":
             return  # said beside the command that takes it up again
-        stopped = finished.note if self._session.watched_last else f"It is saved and can be resumed under Runs{of}."
+        stopped = (
+            finished.note
+            if self._session.watched_last
+            else f"It is saved and can be resumed under Runs{of}."
+        )
         self.said.emit(title, words if finished.reason == "done" else stopped)
 
     @property
@@ -464,13 +573,21 @@ def described(value: Any) -> str:
     """
     if isinstance(value, dict) and "dtype" in value and "shape" in value:
         shape = "×".join(map(str, value["shape"])) or "scalar"
-        spread = f" from {value['min']:.4g} to {value['max']:.4g}, mean {value['mean']:.4g}" if "min" in value else ""
+        spread = (
+            f" from {value['min']:.4g} to {value['max']:.4g}, mean {value['mean']:.4g}"
+            if "min" in value
+            else ""
+        )
         return f"{value['dtype']} {shape}{spread}"
     if isinstance(value, dict):
         return "; ".join(f"{name}: {described(each)}" for name, each in value.items())
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return f"{value[0]}: {described(value[1])}"
-    return "; ".join(map(described, value)) if isinstance(value, list | tuple) else str(value)
+    return (
+        "; ".join(map(described, value))
+        if isinstance(value, list | tuple)
+        else str(value)
+    )
 
 
 def _is_empty(project: Project) -> bool:
@@ -484,5 +601,7 @@ def _sheet(project: Project, name: str) -> Sheet | None:
 
 def _plan(recorder: Recorder, found: Resumable | Fork) -> None:
     """Have the projects of the stages ready that follow the current one of a run."""
-    for later, edited in zip(found.job.stages[found.stage - 1 :], found.projects[found.stage :], strict=True):
+    for later, edited in zip(
+        found.job.stages[found.stage - 1 :], found.projects[found.stage :], strict=True
+    ):
         recorder.plan(later.surgery, edited)

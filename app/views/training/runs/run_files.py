@@ -7,7 +7,12 @@ from typing import TypeVar
 
 from app.engine.client import shared
 from app.engine.protocol import Handle, Request
-from app.engine.requests.runs import BeginEventFiles, EndEventFiles, GoOnFrom, WriteEvents
+from app.engine.requests.runs import (
+    BeginEventFiles,
+    EndEventFiles,
+    GoOnFrom,
+    WriteEvents,
+)
 from app.engine.values import RemoteError
 from app.runs import store
 from app.runs.checkpoint_files import GoingOn

@@ -17,7 +17,13 @@ class StoppingDialog(Dialog):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("Stopping the run", parent)
-        self.body.addWidget(label("The current batch is finished first, then the run is saved.", "label", "text2"))
+        self.body.addWidget(
+            label(
+                "The current batch is finished first, then the run is saved.",
+                "label",
+                "text2",
+            )
+        )
         self.add_button("Cancel").clicked.connect(self.reject)
 
 
@@ -48,14 +54,20 @@ class RunGuard(QObject):
         series = run.series if run is not None else None
         left = series.count - series.number if series is not None else 0
         saved = run is None or run.recorder is not None
-        dialog = running_dialog(self._where(), quits, self._session.watches, self._window, left, saved)
+        dialog = running_dialog(
+            self._where(), quits, self._session.watches, self._window, left, saved
+        )
         dialog.exec()
         dialog.deleteLater()
         return dialog.answer is DialogAnswer.DISCARD
 
     def _where(self) -> str:
         progress = self._session.progress()
-        return f"epoch {progress.epoch:,} of {progress.epochs:,}" if progress else "its beginning"
+        return (
+            f"epoch {progress.epoch:,} of {progress.epochs:,}"
+            if progress
+            else "its beginning"
+        )
 
     def _wait(self) -> None:
         """Wait with a responsive window; after a while show a dialog that can be cancelled."""

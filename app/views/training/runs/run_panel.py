@@ -25,10 +25,22 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import bytes_text
 from app.views.training.runs.compare import RunsCompare
-from app.views.training.runs.selection_text import disk_text, fork_refusal, resume_refusal, selection_text
+from app.views.training.runs.selection_text import (
+    disk_text,
+    fork_refusal,
+    resume_refusal,
+    selection_text,
+)
 from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.sweep.strip import SweepStrip
-from app.views.training.runs.table_model import COLUMNS, KEYS, NAME, STATES, RunRow, RunsModel
+from app.views.training.runs.table_model import (
+    COLUMNS,
+    KEYS,
+    NAME,
+    STATES,
+    RunRow,
+    RunsModel,
+)
 from app.views.ui.docks import beside_text
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
@@ -43,10 +55,14 @@ __all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
-MOST_WIDE, NAME_WIDE = 220, 400  # px of a column, as of a long note, and of that of the names
+MOST_WIDE, NAME_WIDE = (
+    220,
+    400,
+)  # px of a column, as of a long note, and of that of the names
 SEARCH = 150, 230  # px, the least and the greatest width
 FILTER_HINT = (
-    f"Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% adam\nColumns: {', '.join(BY_KEY)}"
+    "Search words and comparisons: lr>0.001 tags:baseline best_accuracy>=95% "
+    f"adam\nColumns: {', '.join(BY_KEY)}"
 )
 FOLLOWING = 3000  # milliseconds between two looks at runs that other processes train
 FITTING = 30  # milliseconds in which several changes of the rows become one
@@ -68,7 +84,9 @@ class RunPanel(QWidget):
     compared = Signal(object)
     modelsCompared = Signal(object, object)
     runRequested = Signal()
-    annotated = Signal(object, str, str)  # the run, what of it ("name", "note" or "tags"), and the text
+    annotated = Signal(
+        object, str, str
+    )  # the run, what of it ("name", "note" or "tags"), and the text
     columnsHidden = Signal(object)  # the keys of the columns that are not shown
     continued = Signal(object)
     forked = Signal(object, object)
@@ -88,7 +106,9 @@ class RunPanel(QWidget):
         super().__init__(parent)
         self._session: RunSession | None = None
         self._refreshed = 0.0
-        self._disk: tuple[Path, DiskUse] | None = None  # of the selected run, once it is measured
+        self._disk: tuple[Path, DiskUse] | None = (
+            None  # of the selected run, once it is measured
+        )
         self._fitting = QTimer(self, singleShot=True, interval=FITTING)
         self._fitting.timeout.connect(self._fit_columns)
         manager().changed.connect(self._fitting.start)  # the size of the text
@@ -96,7 +116,9 @@ class RunPanel(QWidget):
         self._following.timeout.connect(self._follow)
         self.model = RunsModel(self)
         self.model.annotated.connect(self.annotated)
-        self._before: tuple[object, ...] = ()  # the keys of the rows that were selected before a reset
+        self._before: tuple[
+            object, ...
+        ] = ()  # the keys of the rows that were selected before a reset
         self._hidden: tuple[object, ...] = ()  # of those that the filter hides
         self._refused = ""  # why the filter cannot be read
         self.table = self._create_table()
@@ -107,7 +129,9 @@ class RunPanel(QWidget):
         self.empty = EmptyState("runs", "No run yet", hint, "Run")
         self.empty.acted.connect(self.runRequested)
         self._lay_out()
-        self.table.selectionModel().selectionChanged.connect(lambda *_: self._selection_changed())
+        self.table.selectionModel().selectionChanged.connect(
+            lambda *_: self._selection_changed()
+        )
         self.model.modelReset.connect(self._restore_selection)
         self._enable()
 
@@ -117,7 +141,8 @@ class RunPanel(QWidget):
         plain(table, "Runs", 26, room=0)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         table.setEditTriggers(
-            QAbstractItemView.EditTrigger.EditKeyPressed | QAbstractItemView.EditTrigger.DoubleClicked
+            QAbstractItemView.EditTrigger.EditKeyPressed
+            | QAbstractItemView.EditTrigger.DoubleClicked
         )
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._show_menu)
@@ -128,7 +153,9 @@ class RunPanel(QWidget):
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         table.setSortingEnabled(True)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        header.customContextMenuRequested.connect(lambda spot: self._show_columns_menu(header.mapToGlobal(spot)))
+        header.customContextMenuRequested.connect(
+            lambda spot: self._show_columns_menu(header.mapToGlobal(spot))
+        )
         delete = QShortcut(QKeySequence(Qt.Key.Key_Delete), table)
         delete.setContext(Qt.ShortcutContext.WidgetShortcut)
         delete.activated.connect(self._delete)
@@ -142,13 +169,17 @@ class RunPanel(QWidget):
         self.fork_menu.aboutToShow.connect(self._fill_fork_menu)
         self.fork.setMenu(self.fork_menu)
         self.restore = Button("Restore project", icon="undo")
-        self.restore.setToolTip("Replace the open project by this run's project (can be undone)")
+        self.restore.setToolTip(
+            "Replace the open project by this run's project (can be undone)"
+        )
         self.restore.clicked.connect(lambda: self._emit_for_selected(self.restored))
         self.curves = Button("Curves", icon="curves")
         self.curves.setToolTip("Show the curves of the selected runs")
         self.curves.clicked.connect(self.curvesRequested)
         self.panels = Button("Panels", icon="compare")
-        self.panels.setToolTip("Show metrics and samples of the selected runs beside one another")
+        self.panels.setToolTip(
+            "Show metrics and samples of the selected runs beside one another"
+        )
         self.panels.clicked.connect(self.panelsRequested)
         self.sweep = Button("Sweep…", "link")
         self.sweep.setToolTip("Train a run for each of several values of the settings")
@@ -160,7 +191,9 @@ class RunPanel(QWidget):
         self.more.setMenu(self.menu)
         self._hint = label("", "caption", "text3")
         self._hint.setMinimumWidth(0)
-        self._hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._hint.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.search = SearchField("Filter runs")
         self.search.setMinimumWidth(SEARCH[0])
         self.search.setMaximumWidth(SEARCH[1])
@@ -168,7 +201,15 @@ class RunPanel(QWidget):
         self.search.textChanged.connect(self._filter)
         tools = QWidget()
         row = FlowLayout(tools, (12, 6, 8, 2), 8)
-        row.put(self.go_on, self.fork, self.restore, self.curves, self.panels, self.more, self.sweep)
+        row.put(
+            self.go_on,
+            self.fork,
+            self.restore,
+            self.curves,
+            self.panels,
+            self.more,
+            self.sweep,
+        )
         row.push(self.search)
         told = hbox((self._hint, 1), margins=(12, 2, 8, 4))
         self._event_files = False
@@ -179,7 +220,9 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        vbox(tools, self.strip, told, (self.splitter, 1), on=listed, margins=0, spacing=0)
+        vbox(
+            tools, self.strip, told, (self.splitter, 1), on=listed, margins=0, spacing=0
+        )
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)
@@ -196,7 +239,9 @@ class RunPanel(QWidget):
 
     def set_stored(self, runs: list[Kept]) -> None:
         """Set the stored runs, newest first; the selection stays."""
-        self.model.set_stored(runs, self._session.runs if self._session is not None else [])
+        self.model.set_stored(
+            runs, self._session.runs if self._session is not None else []
+        )
         self._stack.setCurrentIndex(1 if self.model.count else 0)
         self._fitting.start()
         self._enable()
@@ -207,7 +252,10 @@ class RunPanel(QWidget):
 
     def _follow(self) -> None:
         """Have the runs listed again, of which other processes train some."""
-        if self.isVisible() and self.table.state() != QAbstractItemView.State.EditingState:
+        if (
+            self.isVisible()
+            and self.table.state() != QAbstractItemView.State.EditingState
+        ):
             self.listRequested.emit()
 
     def _remember_selection(self) -> None:
@@ -266,16 +314,24 @@ class RunPanel(QWidget):
                 action = menu.addAction(title)
                 action.setCheckable(True)
                 action.setChecked(not self.table.isColumnHidden(at))
-                action.toggled.connect(lambda shown, at=at: self._show_column(at, shown))
+                action.toggled.connect(
+                    lambda shown, at=at: self._show_column(at, shown)
+                )
 
     def _show_column(self, at: int, shown: bool) -> None:
         self.table.setColumnHidden(at, not shown)
-        self.columnsHidden.emit([key for at, key in enumerate(KEYS) if self.table.isColumnHidden(at)])
+        self.columnsHidden.emit(
+            [key for at, key in enumerate(KEYS) if self.table.isColumnHidden(at)]
+        )
 
     @property
     def selected_rows(self) -> list[RunRow]:
         """The selected rows, from top to bottom."""
-        return [self.model.row_at(place) for place in selected_rows(self.table) if place < len(self.model.rows)]
+        return [
+            self.model.row_at(place)
+            for place in selected_rows(self.table)
+            if place < len(self.model.rows)
+        ]
 
     def _select(self, place: int) -> None:
         """Select one row, whatever keys are held: `selectRow` would toggle it with Ctrl."""
@@ -286,7 +342,9 @@ class RunPanel(QWidget):
     def show_runs(self, text: str, column: str, descending: bool = False) -> None:
         """Filter the runs, and sort them by the column of a key."""
         self.search.setText(text)
-        order = Qt.SortOrder.DescendingOrder if descending else Qt.SortOrder.AscendingOrder
+        order = (
+            Qt.SortOrder.DescendingOrder if descending else Qt.SortOrder.AscendingOrder
+        )
         self.table.sortByColumn(KEYS.index(column), order)
 
     def choose(self, kept: Kept) -> None:
@@ -298,7 +356,9 @@ class RunPanel(QWidget):
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
         selected = self.selected_rows[:MOST]
-        if [row.key for row in rows] == [row.key for row in selected]:  # the same runs, possibly listed again
+        if [row.key for row in rows] == [
+            row.key for row in selected
+        ]:  # the same runs, possibly listed again
             self.compare.set_settings([row.title for row in selected], lines)
             self.compare.show()
 
@@ -306,7 +366,9 @@ class RunPanel(QWidget):
         """Set the checkpoints of the selected run for its menu."""
         self.fork_menu.clear()
         for checkpoint in checkpoints:
-            action = self.fork_menu.addAction(f"{checkpoint.label[:1].upper()}{checkpoint.label[1:]}")
+            action = self.fork_menu.addAction(
+                f"{checkpoint.label[:1].upper()}{checkpoint.label[1:]}"
+            )
             action.triggered.connect(lambda _=False, each=checkpoint: self._fork(each))
         if not checkpoints:
             self.fork_menu.addAction("It has no checkpoint").setEnabled(False)
@@ -317,7 +379,9 @@ class RunPanel(QWidget):
         now = monotonic()
         if self.isVisible() and now - self._refreshed > READABLE:
             self._refreshed = now
-            self.model.refresh(self._session.current if self._session is not None else None)
+            self.model.refresh(
+                self._session.current if self._session is not None else None
+            )
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -348,8 +412,12 @@ class RunPanel(QWidget):
         if self.table.isVisible():
             header = self.table.horizontalHeader()
             for at in range(len(KEYS)):
-                width = max(self.table.sizeHintForColumn(at), header.sectionSizeHint(at))
-                header.resizeSection(at, min(width, beside_text(NAME_WIDE if at == NAME else MOST_WIDE)))
+                width = max(
+                    self.table.sizeHintForColumn(at), header.sectionSizeHint(at)
+                )
+                header.resizeSection(
+                    at, min(width, beside_text(NAME_WIDE if at == NAME else MOST_WIDE))
+                )
 
     # -- what can be done ---------------------------------------------------------------------------------------------
 
@@ -394,7 +462,10 @@ class RunPanel(QWidget):
         about = rows[0] if one is not None else None, hidden, self._going, self._use
         same = "Resume this run from its newest checkpoint, as if it had not stopped"
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
-        for button, why, words in ((self.go_on, resume_refusal(*about), same), (self.fork, fork_refusal(*about), new)):
+        for button, why, words in (
+            (self.go_on, resume_refusal(*about), same),
+            (self.fork, fork_refusal(*about), new),
+        ):
             button.setEnabled(not why)
             button.setToolTip(why or words)
         self.restore.setEnabled(one is not None)
@@ -417,7 +488,9 @@ class RunPanel(QWidget):
         """Say what is selected, how the run ended, and what its checkpoints for revisiting take."""
         shown, count = len(self.model.rows), self.model.count
         resumable = self._use.any if self._use is not None and not self._going else None
-        said = self._refused or selection_text(self.selected_rows, self.hidden_rows, shown, count, resumable)
+        said = self._refused or selection_text(
+            self.selected_rows, self.hidden_rows, shown, count, resumable
+        )
         words = " ".join(filter(None, (said, disk_text(self._use))))
         self._hint.setText(words)
         self._hint.setToolTip(words)
@@ -426,7 +499,11 @@ class RunPanel(QWidget):
     def show_disk(self, kept: Kept, use: DiskUse) -> None:
         """Show what checkpoints a run has, as measured."""
         known = kept.folder, use
-        if self._one is not None and self._one.folder == kept.folder and known != self._disk:
+        if (
+            self._one is not None
+            and self._one.folder == kept.folder
+            and known != self._disk
+        ):
             self._disk = known
             self._enable()
 
@@ -463,20 +540,39 @@ class RunPanel(QWidget):
 
     def _delete_kept_text(self) -> str:
         use = self._use
-        of = f" ({use.to_revisit:,}, {bytes_text(use.bytes)})" if use is not None and use.to_revisit else ""
+        of = (
+            f" ({use.to_revisit:,}, {bytes_text(use.bytes)})"
+            if use is not None and use.to_revisit
+            else ""
+        )
         return f"Delete checkpoints for revisiting{of}…"
 
     def _fill_menu(self, menu: QMenu) -> None:
         menu.clear()
-        one, any_kept = self._one is not None, any(row.kept is not None for row in self.selected_rows)
+        one, any_kept = (
+            self._one is not None,
+            any(row.kept is not None for row in self.selected_rows),
+        )
         for words, act, able in (
             ("Rename", lambda: self._edit(NAME), one),
             ("Edit notes", lambda: self._edit(KEYS.index("note")), one),
             ("Edit tags", lambda: self._edit(KEYS.index("tags")), one),
-            ("Compare models of these runs", self._compare_models, self._two is not None),
+            (
+                "Compare models of these runs",
+                self._compare_models,
+                self._two is not None,
+            ),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
-            ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
-            (self._delete_kept_text(), lambda: self._emit_for_selected(self.keptDeleted), bool(disk_text(self._use))),
+            (
+                "Export as TensorBoard…",
+                lambda: self._emit_for_selected(self.exported),
+                one,
+            ),
+            (
+                self._delete_kept_text(),
+                lambda: self._emit_for_selected(self.keptDeleted),
+                bool(disk_text(self._use)),
+            ),
             ("Delete…", self._delete, any_kept),
         ):
             action = menu.addAction(words)

@@ -14,7 +14,12 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError, Request
-from app.engine.requests.runs import ExportEventFiles, FindResumable, Resumable, StartFrom
+from app.engine.requests.runs import (
+    ExportEventFiles,
+    FindResumable,
+    Resumable,
+    StartFrom,
+)
 from app.project import file
 from app.project.project import Project
 from app.runs import compare, store
@@ -79,9 +84,13 @@ class RunsControl(QObject):
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_stored)
         panel.compared.connect(self.compare)
-        panel.modelsCompared.connect(lambda a, b: workspace.commands.trigger("compare-runs", a, b))
+        panel.modelsCompared.connect(
+            lambda a, b: workspace.commands.trigger("compare-runs", a, b)
+        )
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
-        panel.panelsRequested.connect(lambda: workspace.commands.trigger("panels-of-runs"))
+        panel.panelsRequested.connect(
+            lambda: workspace.commands.trigger("panels-of-runs")
+        )
         panel.annotated.connect(self.annotate)
         panel.set_hidden_columns(workspace.settings.hidden_run_columns)
         panel.columnsHidden.connect(self._hide_columns)
@@ -107,38 +116,75 @@ class RunsControl(QObject):
             self._panel.clear_selection()
 
     def _ask(
-        self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]
+        self,
+        key: str,
+        title: str,
+        function: Callable[[*Given], A],
+        *arguments: *Given,
+        then: Callable[[A], None],
     ) -> None:
         """Run a function in the background; errors are shown under `title`."""
-        self._workspace.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
+        self._workspace.background.ask(
+            key,
+            function,
+            *arguments,
+            on_answer=then,
+            on_error=partial(self._failed, title),
+        )
 
-    def _ask_engine(self, key: str, title: str, request: Request[A], then: Callable[[A], None]) -> None:
+    def _ask_engine(
+        self, key: str, title: str, request: Request[A], then: Callable[[A], None]
+    ) -> None:
         """Have something done by the engine."""
-        self._workspace.engine.ask(key, request, on_answer=then, on_error=partial(self._failed, title))
+        self._workspace.engine.ask(
+            key, request, on_answer=then, on_error=partial(self._failed, title)
+        )
 
     def _failed(self, title: str, failure: WorkerFailure) -> None:
-        known = RunError | DataError | OSError | ValueError | EngineError | file.ProjectFileError
+        known = (
+            RunError
+            | DataError
+            | OSError
+            | ValueError
+            | EngineError
+            | file.ProjectFileError
+        )
         if isinstance(failure.error, known):
             self._workspace.notifier.refuse(title, failure.message)
         else:
-            self._workspace.notifier.show_unexpected(f"{title}: {failure.message}", failure.traceback)
+            self._workspace.notifier.show_unexpected(
+                f"{title}: {failure.message}", failure.traceback
+            )
 
     # -- curves and settings ------------------------------------------------------------------------------------------
 
     def _show_run(self, run: Run) -> None:
         self._workspace.background.forget("run shown")
         row = next((row for row in self._panel.model.rows if row.run is run), None)
-        figures = run.figures if row is None else replace(run.figures, title=row.title, label=row.label)
+        figures = (
+            run.figures
+            if row is None
+            else replace(run.figures, title=row.title, label=row.label)
+        )
         self._workspace.shown_run.show(figures)
 
     def _show_stored(self, kept: Kept) -> None:
         def shown(history: History) -> None:
             source = self._same_source(kept)
             record = kept.record
-            figures = Figures(history, record.title, source, record.loss, folder=kept.folder, label=record.label)
+            figures = Figures(
+                history,
+                record.title,
+                source,
+                record.loss,
+                folder=kept.folder,
+                label=record.label,
+            )
             self._workspace.shown_run.show(figures)
 
-        self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
+        self._ask(
+            "run shown", "The run cannot be shown", store.history_of, kept, then=shown
+        )
 
     def _same_source(self, kept: Kept) -> Source | None:
         """Return the source of the open drawing if the run trained exactly that text, so that its layers are nodes
@@ -148,7 +194,11 @@ class RunsControl(QObject):
             text = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
         except OSError:
             return None
-        return analysis.source if analysis is not None and analysis.source.text == text else None
+        return (
+            analysis.source
+            if analysis is not None and analysis.source.text == text
+            else None
+        )
 
     def compare(self, rows: list[RunRow]) -> None:
         """Show the curves of several runs in one view, and their settings side by side."""
@@ -159,28 +209,62 @@ class RunsControl(QObject):
 
         def read(histories: list[History]) -> None:
             read_or_live = zip(rows, histories, strict=True)
-            shown = [row.run.history if row.run is not None else history for row, history in read_or_live]
-            beside = tuple((row.label, history) for row, history in zip(others, shown[1:], strict=True))
-            source = first.run.job.source if first.run is not None else self._same_source(kept[0])
-            loss = first.run.job.training.loss_name if first.run is not None else kept[0].record.loss
+            shown = [
+                row.run.history if row.run is not None else history
+                for row, history in read_or_live
+            ]
+            beside = tuple(
+                (row.label, history)
+                for row, history in zip(others, shown[1:], strict=True)
+            )
+            source = (
+                first.run.job.source
+                if first.run is not None
+                else self._same_source(kept[0])
+            )
+            loss = (
+                first.run.job.training.loss_name
+                if first.run is not None
+                else kept[0].record.loss
+            )
             folders = tuple(each.folder for each in kept)
-            figures = Figures(shown[0], first.title, source, loss, beside, folders[0], first.label, folders[1:])
+            figures = Figures(
+                shown[0],
+                first.title,
+                source,
+                loss,
+                beside,
+                folders[0],
+                first.label,
+                folders[1:],
+            )
             self._workspace.shown_run.show(figures)
 
-        self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
+        self._ask(
+            "run shown", "The runs cannot be compared", _histories, kept, then=read
+        )
         panel = self._panel
         self._ask(
-            "runs compared", "The runs cannot be compared", _compared_settings, kept,
+            "runs compared",
+            "The runs cannot be compared",
+            _compared_settings,
+            kept,
             then=lambda lines: panel.set_settings(rows[:MOST], lines),
-        )  # fmt: skip
+        )
 
     # -- deeds --------------------------------------------------------------------------------------------------------
 
     def annotate(self, kept: Kept, what: str, text: str) -> None:
         """Change the name, the note or the tags (separated by commas) of a run."""
         self._ask(
-            "run annotated", "The run was not changed", _annotated, kept, what, text, then=self._have_annotated
-        )  # fmt: skip
+            "run annotated",
+            "The run was not changed",
+            _annotated,
+            kept,
+            what,
+            text,
+            then=self._have_annotated,
+        )
 
     def _have_annotated(self, _kept: Kept) -> None:
         """List the runs again, and then show the new name in the legends."""
@@ -230,14 +314,23 @@ class RunsControl(QObject):
                 self._workspace.shown_run.show(None)
             self._workspace.runs_keeper.refresh()
 
-        self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
+        self._ask(
+            "runs deleted",
+            "The runs were not deleted",
+            _deleted,
+            tuple(kept),
+            then=done,
+        )
 
     def _measure(self, kept: Kept) -> None:
         """Find out whether a run has checkpoints, and measure those that are kept for revisiting."""
         self._workspace.background.ask(
-            "checkpoints measured", measured, kept.checkpoints,
-            on_answer=lambda found: self._panel.show_disk(kept, found), on_error=lambda _failure: None,
-        )  # fmt: skip
+            "checkpoints measured",
+            measured,
+            kept.checkpoints,
+            on_answer=lambda found: self._panel.show_disk(kept, found),
+            on_error=lambda _failure: None,
+        )
 
     def ask_delete_kept(self, kept: Kept) -> None:
         """Delete the checkpoints for revisiting of a run after asking."""
@@ -251,30 +344,47 @@ class RunsControl(QObject):
     def delete_kept(self, kept: Kept) -> None:
         """Delete the checkpoints of a run that are kept for revisiting."""
         self._ask(
-            "checkpoints deleted", "Not all checkpoints were deleted", delete_kept, kept,
+            "checkpoints deleted",
+            "Not all checkpoints were deleted",
+            delete_kept,
+            kept,
             then=lambda _none: self._measure(kept),
-        )  # fmt: skip
+        )
 
     def restore(self, kept: Kept) -> None:
         """Make the project of a run the open one, in one step that can be undone."""
 
         def read(project: Project) -> None:
-            self._workspace.document.apply(f"Restore the project of {kept.record.title}", project)
+            self._workspace.document.apply(
+                f"Restore the project of {kept.record.title}", project
+            )
             self._workspace.notifier.say(
-                f"The project of {kept.record.title} is open", "Undo restores the previous project."
+                f"The project of {kept.record.title} is open",
+                "Undo restores the previous project.",
             )
 
-        self._ask("run restored", "The project was not restored", store.project_of, kept, then=read)
+        self._ask(
+            "run restored",
+            "The project was not restored",
+            store.project_of,
+            kept,
+            then=read,
+        )
 
     def open_folder(self, kept: Kept) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
-            self._workspace.notifier.refuse("The folder cannot be opened", f"Open it yourself: {kept.folder}.")
+            self._workspace.notifier.refuse(
+                "The folder cannot be opened", f"Open it yourself: {kept.folder}."
+            )
 
     def go_on(self, kept: Kept, takes: bool = False) -> None:
         """Continue a run from its newest checkpoint, with its own settings or with those that Training `takes`."""
         from app.views.ui.dialogs.message import DialogAnswer
 
-        now, root = self._workspace.document.project, str(self._workspace.settings.data_folder)
+        now, root = (
+            self._workspace.document.project,
+            str(self._workspace.settings.data_folder),
+        )
         control = self._workspace.run_control
 
         title = f"{kept.record.title} cannot be resumed"
@@ -287,7 +397,13 @@ class RunsControl(QObject):
                     case DialogAnswer.DISCARD:
                         self.go_on(kept, takes=True)
                         return
-            self._ask("run to resume", title, store.history_of, kept, then=lambda history: ready(found, history))
+            self._ask(
+                "run to resume",
+                title,
+                store.history_of,
+                kept,
+                then=lambda history: ready(found, history),
+            )
 
         def ready(found: Resumable, history: History) -> None:
             control.go_on(kept, found, history)
@@ -296,9 +412,16 @@ class RunsControl(QObject):
                 self._workspace.notifier.warn("An older checkpoint was used", words)
             elif found.refusal:
                 words = f"Training has other ones, which cannot be taken amid a run: {'; '.join(found.others)}."
-                self._workspace.notifier.say(f"{kept.record.title} resumes with its own settings", words)
+                self._workspace.notifier.say(
+                    f"{kept.record.title} resumes with its own settings", words
+                )
 
-        self._ask_engine("run to resume", title, FindResumable(kept.folder, now, root, takes), on_resumable)
+        self._ask_engine(
+            "run to resume",
+            title,
+            FindResumable(kept.folder, now, root, takes),
+            on_resumable,
+        )
 
     def _asked_settings(self, kept: Kept, others: tuple[str, ...]) -> DialogAnswer:
         """Ask whether a run resumes with its own settings or with those of Training: SAVE or DISCARD."""
@@ -308,7 +431,11 @@ class RunsControl(QObject):
             f"Training has {'; '.join(others)}. The run keeps its own settings; with those of Training it continues as "
             "a new run from its newest checkpoint."
         )
-        dialog = QuestionDialog(f"Resume {kept.record.title} with its own settings?", reason, self._workspace.window)
+        dialog = QuestionDialog(
+            f"Resume {kept.record.title} with its own settings?",
+            reason,
+            self._workspace.window,
+        )
         dialog.offer("Take those of Training", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL)
         dialog.offer("Keep its own", DialogAnswer.SAVE, "primary", default=True)
@@ -318,9 +445,19 @@ class RunsControl(QObject):
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
-        kept = next((row.kept for row in self._panel.model.newest_first if row.kept is not None), None)
+        kept = next(
+            (
+                row.kept
+                for row in self._panel.model.newest_first
+                if row.kept is not None
+            ),
+            None,
+        )
         if kept is None:
-            self._workspace.notifier.refuse("There is no run to resume", "Runs of this project are listed under Runs.")
+            self._workspace.notifier.refuse(
+                "There is no run to resume",
+                "Runs of this project are listed under Runs.",
+            )
         else:
             self.go_on(kept)
 
@@ -338,7 +475,9 @@ class RunsControl(QObject):
     def ask_export(self, kept: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""
         start = str(self._workspace.settings.export_folder)
-        name = QFileDialog.getExistingDirectory(self._workspace.window, "Folder for TensorBoard event files", start)
+        name = QFileDialog.getExistingDirectory(
+            self._workspace.window, "Folder for TensorBoard event files", start
+        )
         if name:
             self.export(kept, Path(name))
 
@@ -348,11 +487,14 @@ class RunsControl(QObject):
 
         def done(target: Path) -> None:
             self._workspace.notifier.say(
-                f"{kept.record.title} was exported for TensorBoard", f"tensorboard --logdir {target}"
+                f"{kept.record.title} was exported for TensorBoard",
+                f"tensorboard --logdir {target}",
             )
 
         request = ExportEventFiles(kept.folder, folder, root)
-        self._ask_engine("run exported", f"{kept.record.title} could not be exported", request, done)
+        self._ask_engine(
+            "run exported", f"{kept.record.title} could not be exported", request, done
+        )
 
     def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""

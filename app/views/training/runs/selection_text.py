@@ -15,7 +15,11 @@ NONE_SELECTED = "Choose a run to see its curves."
 
 
 def selection_text(
-    rows: Sequence[RunRow], hidden: Sequence[RunRow], shown: int, count: int, resumable: bool | None = None
+    rows: Sequence[RunRow],
+    hidden: Sequence[RunRow],
+    shown: int,
+    count: int,
+    resumable: bool | None = None,
 ) -> str:
     """Say which runs are selected, how a single one ended and whether it can be resumed, which is None where it is not
     known, and how many of `count` runs the filter leaves."""
@@ -25,7 +29,9 @@ def selection_text(
         said.append(rows[0].outcome or f"{rows[0].title} {verb}.")
         if resumable is not None and rows[0].state in CUT_SHORT:
             said[0] += "" if said[0].endswith(".") else "."
-            said.append(RESUMES if resumable else "It has no checkpoint to resume from.")
+            said.append(
+                RESUMES if resumable else "It has no checkpoint to resume from."
+            )
     elif rows:
         said.append(f"{len(rows)} runs.")
     elif not hidden:
@@ -45,7 +51,9 @@ def disk_text(use: DiskUse | None) -> str:
     return f"{counted(use.to_revisit, 'checkpoint')} for revisiting: {bytes_text(use.bytes)}."
 
 
-def fork_refusal(row: RunRow | None, hidden: Sequence[RunRow], going: bool, use: DiskUse | None) -> str:
+def fork_refusal(
+    row: RunRow | None, hidden: Sequence[RunRow], going: bool, use: DiskUse | None
+) -> str:
     """Return why no run can be started from the weights of a run, with the cure; "" if one can, as far as is known.
 
     `row` is the only selected run that is stored, if there is such a one.
@@ -53,14 +61,24 @@ def fork_refusal(row: RunRow | None, hidden: Sequence[RunRow], going: bool, use:
     if going:
         return GOING
     if row is None:
-        return f"Clear the filter, which hides {_named(hidden)}" if hidden else "Choose one run that has ended"
+        return (
+            f"Clear the filter, which hides {_named(hidden)}"
+            if hidden
+            else "Choose one run that has ended"
+        )
     if use is None or use.any:
         return ""
-    cure = "wait for its first one" if row.elsewhere else "start a new run, with save_every under Training, Checkpoints"
+    cure = (
+        "wait for its first one"
+        if row.elsewhere
+        else "start a new run, with save_every under Training, Checkpoints"
+    )
     return f"{row.title} has no checkpoint: {cure}"
 
 
-def resume_refusal(row: RunRow | None, hidden: Sequence[RunRow], going: bool, use: DiskUse | None) -> str:
+def resume_refusal(
+    row: RunRow | None, hidden: Sequence[RunRow], going: bool, use: DiskUse | None
+) -> str:
     """Return why a run cannot be resumed, with the cure; "" if it can, as far as is known."""
     if row is not None and row.elsewhere and not going:
         return f"{row.title} is being trained by another window or command: stop it there first"

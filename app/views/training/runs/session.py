@@ -26,8 +26,13 @@ if TYPE_CHECKING:
     from app.runs.recorder import Recorder
     from app.training_thread import TrainingThread
 
-POLL, SLOWEST = 83, 1000  # milliseconds between two polls: 12 times a second, at least one
-SHARE = 0.01  # of a CPU core for polls and their painting: the run may need the same core
+POLL, SLOWEST = (
+    83,
+    1000,
+)  # milliseconds between two polls: 12 times a second, at least one
+SHARE = (
+    0.01  # of a CPU core for polls and their painting: the run may need the same core
+)
 ROOMY = 3  # factor for time and rate of polls if the run leaves a core to the window
 ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
 
@@ -55,7 +60,9 @@ class RunUnderWay(RuntimeError):
     """A run was started while another one is active."""
 
     def __init__(self) -> None:
-        super().__init__("A run is in progress. Stop it first, or wait until it has ended.")
+        super().__init__(
+            "A run is in progress. Stop it first, or wait until it has ended."
+        )
 
 
 class Run(Struct):
@@ -79,13 +86,26 @@ class Run(Struct):
     @property
     def display_number(self) -> int:
         """The number under which the run is stored, or its number in this window if it is not."""
-        return self.recorder.kept.record.number if self.recorder is not None else self.number
+        return (
+            self.recorder.kept.record.number
+            if self.recorder is not None
+            else self.number
+        )
 
     @property
     def figures(self) -> Figures:
         """Return what the charts show of the run."""
-        title, folder = f"Run {self.display_number}", self.recorder.kept.folder if self.recorder is not None else None
-        return Figures(self.history, title, self.job.source, self.job.training.loss_name, folder=folder)
+        title, folder = (
+            f"Run {self.display_number}",
+            self.recorder.kept.folder if self.recorder is not None else None,
+        )
+        return Figures(
+            self.history,
+            title,
+            self.job.source,
+            self.job.training.loss_name,
+            folder=folder,
+        )
 
     @property
     def active(self) -> bool:
@@ -93,7 +113,11 @@ class Run(Struct):
 
     def continues(self, other: Run) -> bool:
         """Return whether this takes up the watching of what another watched, in whose place it is then."""
-        return self.watched is not None and other.state == "left" and other.watched == self.watched
+        return (
+            self.watched is not None
+            and other.state == "left"
+            and other.watched == self.watched
+        )
 
 
 class RunProgress(Struct, frozen=True):
@@ -122,7 +146,9 @@ class RunSession(QObject):
     told = Signal(object)  # the events of a poll, as a list
     failed = Signal(object)  # Failed
     finished = Signal(object)  # Finished
-    commandsChanged = Signal()  # whether the run can be commanded, or which ranks it has
+    commandsChanged = (
+        Signal()
+    )  # whether the run can be commanded, or which ranks it has
     noted = Signal(str)  # a remark on the current run, for its console
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -135,7 +161,10 @@ class RunSession(QObject):
         self._ending: Finished | Failed | None = None
         self._timer = QTimer(self, interval=POLL)
         self._timer.timeout.connect(self._poll_in_time)
-        self._commanded: tuple[bool, int] = (False, 0)  # what was told of the commands and the ranks of the run
+        self._commanded: tuple[bool, int] = (
+            False,
+            0,
+        )  # what was told of the commands and the ranks of the run
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
@@ -233,19 +262,31 @@ class RunSession(QObject):
 
         `resume` is the checkpoint of a run to resume, with the `history` until then, which is of `stage`.
         """
-        from app.training_thread import TrainingThread  # its imports are loaded with the late pages
+        from app.training_thread import (
+            TrainingThread,
+        )  # its imports are loaded with the late pages
 
         if self.active:
             raise RunUnderWay
         self._count += 1
-        run = Run(self._count, job.at_stage(stage), datetime.now(), history or History(), recorder=recorder)
+        run = Run(
+            self._count,
+            job.at_stage(stage),
+            datetime.now(),
+            history or History(),
+            recorder=recorder,
+        )
         place = self._place if place is None else place
         run.series, run.watched = series, place.watched
-        stored = place.watched is None  # else it is of another program, and has nothing to do with the project
+        stored = (
+            place.watched is None
+        )  # else it is of another program, and has nothing to do with the project
         before = self._before_run() if stored and self._before_run is not None else None
         old, self._thread = (
             self._thread,
-            TrainingThread(job, self, recorder=recorder, resume=resume, place=place, before=before),
+            TrainingThread(
+                job, self, recorder=recorder, resume=resume, place=place, before=before
+            ),
         )
         if old is not None:
             old.deleteLater()
@@ -267,7 +308,11 @@ class RunSession(QObject):
 
     def pause(self) -> None:
         """Pause before the next batch. No effect on a run that is not running."""
-        if self._thread is not None and self.state in ("starting", "waiting", "running"):
+        if self._thread is not None and self.state in (
+            "starting",
+            "waiting",
+            "running",
+        ):
             self._thread.pause()
 
     def resume(self) -> None:
@@ -276,7 +321,12 @@ class RunSession(QObject):
 
     def step(self) -> None:
         """Run one more batch, then pause; also pauses a running run."""
-        if self._thread is not None and self.state in ("starting", "waiting", "running", "paused"):
+        if self._thread is not None and self.state in (
+            "starting",
+            "waiting",
+            "running",
+            "paused",
+        ):
             self._thread.step()
 
     def stop(self) -> None:
@@ -387,13 +437,21 @@ def measure_progress(history: History) -> RunProgress:
     step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
     loss = float(history.steps["loss"][-1])
     ended = history.epochs["step"][history.epochs["epoch"] < epoch]
-    batch = step - (int(ended[-1]) if len(ended) else (epoch - 1) * batches)  # epochs may have other batches before
+    batch = step - (
+        int(ended[-1]) if len(ended) else (epoch - 1) * batches
+    )  # epochs may have other batches before
     left = (started.epochs - epoch) * batches + max(batches - batch, 0)
     eta = _seconds_a_step(history) if batches and started.timed else None
     return RunProgress(
-        epoch, started.epochs, batch, batches, step, loss,
-        history.samples_per_second(), None if eta is None else eta * left,
-    )  # fmt: skip
+        epoch,
+        started.epochs,
+        batch,
+        batches,
+        step,
+        loss,
+        history.samples_per_second(),
+        None if eta is None else eta * left,
+    )
 
 
 def _seconds_a_step(history: History) -> float | None:
@@ -401,15 +459,22 @@ def _seconds_a_step(history: History) -> float | None:
     seconds = history.steps["seconds"]
     if len(seconds) < 2:
         return None
-    together = int(np.searchsorted(seconds, seconds[0], "right")) - 1  # those of a file that were read at once
-    first = min(max(int(np.searchsorted(seconds, seconds[-1] - ETA_WINDOW)), together), len(seconds) - 2)
+    together = (
+        int(np.searchsorted(seconds, seconds[0], "right")) - 1
+    )  # those of a file that were read at once
+    first = min(
+        max(int(np.searchsorted(seconds, seconds[-1] - ETA_WINDOW)), together),
+        len(seconds) - 2,
+    )
     span = float(seconds[-1] - seconds[first])
     return span / (len(seconds) - 1 - first) if span > 0 else None
 
 
 def _silent(run: Run) -> Failed:
     steps = run.history.steps
-    step, epoch = (int(steps["step"][-1]), int(steps["epoch"][-1])) if len(steps) else (0, 0)
+    step, epoch = (
+        (int(steps["step"][-1]), int(steps["epoch"][-1])) if len(steps) else (0, 0)
+    )
     message = "The training thread ended without saying why."
     cure = "The terminal that started the program may show more."
     return Failed("error", message, cure, "", None, epoch, step)

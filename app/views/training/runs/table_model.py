@@ -20,7 +20,11 @@ from app.views.ui.tables import ColumnsModel, Index, side
 COLUMNS = tuple(column.title for column in list_columns.COLUMNS)
 KEYS = tuple(column.key for column in list_columns.COLUMNS)
 NAME, STATE = KEYS.index("run"), KEYS.index("state")
-EDITED = {"run": "name", "note": "note", "tags": "tags"}  # what an edit of a column changes of the run
+EDITED = {
+    "run": "name",
+    "note": "note",
+    "tags": "tags",
+}  # what an edit of a column changes of the run
 
 # icon and words of each state
 STATES: dict[str, tuple[str, str]] = {
@@ -96,7 +100,12 @@ class RunRow(Struct, eq=False):
         history = self.run.history if self.run is not None else None
         known = None
         if history is not None:
-            known = (len(history.steps), len(history.epochs), len(history.rates_set), history.started)
+            known = (
+                len(history.steps),
+                len(history.epochs),
+                len(history.rates_set),
+                history.started,
+            )
         now = (known, self.state, self.kept)
         if now != self._texts[0]:
             self._texts = (now, self._cells())
@@ -116,9 +125,13 @@ class RunRow(Struct, eq=False):
             assert kept is not None
             return ListedRun(kept.record, kept.record.summary, self.state)
         training, history = run.job.training, run.history
-        known = kept.record if kept is not None else record.record_of(
-            training, "", run.display_number, run.began.isoformat()
-        )  # fmt: skip
+        known = (
+            kept.record
+            if kept is not None
+            else record.record_of(
+                training, "", run.display_number, run.began.isoformat()
+            )
+        )
         settings, rates = record.hyperparameters(training), history.steps["rate"]
         if settings.lr is None and len(rates) and rates[0] == rates[0]:
             settings = msgspec.structs.replace(settings, lr=float(rates[0]))
@@ -128,9 +141,12 @@ class RunRow(Struct, eq=False):
             settings = msgspec.structs.replace(settings, batch_size=size, seed=seed)
             epochs = started.epochs if started and started.steps_per_epoch else 0
         known = msgspec.structs.replace(
-            known, settings=settings, rates_set=max(known.rates_set, len(history.rates_set)),
-            device=started.device if started else training.device, epochs=epochs,
-        )  # fmt: skip
+            known,
+            settings=settings,
+            rates_set=max(known.rates_set, len(history.rates_set)),
+            device=started.device if started else training.device,
+            epochs=epochs,
+        )
         return ListedRun(known, self.figures, self.state)
 
 
@@ -147,14 +163,18 @@ class RunsModel(ColumnsModel):
     annotated = Signal(object, str, str)
     heads = COLUMNS
     meanings = tuple(column.meaning for column in list_columns.COLUMNS)
-    figures = frozenset(at for at, column in enumerate(list_columns.COLUMNS) if column.number)
+    figures = frozenset(
+        at for at, column in enumerate(list_columns.COLUMNS) if column.number
+    )
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows: list[RunRow] = []
         self._all: list[RunRow] = []  # newest first
         self._takes: list_columns.Test = lambda _run: True
-        self._sorted: tuple[int, bool] | None = None  # the column, and whether the largest comes first
+        self._sorted: tuple[int, bool] | None = (
+            None  # the column, and whether the largest comes first
+        )
 
     @property
     def count(self) -> int:
@@ -173,15 +193,25 @@ class RunsModel(ColumnsModel):
 
     def set_stored(self, runs: list[Kept], mine: list[Run]) -> None:
         """Show stored runs; a run of `mine`, this window's, that is stored shares the row."""
-        by_folder = {run.recorder.kept.folder: run for run in mine if run.recorder is not None}
+        by_folder = {
+            run.recorder.kept.folder: run for run in mine if run.recorder is not None
+        }
         rows = []
         for kept in runs:
             run = by_folder.pop(kept.folder, None)
             rows.append(RunRow(kept, run, "" if run is not None else kept.state))
-        left = [run for run in mine if run.active and (run.recorder is None or run.recorder.kept.folder in by_folder)]
+        left = [
+            run
+            for run in mine
+            if run.active
+            and (run.recorder is None or run.recorder.kept.folder in by_folder)
+        ]
         left += [run for run in mine if not run.active and run.recorder is None]
         # Begun after the folder was read: it keeps its folder, by which the selection knows it.
-        own = [RunRow(run.recorder.kept if run.recorder is not None else None, run) for run in reversed(left)]
+        own = [
+            RunRow(run.recorder.kept if run.recorder is not None else None, run)
+            for run in reversed(left)
+        ]
         self._all = own + rows
         self._arrange()
 
@@ -190,9 +220,13 @@ class RunsModel(ColumnsModel):
         self._takes = list_columns.matcher(text)
         self._arrange()
 
-    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+    def sort(
+        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
+    ) -> None:
         """Sort by a column; a column of -1 restores the order, newest on top."""
-        self._sorted = (column, order == Qt.SortOrder.DescendingOrder) if column >= 0 else None
+        self._sorted = (
+            (column, order == Qt.SortOrder.DescendingOrder) if column >= 0 else None
+        )
         self._arrange()
 
     def _arrange(self) -> None:
@@ -200,11 +234,17 @@ class RunsModel(ColumnsModel):
         shown = [(row, listed) for row, listed in found if self._takes(listed)]
         if self._sorted is not None:
             column, descending = list_columns.COLUMNS[self._sorted[0]], self._sorted[1]
-            shown = list_columns.ordered(shown, column, descending, lambda pair: pair[1])
+            shown = list_columns.ordered(
+                shown, column, descending, lambda pair: pair[1]
+            )
         rows = [row for row, _ in shown]
-        if rows and [row.key for row in rows] == [row.key for row in self.rows]:  # the selection stays as it is
+        if rows and [row.key for row in rows] == [
+            row.key for row in self.rows
+        ]:  # the selection stays as it is
             self.rows = rows
-            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1))
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1)
+            )
             return
         self.beginResetModel()
         self.rows = rows
@@ -220,10 +260,14 @@ class RunsModel(ColumnsModel):
                     if row in self.rows:
                         self._changed(self.rows.index(row))
                     return
-        for row in [row for row in self._all if row.run is not None and run.continues(row.run)]:
+        for row in [
+            row for row in self._all if row.run is not None and run.continues(row.run)
+        ]:
             self._remove(row)
         self._all.insert(0, RunRow(kept, run))
-        self.beginInsertRows(QModelIndex(), 0, 0)  # whatever sorts or filters them: it has just begun
+        self.beginInsertRows(
+            QModelIndex(), 0, 0
+        )  # whatever sorts or filters them: it has just begun
         self.rows.insert(0, self._all[0])
         self.endInsertRows()
 
@@ -239,7 +283,9 @@ class RunsModel(ColumnsModel):
         return self.rows[row]
 
     def place_of(self, run: Run) -> int | None:
-        return next((place for place, row in enumerate(self.rows) if row.run is run), None)
+        return next(
+            (place for place, row in enumerate(self.rows) if row.run is run), None
+        )
 
     def refresh(self, run: Run | None) -> None:
         """Update the row of a run."""
@@ -253,9 +299,15 @@ class RunsModel(ColumnsModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
         kept = index.isValid() and self.rows[index.row()].kept is not None
-        return flags | Qt.ItemFlag.ItemIsEditable if kept and KEYS[index.column()] in EDITED else flags
+        return (
+            flags | Qt.ItemFlag.ItemIsEditable
+            if kept and KEYS[index.column()] in EDITED
+            else flags
+        )
 
-    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+    def setData(
+        self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole
+    ) -> bool:
         row, key = self.rows[index.row()], KEYS[index.column()]
         if role != Qt.ItemDataRole.EditRole or row.kept is None or key not in EDITED:
             return False
@@ -270,7 +322,11 @@ class RunsModel(ColumnsModel):
             return row.cells()[column]
         if role == Qt.ItemDataRole.EditRole:
             if row.kept is not None and KEYS[column] in ("note", "tags"):
-                return row.kept.record.note if KEYS[column] == "note" else ", ".join(row.kept.record.tags)
+                return (
+                    row.kept.record.note
+                    if KEYS[column] == "note"
+                    else ", ".join(row.kept.record.tags)
+                )
             return row.cells()[column]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return side(column in self.figures)

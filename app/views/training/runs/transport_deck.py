@@ -57,15 +57,29 @@ class RunDeck(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.transport, self.counter = Transport(self), Counter(self, ("Samples/s", "Batch"))
+        self.transport, self.counter = (
+            Transport(self),
+            Counter(self, ("Samples/s", "Batch")),
+        )
         self.counter.reserve(word for _, _, word, _, _ in LOOKS.values())
         self.step_button = Button(CAPTURE["none"])
-        widest = max((Button(text).sizeHint().width() for text in CAPTURE.values()), default=0)
+        widest = max(
+            (Button(text).sizeHint().width() for text in CAPTURE.values()), default=0
+        )
         self.step_button.setFixedSize(widest, 30)  # the keys stay where they are
         self.step_button.hide()
         self._step_state = "none"
-        self.step_button.clicked.connect(lambda: (self.capture if self._step_state == "none" else self.go_on).emit())
-        hbox(self.transport, (self.counter, 1), self.step_button, on=self, margins=0, spacing=12)
+        self.step_button.clicked.connect(
+            lambda: (self.capture if self._step_state == "none" else self.go_on).emit()
+        )
+        hbox(
+            self.transport,
+            (self.counter, 1),
+            self.step_button,
+            on=self,
+            margins=0,
+            spacing=12,
+        )
         self._state = "idle"
         self._blocked = ("", "", "text2")
         self._status = ""
@@ -116,7 +130,14 @@ class RunDeck(QWidget):
         self.step_button.setText(CAPTURE[state])
         self.step_button.setToolTip(CAPTURE_TIPS[state])
 
-    def set_blocked(self, reason: str, icon: str = "", color: str = "text2", *, starts_later: bool = False) -> None:
+    def set_blocked(
+        self,
+        reason: str,
+        icon: str = "",
+        color: str = "text2",
+        *,
+        starts_later: bool = False,
+    ) -> None:
         """Show why no run can be started, such as "Fix 1 error to run"; an empty text unblocks. A run that
         `starts_later` by itself can be requested all the same.
         """
@@ -127,7 +148,10 @@ class RunDeck(QWidget):
         look, tape, word, icon, tone = LOOKS[self._state]
         reason = ""
         if self._blocked[0] and self._state not in ACTIVE:
-            look, reason = "ready" if self._starts_later else "blocked", self._blocked[0]
+            look, reason = (
+                "ready" if self._starts_later else "blocked",
+                self._blocked[0],
+            )
             word, icon, tone = self._blocked
         elif self._status:
             word, icon, tone = self._status, "", "text2"
@@ -139,23 +163,33 @@ class RunDeck(QWidget):
     def _offer_capture(self) -> None:
         """Show the button while a script is watched that takes commands."""
         session = self._session
-        self.step_button.setVisible(session is not None and session.watches and session.commands)
+        self.step_button.setVisible(
+            session is not None and session.watches and session.commands
+        )
 
     @Slot()
     def _on_progress(self) -> None:
         """Throttle the counter: faster digits are unreadable, and each update costs the run a little."""
         now = monotonic()
         if self._state == "running":
-            self._stall.start(int(1000 * max(STALLED, STALLED_STEPS * (now - self._advanced_at))))
+            self._stall.start(
+                int(1000 * max(STALLED, STALLED_STEPS * (now - self._advanced_at)))
+            )
             self._advanced_at = now
         else:
             self._stall.stop()
             self._advanced_at = inf
-        if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
+        if self._session is not None and (
+            now - self._shown_at >= READABLE or self._state != "running"
+        ):
             self._shown_at = now
             self.show_progress(self._session.progress())
             looked = self._session.history.looking if self._session.history else None
-            self.counter.set_note(telemetry_share(looked.spent, looked.seconds, looked.steps) if looked else "")
+            self.counter.set_note(
+                telemetry_share(looked.spent, looked.seconds, looked.steps)
+                if looked
+                else ""
+            )
 
     @Slot()
     def _on_stall(self) -> None:
@@ -169,27 +203,43 @@ class RunDeck(QWidget):
         if progress is None:
             self._step = 0
             watches = self._session is not None and self._session.watches
-            captions = ("Step", "Steps/s", "Loss") if watches else ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
+            captions = (
+                ("Step", "Steps/s", "Loss")
+                if watches
+                else ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
+            )
             self.counter.set_fields([(caption, NOTHING) for caption in captions])
             self.counter.set_progress(0.0, 0)
             return
         p = progress
-        speed = NOTHING if p.samples_per_second is None else f"{p.samples_per_second:,.0f}"
-        left = NOTHING if p.eta is None or self._state not in ACTIVE else formatting.duration(p.eta)
+        speed = (
+            NOTHING if p.samples_per_second is None else f"{p.samples_per_second:,.0f}"
+        )
+        left = (
+            NOTHING
+            if p.eta is None or self._state not in ACTIVE
+            else formatting.duration(p.eta)
+        )
         if not p.batches:
-            fields = (("Step", f"{p.step:,}"), ("Steps/s", speed), ("Loss", formatting.figure(p.loss)))
+            fields = (
+                ("Step", f"{p.step:,}"),
+                ("Steps/s", speed),
+                ("Loss", formatting.figure(p.loss)),
+            )
             self.counter.set_fields([*fields])
             self.counter.set_progress(0.0, 0)
             self.counter.turn(p.step - self._step)
             self._step = p.step
             return
-        self.counter.set_fields([
-            ("Epoch", f"{p.epoch:,}/{p.epochs:,}"),
-            ("Batch", f"{p.batch:,}/{p.batches:,}"),
-            ("Samples/s", speed),
-            ("Loss", formatting.figure(p.loss)),
-            ("ETA", left),
-        ])  # fmt: skip
+        self.counter.set_fields(
+            [
+                ("Epoch", f"{p.epoch:,}/{p.epochs:,}"),
+                ("Batch", f"{p.batch:,}/{p.batches:,}"),
+                ("Samples/s", speed),
+                ("Loss", formatting.figure(p.loss)),
+                ("ETA", left),
+            ]
+        )
         self.counter.set_progress(p.epoch - 1 + p.batch / max(p.batches, 1), p.epochs)
         self.counter.turn(p.step - self._step)
         self._step = p.step

@@ -16,10 +16,21 @@ from app.views.ui.tables import ColumnsModel, Index
 
 PRESERVED = 1e-6  # relative: what rounding makes of an equal function in float32
 WORDS = {
-    "kept": "Kept", "changed": "Settings changed", "widened": "Widened", "narrowed": "Narrowed", "resized": "Resized",
-    "copied": "Copied", "tied": "Tied", "identity": "New, identity", "zero": "New, zero", "initialised": "Initialised",
-    "new": "New, no weights", "removed": "Removed", "frozen": "Frozen", "unfrozen": "Unfrozen",
-}  # fmt: skip
+    "kept": "Kept",
+    "changed": "Settings changed",
+    "widened": "Widened",
+    "narrowed": "Narrowed",
+    "resized": "Resized",
+    "copied": "Copied",
+    "tied": "Tied",
+    "identity": "New, identity",
+    "zero": "New, zero",
+    "initialised": "Initialised",
+    "new": "New, no weights",
+    "removed": "Removed",
+    "frozen": "Frozen",
+    "unfrozen": "Unfrozen",
+}
 MEANINGS = {
     "kept": "Weights and optimizer moments unchanged.",
     "widened": "Old units stay; the outputs of new ones are multiplied by zero weights at first.",
@@ -28,7 +39,13 @@ MEANINGS = {
     "initialised": "Random weights, by the default initialisation of PyTorch.",
     "removed": "Its weights and moments are discarded.",
 }
-COLORS = {"removed": "error", "initialised": "warn", "narrowed": "warn", "resized": "warn", "kept": "text3"}
+COLORS = {
+    "removed": "error",
+    "initialised": "warn",
+    "narrowed": "warn",
+    "resized": "warn",
+    "kept": "text3",
+}
 
 
 class FatesModel(ColumnsModel):
@@ -66,7 +83,11 @@ def layer_of(fate: Fate) -> str:
 def why(fate: Fate) -> str:
     """Return the reason for what becomes of a layer, else what it means."""
     meaning = MEANINGS.get(fate.what, "")
-    return f"{fate.reason} {meaning}" if fate.what == "widened" and fate.reason else fate.reason or meaning
+    return (
+        f"{fate.reason} {meaning}"
+        if fate.what == "widened" and fate.reason
+        else fate.reason or meaning
+    )
 
 
 def summary(fates: Sequence[Fate]) -> str:
@@ -78,7 +99,9 @@ def summary(fates: Sequence[Fate]) -> str:
     counts = Counter(fate.what for fate in fates)
     kept = counts.pop("kept", 0)
     first = f"{kept} {plural(kept, 'layer')} {'keeps its' if kept == 1 else 'keep their'} weights and moments."
-    others = ", ".join(f"{WORDS.get(what, what)}: {count}" for what, count in counts.items())
+    others = ", ".join(
+        f"{WORDS.get(what, what)}: {count}" for what, count in counts.items()
+    )
     return f"{first} {others}." if others else first
 
 
@@ -95,7 +118,9 @@ def function_words(outcome: Outcome, where: str) -> str:
         return f"Whether the function is preserved was not measured. {outcome.note}".strip()
     if difference <= PRESERVED:
         words = (
-            "outputs are equal" if not difference else f"outputs differ by {significant(difference, 1)} of the largest"
+            "outputs are equal"
+            if not difference
+            else f"outputs differ by {significant(difference, 1)} of the largest"
         )
         return f"The function is preserved: {words} {where}, in eval mode."
     return f"The function changes: outputs differ by {figure(100 * difference)} % of the largest {where}, in eval mode."

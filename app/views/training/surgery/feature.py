@@ -19,7 +19,13 @@ class SurgeryFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         return (
-            Action("apply-edits", "Apply e&dits to the run…", lambda: self.surgery_control.open(), tip=TIP, late=True),
+            Action(
+                "apply-edits",
+                "Apply e&dits to the run…",
+                lambda: self.surgery_control.open(),
+                tip=TIP,
+                late=True,
+            ),
         )
 
     def finish(self) -> Iterator[None] | None:

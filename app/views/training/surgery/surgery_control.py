@@ -35,21 +35,32 @@ class SurgeryControl(QObject):
         self._waiting = False  # for the run to pause
         self.dialog: SurgeryDialog | None = None
         workspace.session.stateChanged.connect(self._state_changed)
-        workspace.live.analysed.connect(lambda _analysis: workspace.notifier.withdraw(NOT_NOW))
+        workspace.live.analysed.connect(
+            lambda _analysis: workspace.notifier.withdraw(NOT_NOW)
+        )
 
     @property
     def refusal(self) -> str:
         """Why edits cannot be applied, "" if they can once the run is paused."""
         workspace, session = self._workspace, self._workspace.session
         run, thread = session.current, session.training_thread
-        if run is None or thread is None or not session.active or session.state == "stopping":
+        if (
+            run is None
+            or thread is None
+            or not session.active
+            or session.state == "stopping"
+        ):
             return "No run is in progress. The next run uses the edited network."
         if session.watched_last:
             return "This run executes elsewhere: its network is constructed by the code that started it."
         if thread.place.processes > 1:
             return "A run on several processes has several copies of the network. Start a run in one process."
         before = workspace.run_control.drawn(run)
-        if before is None or before.opened is not None or workspace.document.project.opened is not None:
+        if (
+            before is None
+            or before.opened is not None
+            or workspace.document.project.opened is not None
+        ):
             return "An opened model is defined by its own code. Redraw it to edit it during a run."
         if not differ(before, workspace.document.project):
             return NOTHING
@@ -71,7 +82,9 @@ class SurgeryControl(QObject):
             return
         if session.state != "paused":
             why = "Edits are applied between two steps. The run continues when you resume it."
-            workspace.notifier.show("info", PAUSE_FIRST, why, "Pause and continue", self._pause)
+            workspace.notifier.show(
+                "info", PAUSE_FIRST, why, "Pause and continue", self._pause
+            )
             return
         run = session.current
         assert run is not None
@@ -103,7 +116,9 @@ class SurgeryControl(QObject):
         workspace = self._workspace
         before = workspace.run_control.drawn(run)
         assert before is not None
-        dialog = self.dialog = SurgeryDialog(f"Run {run.display_number}", workspace.window)
+        dialog = self.dialog = SurgeryDialog(
+            f"Run {run.display_number}", workspace.window
+        )
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.finished.connect(self._closed)
         dialog.applied.connect(lambda: self._apply(dialog, run, project))
@@ -123,7 +138,9 @@ class SurgeryControl(QObject):
                 dialog.reject()
                 workspace.notifier.refuse(NOT_NOW, failure.message)
 
-        workspace.engine.ask("surgery", PlanSurgery(before, project), on_answer=planned, on_error=failed)
+        workspace.engine.ask(
+            "surgery", PlanSurgery(before, project), on_answer=planned, on_error=failed
+        )
 
     def _closed(self, _result: int) -> None:
         self.dialog = None
@@ -141,24 +158,35 @@ class SurgeryControl(QObject):
             self._failed,
         )
 
-    def _applied(self, run: Run, project: Project, plan: SurgeryPlan, outcome: Outcome) -> None:
+    def _applied(
+        self, run: Run, project: Project, plan: SurgeryPlan, outcome: Outcome
+    ) -> None:
         workspace = self._workspace
         if self.dialog is not None:
             self.dialog.accept()
         workspace.run_control.set_drawn(run, project)
         words = (
-            f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')} Resume continues with it."
+            f"{plan.surgery.description}. "
+            f"{function_words(outcome, 'on a batch of the run')} Resume continues with it."
         )
         workspace.notifier.say(f"Edits applied to Run {run.display_number}", words)
-        workspace.session.note(f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')}")
+        workspace.session.note(
+            f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')}"
+        )
 
     def _failed(self, error: BaseException) -> None:
         if self.dialog is not None:
             self.dialog.reject()
-        self._workspace.notifier.refuse("The edits were not applied; the run is unchanged", str(error))
+        self._workspace.notifier.refuse(
+            "The edits were not applied; the run is unchanged", str(error)
+        )
 
 
 def differ(before: Project, after: Project) -> bool:
     """Return whether two projects may have different nets, or groups of parameters."""
     options = [(one.training.groups, one.training.recompute) for one in (before, after)]
-    return before.graph != after.graph or before.blocks != after.blocks or options[0] != options[1]
+    return (
+        before.graph != after.graph
+        or before.blocks != after.blocks
+        or options[0] != options[1]
+    )

@@ -26,7 +26,12 @@ class SurgeryDialog(Dialog):
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(f"Apply edits to {title}", parent)
         self.plan: SurgeryPlan | None = None
-        self.summary = label("Comparing the canvas with the network of the run…", "label", "text", wrap=True)
+        self.summary = label(
+            "Comparing the canvas with the network of the run…",
+            "label",
+            "text",
+            wrap=True,
+        )
         self.function = label("", "label", "text2", wrap=True)
         self.table = RowsTable(FatesModel(()), "Layers", 24)
         self.every = QCheckBox("Show &unchanged layers")
@@ -46,7 +51,9 @@ class SurgeryDialog(Dialog):
     def show_plan(self, plan: SurgeryPlan) -> None:
         """Show what will happen, which can be applied from now on."""
         self.plan = plan
-        self.summary.setText(f"{plan.surgery.description}. {summary(plan.outcome.fates)}")
+        self.summary.setText(
+            f"{plan.surgery.description}. {summary(plan.outcome.fates)}"
+        )
         self.function.setText(function_words(plan.outcome, WHERE))
         self.every.setEnabled(True)
         self._show_rows()
@@ -57,7 +64,13 @@ class SurgeryDialog(Dialog):
         if self.plan is None:
             return
         fates = self.plan.outcome.fates
-        shown = [fate for fate in fates if self.every.isChecked() or fate.what != "kept" or fate.before != fate.after]
+        shown = [
+            fate
+            for fate in fates
+            if self.every.isChecked()
+            or fate.what != "kept"
+            or fate.before != fate.after
+        ]
         self.table.setModel(FatesModel(shown))
         header = self.table.horizontalHeader()
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
@@ -68,5 +81,7 @@ class SurgeryDialog(Dialog):
         """Emit `applied` once; the run answers when its step has ended."""
         if self.plan is not None and self.button.isEnabled():
             self.button.setEnabled(False)
-            self.function.setText("Applying: trying the edited network on a batch of the run first…")
+            self.function.setText(
+                "Applying: trying the edited network on a batch of the run first…"
+            )
             self.applied.emit()

@@ -34,16 +34,38 @@ class TimelineFeature(Feature):
         with_step = self._with_step
         return (
             Action("timeline-of-curves", "", self._furnish),
-            Action("recompute-step", "", with_step(lambda step: self.recompute_control.recompute(step))),
-            Action("batch-of-step", "", with_step(lambda: self.step_control.show_batch())),
-            Action("debug-this-step", "", with_step(lambda step: self.step_control.debug(step))),
-            Action("debug-step", "Debu&g step of the run", with_step(lambda: self.step_control.debug()),
-                   tip=DEBUG),
-            Action("first-step", "Find first step w&here…", with_step(lambda: self.step_control.find_first()),
-                   tip=FIRST),
-            Action("leave-out", "Lea&ve out the batch of the step…",
-                   with_step(lambda: self.step_control.ask_leave_out()), tip=LEAVE),
-        )  # fmt: skip
+            Action(
+                "recompute-step",
+                "",
+                with_step(lambda step: self.recompute_control.recompute(step)),
+            ),
+            Action(
+                "batch-of-step", "", with_step(lambda: self.step_control.show_batch())
+            ),
+            Action(
+                "debug-this-step",
+                "",
+                with_step(lambda step: self.step_control.debug(step)),
+            ),
+            Action(
+                "debug-step",
+                "Debu&g step of the run",
+                with_step(lambda: self.step_control.debug()),
+                tip=DEBUG,
+            ),
+            Action(
+                "first-step",
+                "Find first step w&here…",
+                with_step(lambda: self.step_control.find_first()),
+                tip=FIRST,
+            ),
+            Action(
+                "leave-out",
+                "Lea&ve out the batch of the step…",
+                with_step(lambda: self.step_control.ask_leave_out()),
+                tip=LEAVE,
+            ),
+        )
 
     def _with_step(self, does: Callable[..., object]) -> Callable[..., object]:
         """Return a command that first creates the page with the timeline; of several pending commands the last runs."""
@@ -52,7 +74,9 @@ class TimelineFeature(Feature):
             if hasattr(self, "step_control"):
                 does(*given)
             elif self.workspace.shown_run.figures is None:
-                self.workspace.notifier.say("No run is shown", "Run the network first, or choose a stored run.")
+                self.workspace.notifier.say(
+                    "No run is shown", "Run the network first, or choose a stored run."
+                )
             else:
                 self._waiting = partial(does, *given)
                 self.workspace.pages.show("curves")
@@ -80,7 +104,9 @@ class TimelineFeature(Feature):
         shown.changed.connect(lambda _figures: self._show())
         self.workspace.session.progressed.connect(self._refresh)
         self.recompute_control = RecomputeControl(self.workspace, bar)
-        self.step_control = control = StepControl(self.workspace, self.recompute_control)
+        self.step_control = control = StepControl(
+            self.workspace, self.recompute_control
+        )
         curves.menuWanted.connect(control.show_menu)
         bar.menu.aboutToShow.connect(lambda: control.fill(bar.menu, control.step or 1))
         self._show()
@@ -91,7 +117,9 @@ class TimelineFeature(Feature):
 
         figures = self.workspace.shown_run.figures
         history = figures.history if figures is not None else None
-        self.timeline.show_run(history, figures is not None and figures.folder is not None, NOT_STORED)
+        self.timeline.show_run(
+            history, figures is not None and figures.folder is not None, NOT_STORED
+        )
 
     def _refresh(self) -> None:
         if self.timeline.isVisible():

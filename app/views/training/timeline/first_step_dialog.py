@@ -53,10 +53,16 @@ class FirstStepDialog(Dialog):
     def __init__(self, workspace: Workspace, figures: Figures, folder: Path) -> None:
         super().__init__("Find the first step where…", workspace.window, icon="search")
         self.setMinimumWidth(560)
-        self._workspace, self._folder, self._history = workspace, folder, figures.history
+        self._workspace, self._folder, self._history = (
+            workspace,
+            folder,
+            figures.history,
+        )
         self.found: FirstStep | None = None
         self.searching = False
-        self.quantity = ChoiceField([(key, text) for key, (text, _) in QUANTITIES.items()], "norm", pairs=True)
+        self.quantity = ChoiceField(
+            [(key, text) for key, (text, _) in QUANTITIES.items()], "norm", pairs=True
+        )
         self.layer = ChoiceField((), pairs=True)
         self.relation = ChoiceField(RELATIONS, ">", pairs=True)
         self.bound = NumberField(QUANTITIES["norm"][1], "float")
@@ -86,7 +92,9 @@ class FirstStepDialog(Dialog):
         grid.setColumnStretch(1, 1)
         bound = hbox((self.relation, 1), self.bound, spacing=8)
         self.bound.setMinimumWidth(110)
-        for row, (name, field) in enumerate((("Quantity", self.quantity), ("Layer", self.layer))):
+        for row, (name, field) in enumerate(
+            (("Quantity", self.quantity), ("Layer", self.layer))
+        ):
             caption = label(name, "label", "text2")
             caption.setBuddy(field)
             field.setAccessibleName(name)
@@ -106,7 +114,9 @@ class FirstStepDialog(Dialog):
         """Return the condition in the syntax of `tapedeck revisit --first`."""
         layer = f"({self.layer.value()})" if self.layer.value() else ""
         relation, bound = self.relation.value(), self.bound.value()
-        return f"{self.quantity.value()}{layer} {relation}" + ("" if relation == NOT_FINITE else f" {bound!r}")
+        return f"{self.quantity.value()}{layer} {relation}" + (
+            "" if relation == NOT_FINITE else f" {bound!r}"
+        )
 
     def _layers(self, quantity: str) -> tuple[str, ...]:
         if quantity == "dead":
@@ -127,7 +137,9 @@ class FirstStepDialog(Dialog):
         for field in (self.quantity, self.relation):
             field.setEnabled(not self.searching)
         self.layer.setEnabled(not self.searching and self.quantity.value() != "loss")
-        self.bound.setEnabled(not self.searching and self.relation.value() != NOT_FINITE)
+        self.bound.setEnabled(
+            not self.searching and self.relation.value() != NOT_FINITE
+        )
         self.find_button.setText("Cancel" if self.searching else "Find")
         self.bar.setVisible(self.searching)
 
@@ -142,9 +154,15 @@ class FirstStepDialog(Dialog):
         self.bar.setRange(0, 0)
         self._say("Reading what was recorded…")
         self._enable()
-        request = FindFirst(self._folder, self.condition, str(self._workspace.settings.data_folder))
+        request = FindFirst(
+            self._folder, self.condition, str(self._workspace.settings.data_folder)
+        )
         self._workspace.engine.ask(
-            KEY, request, on_answer=self._answered, on_error=self._failed, on_progress=self._progressed
+            KEY,
+            request,
+            on_answer=self._answered,
+            on_error=self._failed,
+            on_progress=self._progressed,
         )
 
     def _stop(self, words: str) -> None:
@@ -156,7 +174,9 @@ class FirstStepDialog(Dialog):
     def _progressed(self, progress: Recomputing) -> None:
         self.bar.setRange(0, progress.of)
         self.bar.setValue(progress.done)
-        self._say(f"Recomputing step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}")
+        self._say(
+            f"Recomputing step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}"
+        )
 
     def _answered(self, found: FirstStep) -> None:
         self.searching, self.found = False, found
@@ -173,9 +193,19 @@ class FirstStepDialog(Dialog):
         self.searching = False
         self._enable()
         self._say(failure.message, "error")
-        known = RunError | DataError | JobError | EngineError | RecomputeError | ValueError | OSError
+        known = (
+            RunError
+            | DataError
+            | JobError
+            | EngineError
+            | RecomputeError
+            | ValueError
+            | OSError
+        )
         if not isinstance(failure.error, known):
-            self._workspace.notifier.show_unexpected(f"The search failed: {failure.message}", failure.traceback)
+            self._workspace.notifier.show_unexpected(
+                f"The search failed: {failure.message}", failure.traceback
+            )
 
     def _engine_ended(self, _words: str) -> None:
         if self.searching:
@@ -214,5 +244,9 @@ def result_text(found: FirstStep) -> str:
     if found.step is None:
         return f"At no step, {how}."
     layer = f", in {found.layer}" if found.layer else ""
-    value = "not a number" if found.value is None or found.value != found.value else figure(found.value)
+    value = (
+        "not a number"
+        if found.value is None or found.value != found.value
+        else figure(found.value)
+    )
     return f"First at step {grouped_digits(found.step)}{layer}: {value}, {how}."

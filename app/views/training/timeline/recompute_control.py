@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 KEY = "step of a run"
-NOT_STORED = "Steps of an unsaved run cannot be recomputed: save the project, then train"
+NOT_STORED = (
+    "Steps of an unsaved run cannot be recomputed: save the project, then train"
+)
 OPERATION = "{operation} at {place} gives different results for the same inputs."
 READY = "Its graph opens on the Autograd page; its activations are on the Layer page."
 UNTRAINED = "The loss of this step was not finite, so its gradients have no recorded hashes; the steps before it have."
@@ -46,14 +48,18 @@ class RecomputeControl(QObject):
         workspace.shown_run.changed.connect(lambda _figures: self.cancel())
         workspace.engine.ended.connect(self._engine_ended)
 
-    def recompute(self, step: int, then: Callable[[Revisited], None] | None = None) -> None:
+    def recompute(
+        self, step: int, then: Callable[[Revisited], None] | None = None
+    ) -> None:
         """Recompute a step of the shown run from its nearest checkpoint; `then` is called with a step that was,
         at once if the engine holds that very step.
         """
         shown = self._workspace.shown_run
         figures = shown.figures
         if figures is None or figures.folder is None:
-            self._workspace.notifier.say("This step cannot be recomputed", f"{NOT_STORED}.")
+            self._workspace.notifier.say(
+                "This step cannot be recomputed", f"{NOT_STORED}."
+            )
             return
         shown.choose_step(step)
         if then is not None and shown.past is not None and self._found is not None:
@@ -63,9 +69,15 @@ class RecomputeControl(QObject):
         self._then, self._folder = then, figures.folder
         self._page = self._workspace.pages.front("centre")
         self._bar.show_busy(True, "reading the data")
-        request = Revisit(figures.folder, step, str(self._workspace.settings.data_folder))
+        request = Revisit(
+            figures.folder, step, str(self._workspace.settings.data_folder)
+        )
         self._workspace.engine.ask(
-            KEY, request, on_answer=self._answered, on_error=self._failed, on_progress=self._progressed
+            KEY,
+            request,
+            on_answer=self._answered,
+            on_error=self._failed,
+            on_progress=self._progressed,
         )
 
     def cancel(self) -> None:
@@ -75,7 +87,10 @@ class RecomputeControl(QObject):
             self._bar.show_busy(False, "cancelled")
 
     def _progressed(self, progress: Recomputing) -> None:
-        done, of = formatting.grouped_digits(progress.done), formatting.grouped_digits(progress.of)
+        done, of = (
+            formatting.grouped_digits(progress.done),
+            formatting.grouped_digits(progress.of),
+        )
         self._bar.show_busy(True, f"step {done} of {of}")
 
     def _engine_ended(self, _words: str) -> None:
@@ -90,11 +105,19 @@ class RecomputeControl(QObject):
         self._bar.show_busy(False)
         notifier = self._workspace.notifier
         if not self._folder.is_dir():
-            notifier.refuse("The step was not recomputed", f"The run was deleted: {self._folder} is gone.")
-        elif isinstance(failure.error, RunError | DataError | EngineError | ValueError | RecomputeError | OSError):
+            notifier.refuse(
+                "The step was not recomputed",
+                f"The run was deleted: {self._folder} is gone.",
+            )
+        elif isinstance(
+            failure.error,
+            RunError | DataError | EngineError | ValueError | RecomputeError | OSError,
+        ):
             notifier.refuse("The step was not recomputed", failure.message)
         else:
-            notifier.show_unexpected(f"The step was not recomputed: {failure.message}", failure.traceback)
+            notifier.show_unexpected(
+                f"The step was not recomputed: {failure.message}", failure.traceback
+            )
 
     def _answered(self, found: Revisited) -> None:
         workspace = self._workspace
@@ -107,16 +130,25 @@ class RecomputeControl(QObject):
             workspace.shown_run.choose_step(found.parted.step)
             self._show_parting(found, found.parted)
         for note in (*found.notes, *((UNTRAINED,) * (not found.trained))):
-            workspace.notifier.say(f"{found.run}, step {formatting.grouped_digits(found.step)}", note)
+            workspace.notifier.say(
+                f"{found.run}, step {formatting.grouped_digits(found.step)}", note
+            )
         if found.tape is None or found.held is None:
             return
         self._found = found
-        workspace.shown_run.show_recomputed(RecomputedStep(found.held, found.run, found.step, found.epoch, found.batch))
+        workspace.shown_run.show_recomputed(
+            RecomputedStep(found.held, found.run, found.step, found.epoch, found.batch)
+        )
         if workspace.pages.front("centre") == self._page:
             self._open(found, self._then)
         else:  # the user continued with other work meanwhile
-            title, then = f"Step {formatting.grouped_digits(found.step)} of {found.run} is recomputed", self._then
-            workspace.notifier.show("info", title, READY, "Show graph", lambda: self._open(found, then))
+            title, then = (
+                f"Step {formatting.grouped_digits(found.step)} of {found.run} is recomputed",
+                self._then,
+            )
+            workspace.notifier.show(
+                "info", title, READY, "Show graph", lambda: self._open(found, then)
+            )
 
     def _open(self, found: Revisited, then: Callable[[Revisited], None] | None) -> None:
         """Open the graph of a step, while the engine holds it."""
@@ -139,19 +171,29 @@ class RecomputeControl(QObject):
         workspace = self._workspace
         node = parted.node or next(
             (key for key, path in self._paths().items() if path == parted.layer), ""
-        )  # fmt: skip
+        )
         known = workspace.document.project.graph.nodes.get(node)
         title = f"{found.run} cannot be recomputed beyond step {formatting.grouped_digits(parted.step)}"
         if known is None:
             workspace.notifier.refuse(title, parting_text(parted))
         else:
             act = f"Show {known.name}"
-            workspace.notifier.show("error", title, parting_text(parted), act, lambda: workspace.jump_to(node))
+            workspace.notifier.show(
+                "error",
+                title,
+                parting_text(parted),
+                act,
+                lambda: workspace.jump_to(node),
+            )
 
     def _paths(self) -> dict[str, str]:
         """Return the module of each node of the shown run, if its drawing is open."""
         figures = self._workspace.shown_run.figures
-        return dict(figures.source.modules) if figures is not None and figures.source is not None else {}
+        return (
+            dict(figures.source.modules)
+            if figures is not None and figures.source is not None
+            else {}
+        )
 
 
 def result_text(found: Revisited) -> str:
@@ -176,9 +218,15 @@ def parting_text(parted: Parted) -> str:
     """
     where = f", first in {parted.layer}" if parted.layer else ""
     verb = "differ" if parted.what == "gradients" else "differs"
-    said = [f"At step {formatting.grouped_digits(parted.step)} the {parted.what} {verb}{where}."]
+    said = [
+        f"At step {formatting.grouped_digits(parted.step)} the {parted.what} {verb}{where}."
+    ]
     if parted.operation is not None:
-        said.append(OPERATION.format(operation=parted.operation, place=parted.line or parted.layer))
+        said.append(
+            OPERATION.format(
+                operation=parted.operation, place=parted.line or parted.layer
+            )
+        )
     if parted.reason:
         said.append(f"{parted.reason[0].upper()}{parted.reason[1:].rstrip('.')}.")
     return " ".join(said)

@@ -62,7 +62,10 @@ class StepControl(QObject):
         """Fill a menu with the commands on a step."""
         menu.clear()
         menu.setToolTipsVisible(True)
-        figures, title = self._workspace.shown_run.figures, f"step {grouped_digits(step)}"
+        figures, title = (
+            self._workspace.shown_run.figures,
+            f"step {grouped_digits(step)}",
+        )
         if figures is not None and (words := figures.history.marks.get(step)):
             short = words if len(words) <= 70 else f"{words[:69]}…"
             menu.addAction(short).setEnabled(False)
@@ -70,13 +73,31 @@ class StepControl(QObject):
         stored, active = self._folder is not None, self._workspace.session.active
         why = "" if stored else NOT_STORED
         for words, act, reason, tip in (
-            (f"Show {title}", lambda: self._workspace.shown_run.choose_step(step), "", ""),
-            (f"Debug {title}", lambda: self.debug(step), why,
-             "Recompute it and open its graph and layers; its batch is a click away"),
-            ("Find first step where…", self.find_first, why, "Search the run for the first step that exceeds a bound"),
-            (f"Leave out the batch of {title}…", lambda: self.ask_leave_out(step), why or (ACTIVE if active else ""),
-             "Fork the run before this step, without its batch"),
-        ):  # fmt: skip
+            (
+                f"Show {title}",
+                lambda: self._workspace.shown_run.choose_step(step),
+                "",
+                "",
+            ),
+            (
+                f"Debug {title}",
+                lambda: self.debug(step),
+                why,
+                "Recompute it and open its graph and layers; its batch is a click away",
+            ),
+            (
+                "Find first step where…",
+                self.find_first,
+                why,
+                "Search the run for the first step that exceeds a bound",
+            ),
+            (
+                f"Leave out the batch of {title}…",
+                lambda: self.ask_leave_out(step),
+                why or (ACTIVE if active else ""),
+                "Fork the run before this step, without its batch",
+            ),
+        ):
             action = menu.addAction(words)
             action.triggered.connect(lambda _=False, act=act: act())
             action.setEnabled(not reason)
@@ -97,7 +118,10 @@ class StepControl(QObject):
         """
         step = self.step if step is None else step
         if step is None:
-            self._workspace.notifier.say("There is no step to debug", "Run the network first, or choose a stored run.")
+            self._workspace.notifier.say(
+                "There is no step to debug",
+                "Run the network first, or choose a stored run.",
+            )
             return
         self._workspace.pages.show("curves")
         self._recompute.recompute(step, self._debug)
@@ -106,18 +130,24 @@ class StepControl(QObject):
         norms = {one.layer: one.norm for one in found.layers if one.norm is not None}
         self._workspace.pages.show("layer")
         if norms:
-            self._workspace.commands.trigger("choose-layer", max(norms, key=norms.__getitem__))
+            self._workspace.commands.trigger(
+                "choose-layer", max(norms, key=norms.__getitem__)
+            )
 
     def show_batch(self) -> None:
         """Show the batch of the step that was recomputed."""
         past = self._workspace.shown_run.past
         if past is None:
-            self._workspace.notifier.say("No recomputed step", "Select a step under the charts and recompute it.")
+            self._workspace.notifier.say(
+                "No recomputed step", "Select a step under the charts and recompute it."
+            )
             return
         self._workspace.engine.ask(
-            BATCH, ShowStepBatch(past.handle), on_answer=lambda peek: self._show_batch(past, peek),
+            BATCH,
+            ShowStepBatch(past.handle),
+            on_answer=lambda peek: self._show_batch(past, peek),
             on_error=lambda failure: self._failed("The batch cannot be shown", failure),
-        )  # fmt: skip
+        )
 
     def _show_batch(self, past: RecomputedStep, peek: BatchPeek) -> None:
         from app.views.training.layer.batch_dialog import BatchDialog
@@ -162,7 +192,11 @@ class StepControl(QObject):
         """Confirm, then fork the shown run before a step, without the step's batch."""
         from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
-        step, folder, workspace = self.step if step is None else step, self._folder, self._workspace
+        step, folder, workspace = (
+            self.step if step is None else step,
+            self._folder,
+            self._workspace,
+        )
         figures = workspace.shown_run.figures
         if step is None or folder is None or figures is None:
             workspace.notifier.say("No stored run is shown", f"{NOT_STORED}.")
@@ -176,7 +210,7 @@ class StepControl(QObject):
             f"A new run continues from the nearest checkpoint of {figures.title} before {title}, or from its start, "
             f"with its settings and leave_out = {step}. {figures.title} is unchanged.",
             workspace.window,
-        )  # fmt: skip
+        )
         dialog.offer("Cancel", DialogAnswer.CANCEL)
         dialog.offer("Fork run", DialogAnswer.SAVE, "primary", default=True)
         dialog.exec()
@@ -192,23 +226,35 @@ class StepControl(QObject):
 
         def found(fork: Fork) -> None:
             workspace.background.ask(
-                FORK, _stored, folder, on_answer=lambda both: begin(fork, *both),
+                FORK,
+                _stored,
+                folder,
+                on_answer=lambda both: begin(fork, *both),
                 on_error=lambda failure: self._failed(title, failure),
-            )  # fmt: skip
+            )
 
         def begin(fork: Fork, kept: Kept, history: History) -> None:
             workspace.run_control.fork_without(kept, fork, history, step)
             if fork.passed_over:
-                workspace.notifier.warn("An older checkpoint was used", " ".join(fork.passed_over))
+                workspace.notifier.warn(
+                    "An older checkpoint was used", " ".join(fork.passed_over)
+                )
 
-        workspace.engine.ask(FORK, request, on_answer=found, on_error=lambda failure: self._failed(title, failure))
+        workspace.engine.ask(
+            FORK,
+            request,
+            on_answer=found,
+            on_error=lambda failure: self._failed(title, failure),
+        )
 
     def _failed(self, title: str, failure: WorkerFailure) -> None:
         known = RunError | DataError | JobError | EngineError | ValueError | OSError
         if isinstance(failure.error, known):
             self._workspace.notifier.refuse(title, failure.message)
         else:
-            self._workspace.notifier.show_unexpected(f"{title}: {failure.message}", failure.traceback)
+            self._workspace.notifier.show_unexpected(
+                f"{title}: {failure.message}", failure.traceback
+            )
 
 
 def _stored(folder: Path) -> tuple[Kept, History]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QMenu, QSizePolicy, QSlider, QStyle, QStyleOptionSlider, QWidget
+from PySide6.QtWidgets import (
+    QMenu,
+    QSizePolicy,
+    QSlider,
+    QStyle,
+    QStyleOptionSlider,
+    QWidget,
+)
 
 from app.training.history import History
 from app.util import formatting
@@ -22,7 +29,9 @@ if TYPE_CHECKING:
 
 RECOMPUTE, CANCEL = "Recompute step", "Cancel"
 HINT = "Step of the run shown in charts, gradient strips and layers. Click a chart, drag here or type a step"
-RECOMPUTE_HINT = "Recompute this step from the nearest checkpoint, verify it and open its graph"
+RECOMPUTE_HINT = (
+    "Recompute this step from the nearest checkpoint, verify it and open its graph"
+)
 
 
 class StepSlider(QSlider):
@@ -33,12 +42,20 @@ class StepSlider(QSlider):
             option = QStyleOptionSlider()
             self.initStyleOption(option)
             style, slider = self.style(), QStyle.ComplexControl.CC_Slider
-            handle = style.subControlRect(slider, option, QStyle.SubControl.SC_SliderHandle, self)
+            handle = style.subControlRect(
+                slider, option, QStyle.SubControl.SC_SliderHandle, self
+            )
             if not handle.contains(event.position().toPoint()):
-                groove = style.subControlRect(slider, option, QStyle.SubControl.SC_SliderGroove, self)
+                groove = style.subControlRect(
+                    slider, option, QStyle.SubControl.SC_SliderGroove, self
+                )
                 x = round(event.position().x()) - groove.x() - handle.width() // 2
                 room = groove.width() - handle.width()
-                self.setValue(QStyle.sliderValueFromPosition(self.minimum(), self.maximum(), x, room))
+                self.setValue(
+                    QStyle.sliderValueFromPosition(
+                        self.minimum(), self.maximum(), x, room
+                    )
+                )
         super().mousePressEvent(event)
 
 
@@ -70,16 +87,29 @@ class TimelineBar(QWidget):
         self.recompute = Button(RECOMPUTE, "secondary", "step-back")
         self.recompute.setToolTip(RECOMPUTE_HINT)
         self.more = Button("This step")
-        self.more.setToolTip("Debug this step, find a first step, or fork the run without its batch")
+        self.more.setToolTip(
+            "Debug this step, find a first step, or fork the run without its batch"
+        )
         self.menu = QMenu(self.more)
         self.more.setMenu(self.menu)
         self.words = label("", "caption", "text2")
-        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self._name = label("Step", "caption", "text2")
         hbox(
-            self._name, self.field, self._of, (self.slider, 3), self.newest, self.recompute, self.more, (self.words, 3),
-            on=self, margins=(12, 2, 12, 4), spacing=8,
-        )  # fmt: skip
+            self._name,
+            self.field,
+            self._of,
+            (self.slider, 3),
+            self.newest,
+            self.recompute,
+            self.more,
+            (self.words, 3),
+            on=self,
+            margins=(12, 2, 12, 4),
+            spacing=8,
+        )
         self.slider.setMinimumWidth(60)
         self.setMinimumWidth(1)
         self._measure()
@@ -93,7 +123,9 @@ class TimelineBar(QWidget):
     def _measure(self) -> None:
         """Fix the size of each label and button whose text changes: the slider stays, nothing is laid out again."""
         metrics = self._of.fontMetrics()
-        self._of.setFixedSize(metrics.horizontalAdvance("of 10,000,000"), metrics.height())
+        self._of.setFixedSize(
+            metrics.horizontalAdvance("of 10,000,000"), metrics.height()
+        )
         words = self.recompute.text()
         self.recompute.setText(RECOMPUTE)  # CANCEL is shorter
         self.recompute.setFixedWidth(self.recompute.sizeHint().width())
@@ -102,8 +134,19 @@ class TimelineBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Hide labels that do not fit; the field's tool tip has the same text."""
         super().resizeEvent(event)
-        others = (self.field, self.newest, self.recompute, self.more, self._name, self._of)
-        wanted = sum(each.minimumSizeHint().width() + 8 for each in others) + self.slider.minimumWidth() + 32
+        others = (
+            self.field,
+            self.newest,
+            self.recompute,
+            self.more,
+            self._name,
+            self._of,
+        )
+        wanted = (
+            sum(each.minimumSizeHint().width() + 8 for each in others)
+            + self.slider.minimumWidth()
+            + 32
+        )
         for each in (self._name, self._of):
             each.setVisible(wanted <= self.width())
 
@@ -114,13 +157,21 @@ class TimelineBar(QWidget):
     @property
     def _newest(self) -> int:
         """Return the newest step, 0 before the first; one whose loss was not finite if there is no other."""
-        return int(self._steps[-1]) if len(self._steps) else max(self._history.marks, default=0)
+        return (
+            int(self._steps[-1])
+            if len(self._steps)
+            else max(self._history.marks, default=0)
+        )
 
-    def show_run(self, history: History | None, can_recompute: bool, why_not: str = "") -> None:
+    def show_run(
+        self, history: History | None, can_recompute: bool, why_not: str = ""
+    ) -> None:
         """Show another run, at its newest step; `why_not` says why its steps cannot be recomputed."""
         self._history = history or History()
         self._can_recompute = can_recompute
-        self.recompute.setToolTip(RECOMPUTE_HINT if can_recompute else why_not or RECOMPUTE_HINT)
+        self.recompute.setToolTip(
+            RECOMPUTE_HINT if can_recompute else why_not or RECOMPUTE_HINT
+        )
         self.words.setText("")
         self._step = None
         self.refresh()
@@ -171,7 +222,11 @@ class TimelineBar(QWidget):
 
     def _typed(self, value: object) -> None:
         if isinstance(value, int) and len(self._history.steps):
-            known = value if value in self._history.marks else int(self._steps[self._index(value)])
+            known = (
+                value
+                if value in self._history.marks
+                else int(self._steps[self._index(value)])
+            )
             self.stepChosen.emit(known)
 
     def _ask(self) -> None:

@@ -17,12 +17,19 @@ def facts(tried: DryRun) -> list[tuple[str, str]]:
     rows = [
         ("Device", tried.device),
         ("Batch", shape),
-        ("Step", f"{milliseconds(rest[-1] if rest else first)}, the first one {milliseconds(first)}"),
+        (
+            "Step",
+            f"{milliseconds(rest[-1] if rest else first)}, the first one {milliseconds(first)}",
+        ),
         ("Validation batch", milliseconds(tried.validation_seconds)),
         ("Loss", " → ".join(map(figure, tried.losses))),
     ]
     if tried.memory is not None:
-        name = "Peak memory on the device" if tried.scope == "device" else "Process memory growth"
+        name = (
+            "Peak memory on the device"
+            if tried.scope == "device"
+            else "Process memory growth"
+        )
         rows.append((name, bytes_text(tried.memory)))
     return rows
 

@@ -33,13 +33,18 @@ class FindRateDialog(Dialog):
 
     chosen = Signal(float)
 
-    def __init__(self, job: Job, engine: EngineService, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, job: Job, engine: EngineService, parent: QWidget | None = None
+    ) -> None:
         super().__init__("Find a learning rate", parent, icon="curves")
         self.setMinimumWidth(560)
         self._job, self._engine = job, engine
         self.going_on = False
         self.result_shown: RateTest | None = None
-        self.lowest, self.highest = NumberField(LOWEST, "float", 0), NumberField(HIGHEST, "float", 0)
+        self.lowest, self.highest = (
+            NumberField(LOWEST, "float", 0),
+            NumberField(HIGHEST, "float", 0),
+        )
         self.batches = NumberField(BATCHES, "int", 10, 100_000)
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
@@ -65,7 +70,11 @@ class FindRateDialog(Dialog):
         self.body.addWidget(label(WORDS + GROUPS * own, "body", "text2", wrap=True))
         grid = QGridLayout()
         grid.setHorizontalSpacing(10)
-        fields = (("from", self.lowest), ("to", self.highest), ("batches", self.batches))
+        fields = (
+            ("from", self.lowest),
+            ("to", self.highest),
+            ("batches", self.batches),
+        )
         for column, (name, field) in enumerate(fields):
             caption = label(name, "code", "text2")
             caption.setBuddy(field)
@@ -78,9 +87,12 @@ class FindRateDialog(Dialog):
         self.body.addWidget(self.words)
         self._use_row = QWidget()
         hbox(
-            label("lr", "code", "text2"), self.rate, (label("Click the curve to choose another.", "label", "text3"), 1),
-            on=self._use_row, margins=0,
-        )  # fmt: skip
+            label("lr", "code", "text2"),
+            self.rate,
+            (label("Click the curve to choose another.", "label", "text3"), 1),
+            on=self._use_row,
+            margins=0,
+        )
         self.body.addWidget(self._use_row)
         for part in (self.bar, self.plot, self._use_row):
             part.hide()
@@ -89,7 +101,11 @@ class FindRateDialog(Dialog):
         """Begin the test, in the engine."""
         if self.going_on:
             return
-        lowest, highest, batches = self.lowest.value(), self.highest.value(), self.batches.value()
+        lowest, highest, batches = (
+            self.lowest.value(),
+            self.highest.value(),
+            self.batches.value(),
+        )
         self.bar.setRange(0, batches)
         self.bar.setValue(0)
         self.bar.show()
@@ -97,9 +113,12 @@ class FindRateDialog(Dialog):
         self._update_text("Reading the data…")
         self.going_on = True
         self._engine.ask(
-            KEY, RangeTest(self._job, lowest, highest, batches),
-            on_answer=self._ended, on_error=self._ended, on_progress=self._show_progress,
-        )  # fmt: skip
+            KEY,
+            RangeTest(self._job, lowest, highest, batches),
+            on_answer=self._ended,
+            on_error=self._ended,
+            on_progress=self._show_progress,
+        )
 
     def _show_progress(self, done: int) -> None:
         self.bar.setValue(done)
@@ -128,16 +147,23 @@ class FindRateDialog(Dialog):
             self._update_text(test.ended or "No batch had a finite loss.", "warn")
             return
         self.plot.show_lines(
-            test.rates, (PlotLine(test.losses, 0.38, 1.0), PlotLine(test.smoothed, 1.0, 2.0)), log_x=True,
-            ends=(figure(test.rates[0]), figure(test.rates[-1])), unit=("lr", "loss"),
-        )  # fmt: skip
+            test.rates,
+            (PlotLine(test.losses, 0.38, 1.0), PlotLine(test.smoothed, 1.0, 2.0)),
+            log_x=True,
+            ends=(figure(test.rates[0]), figure(test.rates[-1])),
+            unit=("lr", "loss"),
+        )
         self.plot.show()
         if test.suggested is None:
             words = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
         else:
             words = f"The loss falls most steeply at {figure(test.suggested)}."
         self._update_text(f"{words} {test.ended}".strip())
-        rate = test.suggested if test.suggested is not None else test.rates[len(test.rates) // 2]
+        rate = (
+            test.suggested
+            if test.suggested is not None
+            else test.rates[len(test.rates) // 2]
+        )
         self._use_row.show()
         self.use_button.show()
         self.start_button.set_kind("secondary")
@@ -150,7 +176,11 @@ class FindRateDialog(Dialog):
 
     def _mark(self, rate: float) -> None:
         marks = [] if self.result_shown is None else [(rate, "run")]
-        low, high = (self.result_shown.rates[0], self.result_shown.rates[-1]) if self.result_shown else (0.0, 0.0)
+        low, high = (
+            (self.result_shown.rates[0], self.result_shown.rates[-1])
+            if self.result_shown
+            else (0.0, 0.0)
+        )
         self.plot.set_marks([mark for mark in marks if low <= mark[0] <= high])
 
     def _use(self) -> None:

@@ -36,7 +36,10 @@ class TrialControl(QObject):
 
     def _settle(self, _state: str) -> None:
         """Withdraw a refusal whose reason is gone."""
-        notifier, blocked = self._workspace.notifier, self._workspace.run_control.blocked
+        notifier, blocked = (
+            self._workspace.notifier,
+            self._workspace.run_control.blocked,
+        )
         if not self._workspace.session.active and notifier.reason == f"{UNDER_WAY}.":
             notifier.withdraw()
         elif notifier.title == CANNOT_START:
@@ -51,7 +54,11 @@ class TrialControl(QObject):
         if blocked or workspace.live.analysis is None:
             workspace.notifier.refuse(f"{what} has to wait", f"{blocked}.")
             return None
-        return preflight.job(workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder))
+        return preflight.job(
+            workspace.document.project,
+            workspace.live.analysis,
+            str(workspace.settings.data_folder),
+        )
 
     def find_rate(self) -> FindRateDialog | None:
         """Open the learning rate finder."""
@@ -70,9 +77,13 @@ class TrialControl(QObject):
         """Set the optimizer's learning rate, as one undo step."""
         document = self._workspace.document
         training = document.project.training
-        choice = replace(training.optimizer, params=training.optimizer.params.set("lr", rate))
+        choice = replace(
+            training.optimizer, params=training.optimizer.params.set("lr", rate)
+        )
         training = replace(training, optimizer=choice)
-        document.apply(f"Set lr to {rate:g}", replace(document.project, training=training))
+        document.apply(
+            f"Set lr to {rate:g}", replace(document.project, training=training)
+        )
 
     def dry_run(self) -> None:
         """Run two steps and a validation batch on synthetic data in the engine."""
@@ -82,7 +93,9 @@ class TrialControl(QObject):
         self._workspace.notifier.say("Dry run", "Two steps on synthetic data…")
         self._trying = True
         request = TryOnSyntheticData(job, cache.fact(job.data))
-        self._workspace.engine.ask("dry run", request, on_answer=self._ended, on_error=self._ended)
+        self._workspace.engine.ask(
+            "dry run", request, on_answer=self._ended, on_error=self._ended
+        )
 
     def _ended(self, answer: DryRun | Failed | WorkerFailure) -> None:
         from app.views.training.trials.dry_run_dialog import DryRunDialog
@@ -91,7 +104,9 @@ class TrialControl(QObject):
         workspace = self._workspace
         workspace.notifier.clear()
         if isinstance(answer, WorkerFailure):
-            workspace.notifier.show_details("The dry run failed", answer.message, answer.traceback)
+            workspace.notifier.show_details(
+                "The dry run failed", answer.message, answer.traceback
+            )
         elif isinstance(answer, Failed):
             show_failure(workspace, answer, "The dry run failed")
         else:
@@ -105,6 +120,14 @@ class TrialControl(QObject):
         training = document.project.training
         on = not training.one_batch
         words = "Overfit one batch" if on else "Train on all batches"
-        document.apply(words, replace(document.project, training=replace(training, one_batch=on)))
-        note = "The next run trains on one batch only: its loss should fall close to 0." if on else ""
-        self._workspace.notifier.say(words, note or "The next run trains on all training samples.")
+        document.apply(
+            words, replace(document.project, training=replace(training, one_batch=on))
+        )
+        note = (
+            "The next run trains on one batch only: its loss should fall close to 0."
+            if on
+            else ""
+        )
+        self._workspace.notifier.say(
+            words, note or "The next run trains on all training samples."
+        )

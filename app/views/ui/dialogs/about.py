@@ -13,14 +13,27 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.icons import app_icon
 from app.views.ui.widgets.painting import label
 
-PARTS = ("torch", "torchvision", "PySide6-Essentials", "pyqtgraph", "scikit-learn", "numpy", "safetensors", "graphviz")
+PARTS = (
+    "torch",
+    "torchvision",
+    "PySide6-Essentials",
+    "pyqtgraph",
+    "scikit-learn",
+    "numpy",
+    "safetensors",
+    "graphviz",
+)
 
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Return the versions of the program and its libraries from package metadata, without importing them."""
     from importlib import metadata  # the start of the window need not wait for it
 
-    found = [("Tapedeck", __version__), ("Python", platform.python_version()), ("Qt", qVersion())]
+    found = [
+        ("Tapedeck", __version__),
+        ("Python", platform.python_version()),
+        ("Qt", qVersion()),
+    ]
     for name in PARTS:
         try:
             found.append((name, metadata.version(name)))
@@ -52,7 +65,11 @@ class AboutDialog(Dialog):
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             table.addWidget(value, row, 1)
         self.body.addLayout(table)
-        self.body.addWidget(label("MIT licence. No data is sent anywhere.", "caption", "text3", wrap=True))
+        self.body.addWidget(
+            label(
+                "MIT licence. No data is sent anywhere.", "caption", "text3", wrap=True
+            )
+        )
         self.copy_button = self.add_button("Copy versions", left=True)
         self.copy_button.clicked.connect(self._copy)
         close = self.add_button("Close", "primary", default=True)
@@ -60,5 +77,7 @@ class AboutDialog(Dialog):
         close.setFocus()
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText("\n".join(f"{name} {version}" for name, version in versions()))
+        QGuiApplication.clipboard().setText(
+            "\n".join(f"{name} {version}" for name, version in versions())
+        )
         self.copy_button.setText("Copied")

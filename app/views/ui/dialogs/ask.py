@@ -31,13 +31,28 @@ class PromptBox(QFrame):
         self.field.setFixedHeight(26)
         self.hint = label("", "caption", "text3", wrap=True)
         self.refusal = label("", "caption", "error", wrap=True)
-        vbox(self.title, self.field, self.hint, self.refusal, on=self, margins=(12, 10, 12, 10), spacing=6)
+        vbox(
+            self.title,
+            self.field,
+            self.hint,
+            self.refusal,
+            on=self,
+            margins=(12, 10, 12, 10),
+            spacing=6,
+        )
         self.setFixedWidth(WIDTH)
         self.field.installEventFilter(self)
         self.field.textEdited.connect(lambda _text: self._show_refusal(""))
         self.hide()
 
-    def open_at(self, spot: QPoint, title: str, text: str, hint: str, answer: Callable[[str], str]) -> None:
+    def open_at(
+        self,
+        spot: QPoint,
+        title: str,
+        text: str,
+        hint: str,
+        answer: Callable[[str], str],
+    ) -> None:
         """Open the prompt at a point of the parent. `answer` returns "" on success, else the reason for refusing."""
         self._answer, self._came_from = answer, self.window().focusWidget()
         self.title.setText(title)
@@ -88,7 +103,9 @@ class PromptBox(QFrame):
                     self.close_box()
                     return True
             elif event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
-                self._came_from = None  # the user clicked elsewhere: do not take the focus back
+                self._came_from = (
+                    None  # the user clicked elsewhere: do not take the focus back
+                )
                 self.close_box()
         return super().eventFilter(watched, event)
 

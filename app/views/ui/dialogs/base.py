@@ -20,7 +20,14 @@ SCROLL_GAP = 8  # px between content that scrolls and its bar
 class Dialog(ShowsCutTexts, QDialog):
     """A column for content (`body`) above a row of buttons; the button added last is the default action, rightmost."""
 
-    def __init__(self, title: str, parent: QWidget | None = None, *, icon: str = "", color: str | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        parent: QWidget | None = None,
+        *,
+        icon: str = "",
+        color: str | None = None,
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle(title)
         self._widened = False  # for larger text
@@ -32,9 +39,23 @@ class Dialog(ShowsCutTexts, QDialog):
         top.addWidget(self.heading, 1)
         self.body = vbox(spacing=8)
         self._buttons = hbox(1, spacing=8)
-        vbox(top, (self.body, 1), self._buttons, on=self, margins=(24, 20, 24, 20), spacing=14)
+        vbox(
+            top,
+            (self.body, 1),
+            self._buttons,
+            on=self,
+            margins=(24, 20, 24, 20),
+            spacing=14,
+        )
 
-    def add_button(self, text: str, kind: str = "secondary", *, left: bool = False, default: bool = False) -> Button:
+    def add_button(
+        self,
+        text: str,
+        kind: str = "secondary",
+        *,
+        left: bool = False,
+        default: bool = False,
+    ) -> Button:
         """Add a button at the bottom; `left` puts it at the far left. Enter presses the default one."""
         button = Button(text, kind)
         button.setMinimumHeight(28)
@@ -56,7 +77,11 @@ class Dialog(ShowsCutTexts, QDialog):
         taken: set[str] = set()
         for button in (each for each in buttons if each.isVisibleTo(self)):
             initials = [word[0] for word in button.text().split() if word]
-            letters = (each.upper() for each in (*initials, *button.text()) if each.isascii() and each.isalpha())
+            letters = (
+                each.upper()
+                for each in (*initials, *button.text())
+                if each.isascii() and each.isalpha()
+            )
             letter = next((each for each in letters if each not in taken), "")
             taken.add(letter)
             button.set_mnemonic(letter)
@@ -65,7 +90,12 @@ class Dialog(ShowsCutTexts, QDialog):
         """Close, and give the keyboard back to the window below: without a window manager nobody else does."""
         below, active = self.parentWidget(), self.isActiveWindow()
         super().done(result)
-        if active and below is not None and below.isVisible() and QApplication.activeModalWidget() is None:
+        if (
+            active
+            and below is not None
+            and below.isVisible()
+            and QApplication.activeModalWidget() is None
+        ):
             below.window().activateWindow()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -76,8 +106,13 @@ class Dialog(ShowsCutTexts, QDialog):
         outer, most = self.layout(), self.screen().availableSize().height() - FRAME
         assert isinstance(outer, QVBoxLayout)
         # A wrapped label knows its height only once its width is known.
-        high = max(outer.totalHeightForWidth(self.width()), outer.totalMinimumSize().height())
-        least = max(outer.totalMinimumHeightForWidth(self.width()), outer.totalMinimumSize().height())
+        high = max(
+            outer.totalHeightForWidth(self.width()), outer.totalMinimumSize().height()
+        )
+        least = max(
+            outer.totalMinimumHeightForWidth(self.width()),
+            outer.totalMinimumSize().height(),
+        )
         if least > most and outer.indexOf(self.body) >= 0:
             self._scroll(outer)
         self.resize(self.width(), min(max(self.height(), high), most))

@@ -14,7 +14,9 @@ from app.views.ui.dialogs.base import Dialog
 class ListingDialog(Dialog):
     """Shows lines of text below a title."""
 
-    def __init__(self, title: str, lines: Sequence[str], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, title: str, lines: Sequence[str], parent: QWidget | None = None
+    ) -> None:
         super().__init__(title, parent)
         self.setWindowTitle("Tapedeck")
         self.lines = QPlainTextEdit("\n".join(lines))
@@ -24,6 +26,8 @@ class ListingDialog(Dialog):
         self.lines.setAccessibleName(title)
         self.body.addWidget(self.lines, 1)
         copy = self.add_button("Copy", left=True)
-        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.lines.toPlainText()))
+        copy.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self.lines.toPlainText())
+        )
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
         self.resize(620, 420)

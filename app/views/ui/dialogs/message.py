@@ -25,11 +25,21 @@ class ErrorDialog(Dialog):
     """
 
     def __init__(
-        self, what: str, where: str = "", cure: str = "", traceback: str = "", parent: QWidget | None = None
+        self,
+        what: str,
+        where: str = "",
+        cure: str = "",
+        traceback: str = "",
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(what, parent, icon="error")
         self.setWindowTitle("Tapedeck")
-        self._what, self._where, self._cure, self._traceback = what, where, cure, traceback
+        self._what, self._where, self._cure, self._traceback = (
+            what,
+            where,
+            cure,
+            traceback,
+        )
         self.setMinimumWidth(460)
         for text, role, tone in ((where, "label", "text2"), (cure, "body", "")):
             if text:
@@ -54,7 +64,9 @@ class ErrorDialog(Dialog):
 
     def text(self) -> str:
         """Return the whole message as text for the clipboard."""
-        return "\n".join(filter(None, (self._what, self._where, self._cure, self._traceback)))
+        return "\n".join(
+            filter(None, (self._what, self._where, self._cure, self._traceback))
+        )
 
     def copy(self) -> None:
         QGuiApplication.clipboard().setText(self.text())
@@ -65,7 +77,9 @@ class ErrorDialog(Dialog):
         opened = self.details.isHidden()
         self.details.setVisible(opened)
         self.show_button.setText("Hide traceback" if opened else "Show traceback")
-        self.resize(max(self.width(), 680), self.height() + 200) if opened else self.adjustSize()
+        self.resize(
+            max(self.width(), 680), self.height() + 200
+        ) if opened else self.adjustSize()
 
 
 class DialogAnswer(Enum):
@@ -79,7 +93,9 @@ class DialogAnswer(Enum):
 class QuestionDialog(Dialog):
     """A question before something is lost. Esc and the window's close button mean `CANCEL`."""
 
-    def __init__(self, question: str, reason: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, question: str, reason: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(question, parent, icon="warning")
         self.setWindowTitle("Tapedeck")
         self.setMinimumWidth(420)
@@ -87,7 +103,13 @@ class QuestionDialog(Dialog):
         self.body.addWidget(label(reason, "body", "text2", wrap=True))
 
     def offer(
-        self, text: str, answer: DialogAnswer, kind: str = "secondary", *, left: bool = False, default: bool = False
+        self,
+        text: str,
+        answer: DialogAnswer,
+        kind: str = "secondary",
+        *,
+        left: bool = False,
+        default: bool = False,
     ) -> None:
         """Add a button that answers with `answer`."""
         button = self.add_button(text, kind, left=left, default=default)
@@ -132,7 +154,9 @@ def running_dialog(
     goes on. `left` runs of a sweep would follow. One that is not `saved`, as no folder can be written, is lost.
     """
     why = "quit now" if quits else "open another project"
-    stop, stay = ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
+    stop, stay = (
+        ("Stop watching", "Keep watching") if watches else ("Stop", "Keep training")
+    )
     if watches:
         reason = f"The run is at {progress}. If you {why} it continues where it was started, but is no longer watched."
     else:
@@ -146,6 +170,10 @@ def running_dialog(
     if left:
         reason += f" The sweep ends: {counted(left, 'run')} {'has' if left == 1 else 'have'} not begun."
     dialog = QuestionDialog("A training run is in progress", reason, parent)
-    dialog.offer(f"{stop} and quit" if quits else f"{stop} and open", DialogAnswer.DISCARD, left=True)
+    dialog.offer(
+        f"{stop} and quit" if quits else f"{stop} and open",
+        DialogAnswer.DISCARD,
+        left=True,
+    )
     dialog.offer(stay, DialogAnswer.CANCEL, "primary", default=True)
     return dialog

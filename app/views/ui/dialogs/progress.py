@@ -66,7 +66,11 @@ class ProgressDialog(Dialog):
 
     def _update_progress(self) -> None:
         if self._work is not None:
-            words = "Stopping" if self._work.cancelled else self._work.progress or "Starting"
+            words = (
+                "Stopping"
+                if self._work.cancelled
+                else self._work.progress or "Starting"
+            )
             self.show_progress(f"{words}…  {time.monotonic() - self._began:.0f} s")
 
     def _work_ended(self, answer: Any) -> None:

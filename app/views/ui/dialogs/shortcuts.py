@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
-from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+)
 from PySide6.QtGui import QAction, QFontMetrics, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -37,7 +46,10 @@ _KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
 
 def key_text(action: QAction) -> str:
     """Return an action's shortcuts for display, `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
-    return ", ".join(_spread(each.toString(QKeySequence.SequenceFormat.NativeText)) for each in action.shortcuts())
+    return ", ".join(
+        _spread(each.toString(QKeySequence.SequenceFormat.NativeText))
+        for each in action.shortcuts()
+    )
 
 
 def _spread(keys: str) -> str:
@@ -46,12 +58,21 @@ def _spread(keys: str) -> str:
     >>> _spread("Ctrl+Shift+P"), _spread("Ctrl++"), _spread("Del")
     ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
     """
-    return " + ".join(_KEY_NAMES.get(part, part) for part in re.findall(r"[^+]+|\+$", keys))
+    return " + ".join(
+        _KEY_NAMES.get(part, part) for part in re.findall(r"[^+]+|\+$", keys)
+    )
 
 
 def command_text(action: QAction) -> str:
     """Return an action's name without menu marks: `&Save as...` is `Save as`."""
-    text = action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
+    text = (
+        action.text()
+        .replace("&&", "\0")
+        .replace("&", "")
+        .replace("\0", "&")
+        .rstrip("….")
+        .strip()
+    )
     group = action.property(GROUP)
     return f"{group}: {text}" if group else text
 
@@ -65,29 +86,50 @@ class InputGesture(Struct, frozen=True):
 
 # Mouse gestures and plain keys on the canvas and elsewhere, which have no action.
 GESTURES = (
-    ("Canvas", (
-        InputGesture("Wheel", "Zoom at the pointer"),
-        InputGesture("Middle drag, Space + drag", "Move the view"),
-        InputGesture("Drag on empty canvas", "Select everything inside"),
-        InputGesture("Shift + drag, Ctrl + drag", "Add to the selection; toggle it"),
-        InputGesture("Drag from a port", "Draw a wire; release on empty canvas to search for a layer"),
-        InputGesture("Drag an input end away", "Move or remove the wire"),
-        InputGesture("Alt + click on a wire", "Cut it"),
-        InputGesture("Double-click, Tab", "Search for a layer to add"),
-    )),
-    ("Autograd graph", (
-        InputGesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
-        InputGesture("Arrow keys", "Follow the gradients"),
-        InputGesture("Enter, double-click", "Fold or unfold a layer or a block"),
-        InputGesture("], [", "Unfold or fold one level everywhere"),
-        InputGesture("Shift + click", "Highlight the gradient path from the selection; Esc ends it"),
-        InputGesture("F, Home", "Zoom to the selection, or to everything"),
-    )),
-    ("Fields", (
-        InputGesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
-        InputGesture("Esc", "Restore the previous value"),
-    )),
-)  # fmt: skip
+    (
+        "Canvas",
+        (
+            InputGesture("Wheel", "Zoom at the pointer"),
+            InputGesture("Middle drag, Space + drag", "Move the view"),
+            InputGesture("Drag on empty canvas", "Select everything inside"),
+            InputGesture(
+                "Shift + drag, Ctrl + drag", "Add to the selection; toggle it"
+            ),
+            InputGesture(
+                "Drag from a port",
+                "Draw a wire; release on empty canvas to search for a layer",
+            ),
+            InputGesture("Drag an input end away", "Move or remove the wire"),
+            InputGesture("Alt + click on a wire", "Cut it"),
+            InputGesture("Double-click, Tab", "Search for a layer to add"),
+        ),
+    ),
+    (
+        "Autograd graph",
+        (
+            InputGesture(
+                "Ctrl + F", "Find a node by name, layer, parameter or saved tensor"
+            ),
+            InputGesture("Arrow keys", "Follow the gradients"),
+            InputGesture("Enter, double-click", "Fold or unfold a layer or a block"),
+            InputGesture("], [", "Unfold or fold one level everywhere"),
+            InputGesture(
+                "Shift + click",
+                "Highlight the gradient path from the selection; Esc ends it",
+            ),
+            InputGesture("F, Home", "Zoom to the selection, or to everything"),
+        ),
+    ),
+    (
+        "Fields",
+        (
+            InputGesture(
+                "Up, Down", "Step a number; with Page Up and Page Down by ten"
+            ),
+            InputGesture("Esc", "Restore the previous value"),
+        ),
+    ),
+)
 
 Group = tuple[str, Sequence["QAction | InputGesture"]]
 
@@ -96,7 +138,11 @@ def by_menu(actions: Iterable[QAction]) -> list[Group]:
     """Group the actions by the title of their menu."""
     found: dict[str, list[QAction | InputGesture]] = {}
     for action in actions:
-        menus = [each for each in action.associatedObjects() if isinstance(each, QMenu) and each.title()]
+        menus = [
+            each
+            for each in action.associatedObjects()
+            if isinstance(each, QMenu) and each.title()
+        ]
         title = menus[0].title().replace("&", "") if menus else "Other"
         found.setdefault(title, []).append(action)
     return list(found.items())
@@ -106,7 +152,10 @@ class ShortcutSheet(Dialog):
     """Lists every shortcut of `actions`, by menu, then mouse gestures. Actions without shortcut are left out."""
 
     def __init__(
-        self, actions: Iterable[QAction], parent: QWidget | None = None, gestures: Sequence[Group] = GESTURES
+        self,
+        actions: Iterable[QAction],
+        parent: QWidget | None = None,
+        gestures: Sequence[Group] = GESTURES,
     ) -> None:
         super().__init__("Shortcuts", parent)
         self._groups = (*by_menu(actions), *gestures)
@@ -152,15 +201,22 @@ class ShortcutSheet(Dialog):
 
 def _matches(query: str, title: str, member: QAction | InputGesture) -> bool:
     text = " ".join((title, *(_line(member) or ()))).casefold()
-    return all(word in text or word in text.replace(" ", "") for word in query.casefold().split())
+    return all(
+        word in text or word in text.replace(" ", "")
+        for word in query.casefold().split()
+    )
 
 
-def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | InputGesture]) -> int:
+def _fill(
+    table: QGridLayout, line: int, title: str, members: Sequence[QAction | InputGesture]
+) -> int:
     """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
     lines = [words for member in members if (words := _line(member))]
     if not lines:
         return line
-    table.addWidget(label(title, "section", "text3"), line, 0, 1, 2, Qt.AlignmentFlag.AlignBottom)
+    table.addWidget(
+        label(title, "section", "text3"), line, 0, 1, 2, Qt.AlignmentFlag.AlignBottom
+    )
     table.setRowMinimumHeight(line, 30)
     for number, (keys, text) in enumerate(lines, line + 1):
         table.addWidget(label(keys, "formula", "text2"), number, 0)
@@ -186,7 +242,11 @@ class _CommandModel(QAbstractListModel):
 
     def __init__(self, actions: Sequence[QAction], parent: QObject) -> None:
         super().__init__(parent)
-        self._all = [each for each in actions if command_text(each) and not each.isSeparator() and not each.menu()]
+        self._all = [
+            each
+            for each in actions
+            if command_text(each) and not each.isSeparator() and not each.menu()
+        ]
         self._shown = list(self._all)
         self._more: list[QAction] = []
 
@@ -196,16 +256,24 @@ class _CommandModel(QAbstractListModel):
 
     def set_query(self, query: str) -> None:
         self.beginResetModel()
-        found = [(fit, action) for action in self._all if (fit := _fit(query, action)) is not None]
+        found = [
+            (fit, action)
+            for action in self._all
+            if (fit := _fit(query, action)) is not None
+        ]
         if query.strip():
-            found += [(fit * MORE, action) for action in self._more if (fit := _fit(query, action)) is not None]
+            found += [
+                (fit * MORE, action)
+                for action in self._more
+                if (fit := _fit(query, action)) is not None
+            ]
         self._shown = [action for _, action in sorted(found, key=lambda pair: -pair[0])]
         self.endResetModel()
 
     def action(self, index: Index) -> QAction | None:
         return self._shown[index.row()] if index.isValid() else None
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._shown)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -215,7 +283,11 @@ class _CommandModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return command_text(action)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            parts = (command_text(action), key_text(action), "" if action.isEnabled() else "not available now")
+            parts = (
+                command_text(action),
+                key_text(action),
+                "" if action.isEnabled() else "not available now",
+            )
             return ", ".join(filter(None, parts))
         if role == Qt.ItemDataRole.ToolTipRole:
             return action.statusTip() or None
@@ -232,7 +304,9 @@ class _CommandDelegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(200, max(28, QFontMetrics(theme.font("label")).height() + 10))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
+    ) -> None:
         action = self._model.action(index)
         if action is None:
             return
@@ -255,9 +329,15 @@ class _CommandDelegate(QStyledItemDelegate):
         room = area.adjusted(26, 0, -taken - 12, 0)
         painter.setFont(theme.font("label"))
         painter.setPen(colors.text if action.isEnabled() else colors.text4)
-        text = command_text(action) + (" ✓" if action.isCheckable() and action.isChecked() else "")
-        shown = QFontMetrics(theme.font("label")).elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        painter.drawText(room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        text = command_text(action) + (
+            " ✓" if action.isCheckable() and action.isChecked() else ""
+        )
+        shown = QFontMetrics(theme.font("label")).elidedText(
+            text, Qt.TextElideMode.ElideRight, room.width()
+        )
+        painter.drawText(
+            room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown
+        )
         painter.restore()
 
 
@@ -265,7 +345,9 @@ class CommandPalette(Dialog):
     """Every command, searchable, and what is `add`ed. Enter or a click runs it; an action's `data()` may hold more
     words to find it by."""
 
-    def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, actions: Sequence[QAction], parent: QWidget | None = None
+    ) -> None:
         super().__init__("Search", parent)
         self.heading.hide()
         self.setMinimumSize(480, 380)
@@ -308,16 +390,26 @@ class CommandPalette(Dialog):
             action.trigger()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        if (
+            watched is self.field
+            and isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+        ):
             key = event.key()
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self.run(self.view.currentIndex())
                 return True
             steps: dict[int, int] = {
-                Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10
-            }  # fmt: skip
+                Qt.Key.Key_Down: 1,
+                Qt.Key.Key_Up: -1,
+                Qt.Key.Key_PageDown: 10,
+                Qt.Key.Key_PageUp: -10,
+            }
             if key in steps and self.model.rowCount():
-                row = min(max(self.view.currentIndex().row() + steps[key], 0), self.model.rowCount() - 1)
+                row = min(
+                    max(self.view.currentIndex().row() + steps[key], 0),
+                    self.model.rowCount() - 1,
+                )
                 self.view.setCurrentIndex(self.model.index(row))
                 return True
             if key == Qt.Key.Key_Escape:

@@ -26,7 +26,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAccessibleWidget, QGraphicsView, QWidget
 from shiboken6 import VoidPtr, getCppPointer, isValid
 
-SETTLES = 60  # milliseconds after the last change of a picture until its parts are compared
+SETTLES = (
+    60  # milliseconds after the last change of a picture until its parts are compared
+)
 MANY = 100  # changes at once that are reported as one, of the whole view
 
 Role = QAccessible.Role
@@ -139,7 +141,11 @@ class GraphAccess(QObject):
 
     def widgets(self) -> list[QWidget]:
         """Return the visible widgets on the view."""
-        return [one for one in self.view.viewport().children() if isinstance(one, QWidget) and not one.isHidden()]
+        return [
+            one
+            for one in self.view.viewport().children()
+            if isinstance(one, QWidget) and not one.isHidden()
+        ]
 
     def on_screen(self, area: QRectF) -> QRect:
         """Map an area of the scene to the screen."""
@@ -147,7 +153,11 @@ class GraphAccess(QObject):
         return QRect(self.view.viewport().mapToGlobal(seen.topLeft()), seen.size())
 
     def in_sight(self, area: QRectF) -> bool:
-        return self.view.viewport().rect().intersects(self.view.mapFromScene(area).boundingRect())
+        return (
+            self.view.viewport()
+            .rect()
+            .intersects(self.view.mapFromScene(area).boundingRect())
+        )
 
     # --- Events
 
@@ -164,9 +174,13 @@ class GraphAccess(QObject):
             return
         state = QAccessible.State()
         state.selected = True
-        other = [key for key in {*before} ^ {*self._chosen} if self.facts(key) is not None]
+        other = [
+            key for key in {*before} ^ {*self._chosen} if self.facts(key) is not None
+        ]
         for key in other if len(other) <= MANY else ():
-            QAccessible.updateAccessibility(QAccessibleStateChangeEvent(self.part(key), state))
+            QAccessible.updateAccessibility(
+                QAccessibleStateChangeEvent(self.part(key), state)
+            )
         _send(self.view, QAccessible.Event.SelectionWithin)
         if self._chosen:
             last = self.part(self._chosen[-1])
@@ -255,7 +269,9 @@ class PartActions(QAccessibleActionInterface):
 
 def _facts(part: object) -> PartFacts | None:
     alive = isinstance(part, GraphPart) and isValid(part) and isValid(part.access)
-    return part.access.facts(part.key) if isinstance(part, GraphPart) and alive else None
+    return (
+        part.access.facts(part.key) if isinstance(part, GraphPart) and alive else None
+    )
 
 
 class PartInterface(QAccessibleObject):
@@ -277,7 +293,13 @@ class PartInterface(QAccessibleObject):
         if known is None:
             return ""
         kinds = QAccessible.Text
-        return known.name if kind == kinds.Name else known.description if kind == kinds.Description else ""
+        return (
+            known.name
+            if kind == kinds.Name
+            else known.description
+            if kind == kinds.Description
+            else ""
+        )
 
     def role(self) -> QAccessible.Role:
         known = _facts(self._part())
@@ -304,7 +326,11 @@ class PartInterface(QAccessibleObject):
     def rect(self) -> QRect:
         part = self._part()
         known = _facts(part)
-        return part.access.on_screen(known.area) if part is not None and known is not None else QRect()
+        return (
+            part.access.on_screen(known.area)
+            if part is not None and known is not None
+            else QRect()
+        )
 
     def parent(self) -> QAccessibleInterface | None:  # type: ignore[override]
         part = self._part()
@@ -326,7 +352,11 @@ class PartInterface(QAccessibleObject):
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
         part = self._part()
         inner = part.access.inner_keys(part.key) if part is not None else ()
-        return part.access.interface(inner[index]) if part is not None and 0 <= index < len(inner) else None
+        return (
+            part.access.interface(inner[index])
+            if part is not None and 0 <= index < len(inner)
+            else None
+        )
 
     def indexOfChild(self, child: QAccessibleInterface) -> int:
         inner = child.object()
@@ -343,7 +373,9 @@ class PartInterface(QAccessibleObject):
         return None
 
     def interface_cast(self, kind: QAccessible.InterfaceType) -> Any:
-        return _pointer(self._actions if kind == QAccessible.InterfaceType.ActionInterface else None)
+        return _pointer(
+            self._actions if kind == QAccessible.InterfaceType.ActionInterface else None
+        )
 
 
 class ChosenParts(QAccessibleSelectionInterface):
@@ -363,7 +395,11 @@ class ChosenParts(QAccessibleSelectionInterface):
 
     def selectedItems(self) -> list[QAccessibleInterface]:
         access = self._alive()
-        return [access.interface(key) for key in access.chosen_keys()] if access is not None else []
+        return (
+            [access.interface(key) for key in access.chosen_keys()]
+            if access is not None
+            else []
+        )
 
     def _key(self, item: QAccessibleInterface) -> Hashable | None:
         part = item.object() if item is not None else None
@@ -448,7 +484,9 @@ class ViewInterface(QAccessibleWidget):
         if access is None:
             return None
         at = access.view.viewport().mapFromGlobal(QPoint(x, y))
-        over = next((one for one in access.widgets() if one.geometry().contains(at)), None)
+        over = next(
+            (one for one in access.widgets() if one.geometry().contains(at)), None
+        )
         if over is not None:
             return QAccessible.queryAccessibleInterface(over)
         key = access.key_at(at)

@@ -20,7 +20,14 @@ class GridDots:
         self._tile = QPixmap()
         self._count = 1
 
-    def paint(self, painter: QPainter, rect: QRectF, view: QTransform, zoom: float, ratio: float) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        rect: QRectF,
+        view: QTransform,
+        zoom: float,
+        ratio: float,
+    ) -> None:
         """Paint the dots in `rect` of the scene; fewer when zoomed out, none when far out."""
         now = theme.current()
         painter.fillRect(rect, now.canvas)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer
-from PySide6.QtGui import QColor, QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtGui import (
+    QColor,
+    QImage,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+)
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
@@ -21,7 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIZE, SMALL = QSize(196, 92), QSize(132, 62)
-ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # views that are smaller have a small map, or none
+ROOMY, TIGHT = (
+    QSize(880, 440),
+    QSize(420, 220),
+)  # views that are smaller have a small map, or none
 EDGE = 12  # from the corner
 CORNERS = ((1, 1), (0, 1), (1, 0), (0, 0))  # right and bottom first
 REST = 150  # milliseconds without a movement, until the map goes to a corner where it covers nothing
@@ -29,9 +40,13 @@ PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
 THIN = 3  # pixels: a side that is shorter is drawn one longer, so that it is seen
 FEW = 200  # rectangles that a painter fills: for so few numpy, which takes long to import, is not needed
-FEW_PIXELS = 16  # what covers no more of them is put down together with all others of its kind
+FEW_PIXELS = (
+    16  # what covers no more of them is put down together with all others of its kind
+)
 
-MapRects: TypeAlias = "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×5, see `MapShapes`
+MapRects: TypeAlias = (
+    "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×5, see `MapShapes`
+)
 
 
 class MapShapes(Struct, frozen=True):
@@ -60,7 +75,12 @@ class Minimap(QWidget):
     goes to another corner where it covers fewer nodes, once the view rests."""
 
     def __init__(
-        self, view: PanZoomView, source: MapSource, parent: QWidget, *, only_hidden_parts: bool = False
+        self,
+        view: PanZoomView,
+        source: MapSource,
+        parent: QWidget,
+        *,
+        only_hidden_parts: bool = False,
     ) -> None:
         super().__init__(parent)
         self.view, self._source, self._parent = view, source, parent
@@ -97,18 +117,30 @@ class Minimap(QWidget):
 
     def follow(self) -> None:
         """Update the visible area, and hide if there is no room or nothing to show."""
-        if not isValid(self._parent):  # the view still moves while both are being deleted
+        if not isValid(
+            self._parent
+        ):  # the view still moves while both are being deleted
             return
-        room = self._parent.size() / self.view.unit  # with larger text less of a graph is in sight
+        room = (
+            self._parent.size() / self.view.unit
+        )  # with larger text less of a graph is in sight
         self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
-        wanted = SIZE if room.width() >= ROOMY.width() and room.height() >= ROOMY.height() else SMALL
+        wanted = (
+            SIZE
+            if room.width() >= ROOMY.width() and room.height() >= ROOMY.height()
+            else SMALL
+        )
         if wanted != self.size():
             self.setFixedSize(wanted)
             self._stale = True
         self.move(self._place(self._corner))
         seen, whole = self.view.visible_area(), self._source.content_rect()
         hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
-        self.setVisible(self.fits and not whole.isEmpty() and (hidden or not self._only_hidden_parts))
+        self.setVisible(
+            self.fits
+            and not whole.isEmpty()
+            and (hidden or not self._only_hidden_parts)
+        )
         if seen != self._seen:
             self._seen = seen
             self.update()
@@ -118,20 +150,33 @@ class Minimap(QWidget):
     def _place(self, corner: tuple[int, int]) -> QPoint:
         """Return where the map is in a corner: 1 for the right and the bottom."""
         room = self._parent.size() - self.size()
-        x, y = (EDGE + at * (size - 2 * EDGE) for at, size in zip(corner, (room.width(), room.height()), strict=True))
+        x, y = (
+            EDGE + at * (size - 2 * EDGE)
+            for at, size in zip(corner, (room.width(), room.height()), strict=True)
+        )
         return QPoint(x, y)
 
     def _choose_corner(self) -> None:
         """Go to the corner where the map covers the fewest nodes; it stays where others are no better."""
-        if not isValid(self._parent) or not self.isVisibleTo(self._parent) or self.underMouse():
+        if (
+            not isValid(self._parent)
+            or not self.isVisibleTo(self._parent)
+            or self.underMouse()
+        ):
             return
         nodes = self.nodes_in_view()
 
         def covered(corner: tuple[int, int]) -> int:
             at = self._place(corner)
             right, bottom = at.x() + self.width(), at.y() + self.height()
-            return int(((nodes[:, 0] < right) & (nodes[:, 2] > at.x())
-                        & (nodes[:, 1] < bottom) & (nodes[:, 3] > at.y())).sum())  # fmt: skip
+            return int(
+                (
+                    (nodes[:, 0] < right)
+                    & (nodes[:, 2] > at.x())
+                    & (nodes[:, 1] < bottom)
+                    & (nodes[:, 3] > at.y())
+                ).sum()
+            )
 
         self._corner = min((self._corner, *CORNERS), key=covered)
         self.move(self._place(self._corner))
@@ -143,9 +188,18 @@ class Minimap(QWidget):
             return np.empty((0, 4))
         corner = self.view.viewportTransform().map(QPointF(0, 0))
         rects = np.asarray(shapes.rects, np.float64).reshape(-1, 5)
-        areas: NDArray[np.float64] = rects[:, :4] * self.view.zoom + [corner.x(), corner.y(), corner.x(), corner.y()]
-        return areas[(areas[:, 2] > 0) & (areas[:, 3] > 0) & (areas[:, 0] < self.view.width())
-                     & (areas[:, 1] < self.view.height())]  # fmt: skip
+        areas: NDArray[np.float64] = rects[:, :4] * self.view.zoom + [
+            corner.x(),
+            corner.y(),
+            corner.x(),
+            corner.y(),
+        ]
+        return areas[
+            (areas[:, 2] > 0)
+            & (areas[:, 3] > 0)
+            & (areas[:, 0] < self.view.width())
+            & (areas[:, 1] < self.view.height())
+        ]
 
     def _scale(self) -> tuple[float, QPointF]:
         """Return the scale, minimap pixels per scene pixel, and the position of the scene's origin."""
@@ -193,9 +247,16 @@ class Minimap(QWidget):
         painter = QPainter(picture)
         painter.scale(ratio, ratio)
         painter.setPen(QPen(theme.current().line3, 1))
-        painter.drawRects([QRectF(one.topLeft() * scale + origin, one.size() * scale) for one in shapes.outlines])
+        painter.drawRects(
+            [
+                QRectF(one.topLeft() * scale + origin, one.size() * scale)
+                for one in shapes.outlines
+            ]
+        )
         painter.resetTransform()
-        painter.drawImage(0, 0, rastered(shapes.rects, scale * ratio, origin * ratio, picture.size()))
+        painter.drawImage(
+            0, 0, rastered(shapes.rects, scale * ratio, origin * ratio, picture.size())
+        )
         painter.end()
         picture.setDevicePixelRatio(ratio)
         return picture
@@ -217,7 +278,11 @@ class Minimap(QWidget):
 
 def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
     """Rasterize to an image of `size` pixels: filled rectangles, at least one pixel each, transparent elsewhere."""
-    return _filled(rects, scale, origin, size) if len(rects) <= FEW else _put_down(rects, scale, origin, size)
+    return (
+        _filled(rects, scale, origin, size)
+        if len(rects) <= FEW
+        else _put_down(rects, scale, origin, size)
+    )
 
 
 def _filled(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
@@ -242,17 +307,28 @@ def _put_down(many: MapRects, scale: float, origin: QPointF, size: QSize) -> QIm
     rects = np.asarray(many, float)
     width, height = size.width(), size.height()
     pixels = np.zeros((height, width), np.uint32)
-    corners = np.rint(rects[:, :4] * scale + [origin.x(), origin.y(), origin.x(), origin.y()]).astype(np.int64)
+    corners = np.rint(
+        rects[:, :4] * scale + [origin.x(), origin.y(), origin.x(), origin.y()]
+    ).astype(np.int64)
     corners[:, 2:] += corners[:, 2:] - corners[:, :2] < THIN
     left, top = corners[:, 0].clip(0, width - 1), corners[:, 1].clip(0, height - 1)
-    right, bottom = corners[:, 2].clip(left + 1, width), corners[:, 3].clip(top + 1, height)
+    right, bottom = (
+        corners[:, 2].clip(left + 1, width),
+        corners[:, 3].clip(top + 1, height),
+    )
     across, count = right - left, (right - left) * (bottom - top)
     colors = rects[:, 4].astype(np.uint32)
     for number in np.flatnonzero(count > FEW_PIXELS):
-        pixels[top[number] : bottom[number], left[number] : right[number]] = colors[number]
+        pixels[top[number] : bottom[number], left[number] : right[number]] = colors[
+            number
+        ]
     few = np.flatnonzero(count <= FEW_PIXELS)
     which = np.repeat(few, count[few])
-    within = np.arange(len(which)) - np.repeat(np.cumsum(count[few]) - count[few], count[few])
-    pixels[top[which] + within // across[which], left[which] + within % across[which]] = colors[which]
+    within = np.arange(len(which)) - np.repeat(
+        np.cumsum(count[few]) - count[few], count[few]
+    )
+    pixels[
+        top[which] + within // across[which], left[which] + within % across[which]
+    ] = colors[which]
     data: Any = pixels
     return QImage(data, width, height, 4 * width, QImage.Format.Format_ARGB32).copy()

@@ -103,7 +103,9 @@ class Overview(QGraphicsItem):
         self._rest = QTimer(singleShot=True)
         # A weak reference: the garbage collector does not see what a signal holds. The scene may go before this does.
         me = ref(self)
-        self._rest.timeout.connect(lambda: (item := me()) and isValid(item) and item.update())
+        self._rest.timeout.connect(
+            lambda: (item := me()) and isValid(item) and item.update()
+        )
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 
@@ -128,7 +130,11 @@ class Overview(QGraphicsItem):
     def refresh(self, area: QRectF | None = None) -> None:
         """Repaint an area, or all: at once, or debounced if a paint takes long."""
         if self._took < QUICK:
-            self.update(area.adjusted(-self._margin, -self._margin, self._margin, self._margin) if area else self._area)
+            self.update(
+                area.adjusted(-self._margin, -self._margin, self._margin, self._margin)
+                if area
+                else self._area
+            )
         else:
             self._wait()
 
@@ -150,25 +156,45 @@ class Overview(QGraphicsItem):
             known.append(batch.mapped)
         complete = len(known) == len(batches)
         if sum(len(rects) for both in known for rects in both) <= FEW:
-            return [rect for layer in (0, 1) for both in known for rect in both[layer]], complete
+            return [
+                rect for layer in (0, 1) for both in known for rect in both[layer]
+            ], complete
         for batch in batches:
-            if batch.mapped is not None and any(isinstance(rects, list) for rects in batch.mapped):
+            if batch.mapped is not None and any(
+                isinstance(rects, list) for rects in batch.mapped
+            ):
                 under, over = batch.mapped
-                batch.mapped = np.array(under, float).reshape(-1, 5), np.array(over, float).reshape(-1, 5)
+                batch.mapped = (
+                    np.array(under, float).reshape(-1, 5),
+                    np.array(over, float).reshape(-1, 5),
+                )
         both_layers = [batch.mapped for batch in batches if batch.mapped is not None]
-        return np.concatenate([both[layer] for layer in (0, 1) for both in both_layers]), complete
+        return np.concatenate(
+            [both[layer] for layer in (0, 1) for both in both_layers]
+        ), complete
 
     def boundingRect(self) -> QRectF:
         return self._area
 
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
         began, batches = perf_counter(), self.batches()
-        self._make(batches, math.inf if widget is None else SLICE)  # an image has no next painting
+        self._make(
+            batches, math.inf if widget is None else SLICE
+        )  # an image has no next painting
         out = self._margin
-        areas = [area.adjusted(-out, -out, out, out) for area in _exposed(painter, option)]
+        areas = [
+            area.adjusted(-out, -out, out, out) for area in _exposed(painter, option)
+        ]
         shown = [
-            batch.layers for batch in batches if batch.layers and any(map(batch.area.intersects, areas))
-        ]  # fmt: skip
+            batch.layers
+            for batch in batches
+            if batch.layers and any(map(batch.area.intersects, areas))
+        ]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         plain = painter.opacity()
         for number in range(max(map(len, shown), default=0)):
@@ -192,14 +218,25 @@ class Overview(QGraphicsItem):
 
 def _exposed(painter: QPainter, option: QStyleOptionGraphicsItem) -> list[QRectF]:
     """Return the areas to paint: of a view that was scrolled both ways two strips, not all that they span."""
-    if painter.hasClipping() and 1 < (region := painter.clipRegion()).rectCount() <= STRIPS:
+    if (
+        painter.hasClipping()
+        and 1 < (region := painter.clipRegion()).rectCount() <= STRIPS
+    ):
         rects: Any = region  # iterable, though its stub does not say so
-        found = [QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect) for rect in rects]
+        found = [
+            QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect)
+            for rect in rects
+        ]
         return [area for area in found if not area.isEmpty()]
     return [option.exposedRect]
 
 
-def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B], size: int = BATCH) -> list[B]:
+def batched(
+    members: Sequence[Any],
+    before: Sequence[B],
+    kind: Callable[[Any], B],
+    size: int = BATCH,
+) -> list[B]:
     """Split members into batches, reusing those whose members are unchanged."""
     parts = [members[i : i + size] for i in range(0, len(members), size)]
     old: list[B | None] = [*before, *([None] * len(parts))]

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from app.views.ui.graphview.accessible import GraphAccess
 
 WHEEL = 1.0015  # zoom for an eighth of a degree
-NEARLY = 0.6  # of `readable_zoom`: what would be smaller is shown whole and without names
+NEARLY = (
+    0.6  # of `readable_zoom`: what would be smaller is shown whole and without names
+)
 LEGIBLE = 0.8  # of the zoom at which texts have the size that is set, where larger text is asked for
 LEAST_ROOM = 48  # px that an area is framed in, however small the view is
 Pads = tuple[int, int, int, int]
@@ -59,7 +61,9 @@ class PanZoomView(QGraphicsView):
         self.whole = False  # everything is framed, also after the view is resized
         # Returns the room to leave around an area, and the share of the text size that is legible; for owners whose
         # overlays are to cover nothing.
-        self.find_pads: Callable[[QRectF, float], tuple[Pads, float]] = lambda _area, _most: (self.PADS, LEGIBLE)
+        self.find_pads: Callable[[QRectF, float], tuple[Pads, float]] = (
+            lambda _area, _most: (self.PADS, LEGIBLE)
+        )
         manager().scaled.connect(self._rescale)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -143,7 +147,9 @@ class PanZoomView(QGraphicsView):
         """Pan by pixels of the viewport."""
         self.whole = False
         self.widen()
-        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
+        self.horizontalScrollBar().setValue(
+            self.horizontalScrollBar().value() - round(dx)
+        )
         self.verticalScrollBar().setValue(self.verticalScrollBar().value() - round(dy))
         self.moved.emit()
 
@@ -151,7 +157,9 @@ class PanZoomView(QGraphicsView):
         """Show the whole of an area, at a zoom of at most `most`; its end where names would be lost otherwise."""
         if area.isEmpty():
             return
-        zoom, point, spot = self.framing(area, most, *((pads,) if pads else self.find_pads(area, most)))
+        zoom, point, spot = self.framing(
+            area, most, *((pads,) if pads else self.find_pads(area, most))
+        )
         self.zoom_to(zoom)
         self.widen()
         self._put(point, spot)
@@ -169,16 +177,26 @@ class PanZoomView(QGraphicsView):
         whole = min(width / area.width(), height / area.height())
         zoom = min(whole, most * self.unit)
         if self.unit > 1.0 and legible * self.unit / 3 <= whole < legible * self.unit:
-            zoom = legible * self.unit  # larger text is worth more than the rest of the picture
+            zoom = (
+                legible * self.unit
+            )  # larger text is worth more than the rest of the picture
         readable = self.readable_zoom()
-        if NEARLY * readable <= zoom < readable:  # from there on names have one size on the screen
+        if (
+            NEARLY * readable <= zoom < readable
+        ):  # from there on names have one size on the screen
             zoom = readable
         zoom = min(max(zoom, self.LEAST), self.MOST)
         # Of what does not fit its end is shown, where the backward pass begins, or its beginning.
         across, down = width / 2 / zoom, height / 2 / zoom
-        x, y = max(area.center().x(), area.right() - across), max(area.center().y(), area.bottom() - down)
+        x, y = (
+            max(area.center().x(), area.right() - across),
+            max(area.center().y(), area.bottom() - down),
+        )
         if not self.SHOWS_END:
-            x, y = min(area.center().x(), area.left() + across), min(area.center().y(), area.top() + down)
+            x, y = (
+                min(area.center().x(), area.left() + across),
+                min(area.center().y(), area.top() + down),
+            )
         return zoom, QPointF(x, y), QPointF(left + width / 2, top + height / 2)
 
     def show_corner(self, corner: QPointF, spot: QPointF, zoom: float) -> None:
@@ -205,20 +223,32 @@ class PanZoomView(QGraphicsView):
 
     def widen(self) -> None:
         """Extend the scene rectangle well past the content and the visible area, so that panning never ends."""
-        room = max(self.MARGIN, self.viewport().width() / self.zoom, self.viewport().height() / self.zoom)
+        room = max(
+            self.MARGIN,
+            self.viewport().width() / self.zoom,
+            self.viewport().height() / self.zoom,
+        )
         wanted = self.whole_area().adjusted(-room, -room, room, room)
         if not self.sceneRect().contains(wanted):
             # Growing the rectangle moves the origin of the scroll bars: keep the picture where it is.
             spot = QPointF(0, 0)
             fixed = self.viewportTransform().inverted()[0].map(spot)
-            self.setSceneRect(self.sceneRect().united(wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)))
+            self.setSceneRect(
+                self.sceneRect().united(
+                    wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)
+                )
+            )
             self._put(fixed, spot)
 
     def _put(self, point: QPointF, spot: QPointF) -> None:
         """Scroll so that a point of the scene is at a point of the viewport."""
         off = self.viewportTransform().map(point) - spot
-        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
-        self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))
+        self.horizontalScrollBar().setValue(
+            self.horizontalScrollBar().value() + round(off.x())
+        )
+        self.verticalScrollBar().setValue(
+            self.verticalScrollBar().value() + round(off.y())
+        )
 
     @property
     def space_held(self) -> bool:
@@ -266,7 +296,13 @@ class PanZoomView(QGraphicsView):
         self.resized.emit()
 
     def drawBackground(self, painter: QPainter, rect: QRectF | QRect) -> None:
-        self._dots.paint(painter, QRectF(rect), self.viewportTransform(), self.zoom, self.devicePixelRatioF())
+        self._dots.paint(
+            painter,
+            QRectF(rect),
+            self.viewportTransform(),
+            self.zoom,
+            self.devicePixelRatioF(),
+        )
 
 
 @cache

@@ -15,7 +15,9 @@ SIMPLE = 0.35  # under this zoom a large graph is painted simply, by an `Overvie
 SIMPLE_FEW = 0.15  # and one of few nodes, whose names are written as long as there is room for some letters
 FEW = 200  # nodes
 SMALLEST = 9.0  # pixels on the screen of a name; where the drawing is smaller, names and kinds fill the nodes
-LEGIBLE = SMALLEST / theme.ROLES["node"][0]  # under this zoom only names and kinds are written
+LEGIBLE = (
+    SMALLEST / theme.ROLES["node"][0]
+)  # under this zoom only names and kinds are written
 SQUEEZED = 0.75  # how narrow letters become, to fit a name into its node
 LOWERED = 0.7  # how much lower, too, before a name is cut
 TIGHT = 0.8  # height of a line of a small name, of that of its font
@@ -40,24 +42,33 @@ def line_height(zoom: float) -> float:
     return TIGHT * _line_of("").height * LEGIBLE / zoom
 
 
-def paint_names(painter: QPainter, area: QRectF, names: Sequence[Name], zoom: float) -> None:
+def paint_names(
+    painter: QPainter, area: QRectF, names: Sequence[Name], zoom: float
+) -> None:
     """Write the first name, and of the others below it those that have room, in the middle of an area of the scene."""
     scale = LEGIBLE / zoom  # of a text, so that it has `SMALLEST` pixels on the screen
     each = line_height(zoom)
     shown = names[: max(int(area.height() / each), 1)]
     top = area.top() + max((area.height() - each * len(shown)) / 2, 0.0)
     for text, ink in shown:
-        _squeezed(painter, text, ink, QRectF(area.left(), top, area.width(), each), scale)
+        _squeezed(
+            painter, text, ink, QRectF(area.left(), top, area.width(), each), scale
+        )
         top += each
 
 
-def _squeezed(painter: QPainter, text: str, ink: QColor, area: QRectF, scale: float) -> None:
+def _squeezed(
+    painter: QPainter, text: str, ink: QColor, area: QRectF, scale: float
+) -> None:
     """Write a text in the middle of an area: in narrower letters, then smaller ones, cut where that does not do."""
     line = _line_of(text, round(max(area.width(), 0.0) / scale / (SQUEEZED * LOWERED)))
     wide = min(1.0, area.width() / (line.width * scale)) if line.width else 1.0
     high = min(1.0, wide / SQUEEZED)
     painter.save()
-    painter.translate(area.left() + max((area.width() - line.width * scale * wide) / 2, 0.0), area.center().y())
+    painter.translate(
+        area.left() + max((area.width() - line.width * scale * wide) / 2, 0.0),
+        area.center().y(),
+    )
     painter.scale(scale * wide, scale * high)
     line.draw(painter, 0, -line.height / 2, ink)
     painter.restore()
@@ -65,7 +76,11 @@ def _squeezed(painter: QPainter, text: str, ink: QColor, area: QRectF, scale: fl
 
 @lru_cache(maxsize=TEXTS)
 def _line_of(text: str, width: float | None = None) -> TextLine:
-    return TextLine(text, "node", scene=True) if width is None else elided(text, "node", width, scene=True)
+    return (
+        TextLine(text, "node", scene=True)
+        if width is None
+        else elided(text, "node", width, scene=True)
+    )
 
 
 def forget_fonts() -> None:

@@ -13,12 +13,16 @@ COARSER = 4  # times the cells of a grid for what is too large for them
 GRIDS = 7  # the cells of the last are 2^20 pixels
 MANY_CELLS = 12  # what covers more goes into a coarser grid, so that long wires neither fill cells nor are always asked
 
-EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
+EVERYWHERE = QRectF(
+    -1e6, -1e6, 2e6, 2e6
+)  # the bounds of what paints whatever there is: they never grow
 
 SIZES = tuple(CELL * COARSER**grid for grid in range(GRIDS))
 
 K = TypeVar("K", bound=Hashable)
-Span = tuple[int, int, int, int, int]  # the grid, and the first and last column and row of its cells: as a rectangle
+Span = tuple[
+    int, int, int, int, int
+]  # the grid, and the first and last column and row of its cells: as a rectangle
 
 
 class RectIndex(Generic[K]):
@@ -30,7 +34,9 @@ class RectIndex(Generic[K]):
     def __init__(self) -> None:
         self._rects: dict[K, QRectF] = {}
         self._waiting: set[K] = set()  # put since the last question
-        self._cells: dict[tuple[int, int, int], set[K]] = defaultdict(set)  # by grid, column and row
+        self._cells: dict[tuple[int, int, int], set[K]] = defaultdict(
+            set
+        )  # by grid, column and row
         self._spans: dict[K, Span] = {}
         self._used: set[int] = set()  # grids
 
@@ -78,7 +84,9 @@ class RectIndex(Generic[K]):
 
     def _sort_in(self) -> None:
         """Put what waits into its cells."""
-        if 2 * len(self._waiting) > len(self._rects):  # taking out one by one would take longer
+        if 2 * len(self._waiting) > len(
+            self._rects
+        ):  # taking out one by one would take longer
             self._cells.clear()
             self._spans.clear()
             self._used.clear()
@@ -141,7 +149,13 @@ def _cells_of(rect: QRectF, grid: int) -> Span:
     size = SIZES[grid]
     coordinates: Any = rect.getCoords()  # in one call, for there are very many
     left, top, right, bottom = coordinates
-    return grid, int(left // size), int(top // size), int(right // size), int(bottom // size)
+    return (
+        grid,
+        int(left // size),
+        int(top // size),
+        int(right // size),
+        int(bottom // size),
+    )
 
 
 def _cells_in(span: Span) -> int:

@@ -17,8 +17,13 @@ from app.util.lru import LruCache
 from app.views.ui.graphview.spatial import EVERYWHERE
 
 KEPT = 48 * 1024 * 1024  # bytes
-AT_ONCE = 0.003  # seconds of a frame for redrawing sprites that were cached at another zoom
-SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
+AT_ONCE = (
+    0.003  # seconds of a frame for redrawing sprites that were cached at another zoom
+)
+SMALLER, LARGER = (
+    0.55,
+    1.8,
+)  # by how much a picture made at another zoom is stretched at most
 FIRST_GUESS = 0.0002  # seconds that a picture takes
 DEEP = 4  # of more things in one place than this, those at the bottom are not drawn: the others cover them
 REST = 90  # milliseconds
@@ -41,7 +46,9 @@ class Hashed:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Hashed) and self._value == other._value)
+        return self is other or (
+            isinstance(other, Hashed) and self._value == other._value
+        )
 
 
 class SpriteRequest(NamedTuple):
@@ -87,7 +94,12 @@ class Sprites:
         self._kept.clear()
 
     def draw(
-        self, painter: QPainter, things: Sequence[SpriteRequest], scale: Scale, hurry: bool, most: int | None = None
+        self,
+        painter: QPainter,
+        things: Sequence[SpriteRequest],
+        scale: Scale,
+        hurry: bool,
+        most: int | None = None,
     ) -> bool:
         """Draw things in order; return whether all are there and sharp.
 
@@ -106,7 +118,9 @@ class Sprites:
             if room <= 0:
                 left_out = []  # they would take the room of those that lie over them
                 break
-            sprite = found[number] = self._usable(things[number], scale) or self._make(things[number], scale)
+            sprite = found[number] = self._usable(things[number], scale) or self._make(
+                things[number], scale
+            )
             room -= sprite.bytes
         blunt = sum(sprite is not None and sprite.scale != scale for sprite in found)
         left = math.inf if blunt * self._cost <= AT_ONCE else 0.0 if hurry else AT_ONCE
@@ -120,14 +134,18 @@ class Sprites:
                 left -= self._cost
             painter.setOpacity(thing.opacity)
             if sprite.scale == scale:
-                painter.drawPixmap(_on_pixel_grid(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
+                painter.drawPixmap(
+                    _on_pixel_grid(thing.at, scale[1]) + sprite.corner, sprite.pixmap
+                )
             else:
                 sharp = False
                 _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
         painter.setOpacity(1.0)
         return sharp
 
-    def prepare(self, things: Iterable[SpriteRequest], scale: Scale, seconds: float) -> bool:
+    def prepare(
+        self, things: Iterable[SpriteRequest], scale: Scale, seconds: float
+    ) -> bool:
         """Make sprites before they are drawn, within a time budget; return whether all are made."""
         until = perf_counter() + seconds
         for thing in things:
@@ -141,7 +159,11 @@ class Sprites:
     def _usable(self, thing: SpriteRequest, scale: Scale) -> Sprite | None:
         """Return the cached picture of a thing if it is up to date and need not be stretched too far, else None."""
         sprite = self._kept.get(thing.key)
-        if sprite is None or sprite.version != thing.version or sprite.scale[1] != scale[1]:
+        if (
+            sprite is None
+            or sprite.version != thing.version
+            or sprite.scale[1] != scale[1]
+        ):
             return None
         return sprite if SMALLER <= scale[0] / sprite.scale[0] <= LARGER else None
 
@@ -150,7 +172,10 @@ class Sprites:
         zoom, ratio = scale
         fine, extent = zoom * ratio, thing.extent
         left, top = math.floor(extent.left() * fine), math.floor(extent.top() * fine)
-        right, bottom = math.ceil(extent.right() * fine), math.ceil(extent.bottom() * fine)
+        right, bottom = (
+            math.ceil(extent.right() * fine),
+            math.ceil(extent.bottom() * fine),
+        )
         pixmap = QPixmap(max(right - left, 1), max(bottom - top, 1))
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)
@@ -160,7 +185,9 @@ class Sprites:
         thing.paint(painter)
         painter.end()
         pixmap.setDevicePixelRatio(ratio)
-        sprite = Sprite(thing.version, scale, pixmap, QPointF(left / ratio, top / ratio))
+        sprite = Sprite(
+            thing.version, scale, pixmap, QPointF(left / ratio, top / ratio)
+        )
         self._kept.put(thing.key, sprite)
         self._cost += 0.1 * (min(perf_counter() - began, 10 * FIRST_GUESS) - self._cost)
         return sprite
@@ -190,12 +217,19 @@ class SpriteItem(QGraphicsItem):
         self.update()
 
     def put_down(
-        self, painter: QPainter, things: Callable[[QTransform], Iterable[SpriteRequest]], most: int | None
+        self,
+        painter: QPainter,
+        things: Callable[[QTransform], Iterable[SpriteRequest]],
+        most: int | None,
     ) -> None:
         """Draw `things(view)`, redrawing at most `most` pictures; as vectors if the paint device is no raster, or the
         painter rotates or shears."""
         view = painter.worldTransform()
-        if view.m12() or view.m21() or painter.paintEngine().type() != QPaintEngine.Type.Raster:
+        if (
+            view.m12()
+            or view.m21()
+            or painter.paintEngine().type() != QPaintEngine.Type.Raster
+        ):
             for thing in things(QTransform()):
                 painter.save()
                 painter.translate(thing.at)
@@ -206,7 +240,9 @@ class SpriteItem(QGraphicsItem):
         scale = (view.m11(), painter.device().devicePixelRatio())
         painter.setWorldTransform(QTransform())
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
+        painter.setRenderHint(
+            QPainter.RenderHint.Antialiasing, False
+        )  # their edges are clear, and it takes long
         hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
         sharp = self._sprites.draw(painter, list(things(view)), scale, hurry, most)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -235,4 +271,8 @@ def _in_sight(things: Sequence[SpriteRequest], numbers: Sequence[int]) -> list[i
 
 def _stretch(painter: QPainter, at: QPointF, sprite: Sprite, factor: float) -> None:
     size = sprite.pixmap.deviceIndependentSize() * factor
-    painter.drawPixmap(QRectF(at + sprite.corner * factor, size), sprite.pixmap, QRectF(sprite.pixmap.rect()))
+    painter.drawPixmap(
+        QRectF(at + sprite.corner * factor, size),
+        sprite.pixmap,
+        QRectF(sprite.pixmap.rect()),
+    )

@@ -24,7 +24,10 @@ KINDS = {
 WHOLE, COMPACT = (13, 8, 8, 8), (11, 3, 6, 3)  # margins
 SHARE = 0.3  # of the width that actions may take beside the words; else they are below
 SPACING, GAP = 12, 8  # between the parts, and between actions
-LEAST, TITLE = 42, 150  # px: the least height of a whole message, and width of the title in one line
+LEAST, TITLE = (
+    42,
+    150,
+)  # px: the least height of a whole message, and width of the title in one line
 ALONG, DOWN = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
 
 
@@ -48,35 +51,59 @@ class Banner(QFrame):
     expanded = Signal()
 
     def __init__(
-        self, kind: str = "info", title: str = "", reason: str = "", action: str = "", parent: QWidget | None = None
+        self,
+        kind: str = "info",
+        title: str = "",
+        reason: str = "",
+        action: str = "",
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.form = Form.WHOLE
-        self.brief = False  # in one line until it is expanded: its reason stands elsewhere too
+        self.brief = (
+            False  # in one line until it is expanded: its reason stands elsewhere too
+        )
         self._icon = Glyph("info", parent=self)
         self._title = label("", "message", wrap=True)
         self._reason = label("", "caption", "text2", wrap=True)
         self._action = Button()
         self._more: list[Button] = []
         self._closable = True
-        self._actions, self._words, self._line = QWidget(), QWidget(), FittingLabel("", "message", at_right=True)
+        self._actions, self._words, self._line = (
+            QWidget(),
+            QWidget(),
+            FittingLabel("", "message", at_right=True),
+        )
         self._row = hbox(self._action, on=self._actions, margins=0, spacing=GAP)
-        self._column = vbox(self._title, self._reason, on=self._words, margins=0, spacing=2)
+        self._column = vbox(
+            self._title, self._reason, on=self._words, margins=0, spacing=2
+        )
         self._line.hide()
         self.expand = icon_button("chevron-down", "Show the whole message")
         self.expand.hide()
         self._close = icon_button("close", "Close this message")
         self._beside = hbox(self._actions, spacing=0)
         middle = Qt.AlignmentFlag.AlignVCenter
-        self._parts = hbox((self._icon, 0, middle), (self._words, 1), (self._line, 1), self._beside,
-             (self.expand, 0, middle), (self._close, 0, middle), on=self, margins=WHOLE, spacing=SPACING)  # fmt: skip
+        self._parts = hbox(
+            (self._icon, 0, middle),
+            (self._words, 1),
+            (self._line, 1),
+            self._beside,
+            (self.expand, 0, middle),
+            (self._close, 0, middle),
+            on=self,
+            margins=WHOLE,
+            spacing=SPACING,
+        )
         self.expand.clicked.connect(self.take_focus)
         self._action.clicked.connect(self.acted)
         self._action.clicked.connect(lambda: self.chosen.emit(self._action.text()))
         self._close.clicked.connect(self.close_message)
         self.set(kind, title, reason, action)
 
-    def set(self, kind: str, title: str, reason: str = "", action: str = "", *more: str) -> None:
+    def set(
+        self, kind: str, title: str, reason: str = "", action: str = "", *more: str
+    ) -> None:
         """Show another message; `more` are further actions beside the first.
 
         Raises:
@@ -104,14 +131,22 @@ class Banner(QFrame):
         self._more = [Button(text, parent=self) for text in texts]
         for button in self._more:
             self._row.addWidget(button)
-            button.clicked.connect(lambda _=False, button=button: self.chosen.emit(button.text()))
+            button.clicked.connect(
+                lambda _=False, button=button: self.chosen.emit(button.text())
+            )
             button.show()
 
     def sizes(self, widths: Sequence[int], most: int) -> list[tuple[QSize, Form]]:
         """Return the sizes in which it can be shown with their forms, the preferred first: as wide as one of `widths`,
         up to `most` where actions need that, then in one line, with its actions and without."""
-        found = [(QSize(width, self.set_form(Form.WHOLE, width, most)), Form.WHOLE) for width in widths]
-        found = [(QSize(max(size.width(), min(self._needed(), most)), size.height()), form) for size, form in found]
+        found = [
+            (QSize(width, self.set_form(Form.WHOLE, width, most)), Form.WHOLE)
+            for width in widths
+        ]
+        found = [
+            (QSize(max(size.width(), min(self._needed(), most)), size.height()), form)
+            for size, form in found
+        ]
         for form in (Form.LINE, Form.TITLE):
             height = self.set_form(form, most, most)
             whole, around = self._line.sizeHint().width(), self._needed() + SPACING
@@ -127,17 +162,23 @@ class Banner(QFrame):
         if (self._column.indexOf(self._actions) >= 0) != below:
             self._beside.removeWidget(self._actions)
             self._column.removeWidget(self._actions)
-            self._column.addWidget(self._actions, 0, Qt.AlignmentFlag.AlignLeft) if below else self._beside.addWidget(
-                self._actions
-            )
+            self._column.addWidget(
+                self._actions, 0, Qt.AlignmentFlag.AlignLeft
+            ) if below else self._beside.addWidget(self._actions)
         self._row.setDirection(DOWN if below and self._needed() > most else ALONG)
         self._parts.setContentsMargins(*(WHOLE if whole else COMPACT))
-        for each, on in ((self._words, whole), (self._line, not whole), (self.expand, not whole)):
+        for each, on in (
+            (self._words, whole),
+            (self._line, not whole),
+            (self.expand, not whole),
+        ):
             each.setVisible(on)
         self._actions.setVisible(form is not Form.TITLE and bool(self._shown_actions()))
         self.form = form
         return max(
-            self.heightForWidth(max(width, min(self._needed(), most)) if below else width)
+            self.heightForWidth(
+                max(width, min(self._needed(), most)) if below else width
+            )
             if whole
             else self.sizeHint().height(),
             LEAST if whole else 0,
@@ -151,10 +192,20 @@ class Banner(QFrame):
 
     def _needed(self) -> int:
         """Return the width that shows all actions in a row, and nothing else beside the buttons of the message."""
-        around = self._icon.width() + self._close.sizeHint().width() + 2 * SPACING + WHOLE[0] + WHOLE[2]
+        around = (
+            self._icon.width()
+            + self._close.sizeHint().width()
+            + 2 * SPACING
+            + WHOLE[0]
+            + WHOLE[2]
+        )
         if self.form is Form.TITLE:
             return around + self.expand.sizeHint().width() + SPACING
-        expand = self.expand.sizeHint().width() + 2 * SPACING if self.form is Form.LINE else 0
+        expand = (
+            self.expand.sizeHint().width() + 2 * SPACING
+            if self.form is Form.LINE
+            else 0
+        )
         return around + expand + self._actions_width()
 
     def set_closable(self, on: bool) -> None:
@@ -164,7 +215,11 @@ class Banner(QFrame):
 
     def actions_offered(self) -> tuple[str, ...]:
         """Return the texts of the actions, in order."""
-        return tuple(text for text in (self._action.text(), *(one.text() for one in self._more)) if text)
+        return tuple(
+            text
+            for text in (self._action.text(), *(one.text() for one in self._more))
+            if text
+        )
 
     def button(self, text: str) -> Button:
         """Return the button of an action. Raises KeyError."""
@@ -174,7 +229,9 @@ class Banner(QFrame):
         """Focus the first action, else the button that closes the message, of which all is shown then."""
         if self.form is not Form.WHOLE:
             # Of a whole message the clicked button is hidden, which would take the focus out of the message.
-            (self._close if self._closable else self).setFocus(Qt.FocusReason.ShortcutFocusReason)
+            (self._close if self._closable else self).setFocus(
+                Qt.FocusReason.ShortcutFocusReason
+            )
             self.expanded.emit()
         button = self._close if self._action.isHidden() else self._action
         button.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -209,5 +266,11 @@ class Banner(QFrame):
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
         painter = start(self)
-        box(painter, QRectF(self.rect()), 6, theme.color(self._fill), theme.color(self._color))
+        box(
+            painter,
+            QRectF(self.rect()),
+            6,
+            theme.color(self._fill),
+            theme.color(self._color),
+        )
         painter.end()

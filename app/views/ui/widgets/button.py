@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QHelpEvent, QIcon, QKeyEvent, QKeySequence, QPainter, QPaintEvent
-from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QToolTip, QWidget
+from PySide6.QtGui import (
+    QFontMetrics,
+    QHelpEvent,
+    QIcon,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+)
+from PySide6.QtWidgets import (
+    QPushButton,
+    QStyle,
+    QStyleOptionButton,
+    QStylePainter,
+    QToolTip,
+    QWidget,
+)
 
 from app.views.ui import icons
 from app.views.ui.theme import current, grown
@@ -68,7 +83,9 @@ class Button(KeyboardFocus, QPushButton):
     def set_icon(self, icon: str, color: str = "") -> None:
         """Set the icon, or none, in a token's or a category's colour, or in the kind's."""
         self._icon, self._icon_color = icon, color
-        self.setIcon(icons.icon(icon, color or KINDS[self._kind][1]) if icon else QIcon())
+        self.setIcon(
+            icons.icon(icon, color or KINDS[self._kind][1]) if icon else QIcon()
+        )
 
     def set_mnemonic(self, letter: str) -> None:
         """Have Alt and a letter press the button, which is underlined; "" for none."""
@@ -80,11 +97,16 @@ class Button(KeyboardFocus, QPushButton):
         """Set the text; the mnemonic, which Qt forgets here, is kept where its letter is in the text."""
         super().setText(text)
         if self._mnemonic:
-            self.set_mnemonic(self._mnemonic if self._mnemonic.lower() in text.lower() else "")
+            self.set_mnemonic(
+                self._mnemonic if self._mnemonic.lower() in text.lower() else ""
+            )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Press the button at Enter too, as at Space; in a dialog Qt would press the default button instead."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not event.isAutoRepeat():
+        if (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+            and not event.isAutoRepeat()
+        ):
             self.click()
         else:
             super().keyPressEvent(event)
@@ -96,7 +118,11 @@ class Button(KeyboardFocus, QPushButton):
         """Return the widths of icon, text and chevron, each with the gap before it."""
         icon = 0 if self.icon().isNull() else self.iconSize().width()
         metrics = QFontMetrics(self.font())
-        text = max(map(metrics.horizontalAdvance, self._plain_text().split("\n"))) + 1 if self.text() else 0
+        text = (
+            max(map(metrics.horizontalAdvance, self._plain_text().split("\n"))) + 1
+            if self.text()
+            else 0
+        )
         chevron = CHEVRON + GAP if self.menu() is not None else 0
         return icon, text + (GAP if icon and text else 0), chevron
 
@@ -135,7 +161,12 @@ class Button(KeyboardFocus, QPushButton):
             metrics = QFontMetrics(self.font())
             left = area.left() + metrics.horizontalAdvance(words[:at])
             y = round(area.center().y() + metrics.ascent() / 2 + 2)
-            painter.drawLine(round(left), y, round(left + metrics.horizontalAdvance(words[at]) - 1), y)
+            painter.drawLine(
+                round(left),
+                y,
+                round(left + metrics.horizontalAdvance(words[at]) - 1),
+                y,
+            )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QStylePainter(self)
@@ -146,10 +177,17 @@ class Button(KeyboardFocus, QPushButton):
         painter.drawControl(QStyle.ControlElement.CE_PushButtonBevel, option)
         icon, text, chevron = self._parts()
         color = self._text_color()
-        x = max((self.width() - icon - text - chevron) / 2, KINDS[self._kind][2] if text else 0)
+        x = max(
+            (self.width() - icon - text - chevron) / 2,
+            KINDS[self._kind][2] if text else 0,
+        )
         if icon:
             mode = QIcon.Mode.Normal if self.isEnabled() else QIcon.Mode.Disabled
-            self.icon().paint(painter, QRect(round(x), round((self.height() - icon) / 2), icon, icon), mode=mode)
+            self.icon().paint(
+                painter,
+                QRect(round(x), round((self.height() - icon) / 2), icon, icon),
+                mode=mode,
+            )
             x += icon
         if text:
             gap = GAP if icon else 0
@@ -158,9 +196,13 @@ class Button(KeyboardFocus, QPushButton):
             area = QRectF(x + gap, 0, text - gap + 1, self.height())
             flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
             words = self._plain_text()
-            if (over := sum(self._parts()) + KINDS[self._kind][2] - self.width()) > 0:  # squeezed by a layout
+            if (
+                over := sum(self._parts()) + KINDS[self._kind][2] - self.width()
+            ) > 0:  # squeezed by a layout
                 area.setWidth(max(area.width() - over, 0.0))
-                words = QFontMetrics(self.font()).elidedText(words, Qt.TextElideMode.ElideRight, int(area.width()))
+                words = QFontMetrics(self.font()).elidedText(
+                    words, Qt.TextElideMode.ElideRight, int(area.width())
+                )
             painter.drawText(area, flags, words)
             if self._mnemonic:
                 self._underline(painter, area, words)
@@ -169,8 +211,20 @@ class Button(KeyboardFocus, QPushButton):
                 painter.drawLine(int(area.left()), under, int(area.right() - 2), under)
         if chevron:
             right = self.width() - 11 - CHEVRON
-            icons.draw(painter, "chevron-down", color, right, (self.height() - CHEVRON) / 2, CHEVRON)
-        self.paint_ring(painter, QRectF(self.rect()), 5, current().panel if self._kind == "primary" else None)
+            icons.draw(
+                painter,
+                "chevron-down",
+                color,
+                right,
+                (self.height() - CHEVRON) / 2,
+                CHEVRON,
+            )
+        self.paint_ring(
+            painter,
+            QRectF(self.rect()),
+            5,
+            current().panel if self._kind == "primary" else None,
+        )
         painter.end()
 
 

@@ -23,7 +23,9 @@ STATES = {
 class ShapeChip(QWidget):
     """A shape label, 18 px high. `assumed` has a dashed border: the shape was declared, not computed."""
 
-    def __init__(self, text: str, state: str = "normal", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, text: str, state: str = "normal", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.set(text, state)
@@ -36,7 +38,9 @@ class ShapeChip(QWidget):
         """
         self._colors, self._state = STATES[state], state
         self._line = TextLine(text, "shape")
-        self.setAccessibleName(text if state in ("normal", "accent", "back") else f"{text}, {state}")
+        self.setAccessibleName(
+            text if state in ("normal", "accent", "back") else f"{text}, {state}"
+        )
         self.updateGeometry()
         self.update()
 
@@ -62,7 +66,9 @@ class ShapeChip(QWidget):
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
         painter.setBrush(fill)
-        area = QRectF(0.5, (self.height() - HEIGHT) / 2 + 0.5, self.width() - 1, HEIGHT - 1)
+        area = QRectF(
+            0.5, (self.height() - HEIGHT) / 2 + 0.5, self.width() - 1, HEIGHT - 1
+        )
         painter.drawRoundedRect(area, 8.5, 8.5)
         self._line.draw_in(painter, (self.width() - self._line.width) / 2, area, text)
         painter.end()

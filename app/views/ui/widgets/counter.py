@@ -10,7 +10,15 @@ import time
 from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import (
+    QColor,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -55,7 +63,9 @@ class Counter(QWidget):
     followed = Signal()
     fits_text = True
 
-    def __init__(self, parent: QWidget | None = None, spare: Sequence[str] = ()) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, spare: Sequence[str] = ()
+    ) -> None:
         super().__init__(parent)
         self._spare = spare
         self.setFixedHeight(self._high)
@@ -64,7 +74,9 @@ class Counter(QWidget):
         self.setAccessibleName("Tape counter")
         self.setMouseTracking(True)
         self._figures: tuple[_Figure, ...] = ()
-        self._widths: list[float] = []  # a column never shrinks while its caption stays, so figures do not dance
+        self._widths: list[
+            float
+        ] = []  # a column never shrinks while its caption stays, so figures do not dance
         self._done, self._epochs = 0.0, 0
         self._segments: list[QRectF] = []
         self._shape = QPainterPath()  # of all segments
@@ -134,7 +146,9 @@ class Counter(QWidget):
 
     def reserve(self, texts: Iterable[str]) -> None:
         """Keep room for the widest of these messages, so that no figure moves when one comes or goes."""
-        self._reserved = max((TextLine(text, "message").width for text in texts), default=0.0)
+        self._reserved = max(
+            (TextLine(text, "message").width for text in texts), default=0.0
+        )
         self._fit()
 
     def set_message(self, text: str, icon: str = "", color: str = "text2") -> None:
@@ -151,7 +165,11 @@ class Counter(QWidget):
         self._update_tip()
 
     def _update_tip(self) -> None:
-        left_out = [field for place, field in enumerate(self.fields()) if place not in self._fitting]
+        left_out = [
+            field
+            for place, field in enumerate(self.fields())
+            if place not in self._fitting
+        ]
         lines = self._text, _listed(left_out), self._note
         self.setToolTip("\n".join(filter(None, lines)))
 
@@ -176,7 +194,9 @@ class Counter(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         over = self._over_link(event)
-        self.setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.ArrowCursor)
+        self.setCursor(
+            Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.ArrowCursor
+        )
 
     def _over_link(self, event: QMouseEvent) -> bool:
         return self.leads and self.message_rect().contains(event.position().toPoint())
@@ -205,21 +225,43 @@ class Counter(QWidget):
         captions = [figure.caption.text for figure in self._figures]
         kept = list(range(len(self._widths)))
         had_reels, all_gaps = self._has_reels, LEAST_GAP * max(len(kept) - 1, 0)
-        self._has_reels = FIELDS + sum(self._widths) + all_gaps + ICON_ROOM + EDGE <= self.width()
+        self._has_reels = (
+            FIELDS + sum(self._widths) + all_gaps + ICON_ROOM + EDGE <= self.width()
+        )
         if had_reels != self._has_reels:
             self._cut()
         while True:
             gaps = max(len(kept) - 1, 0)
-            room = self.width() - self._figures_at - sum(self._widths[place] for place in kept) - EDGE
-            room -= ICON_ROOM if self._icon or (self._reserved and self._has_reels) else 8 if self._text else 0
-            self._gap = min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
+            room = (
+                self.width()
+                - self._figures_at
+                - sum(self._widths[place] for place in kept)
+                - EDGE
+            )
+            room -= (
+                ICON_ROOM
+                if self._icon or (self._reserved and self._has_reels)
+                else 8
+                if self._text
+                else 0
+            )
+            self._gap = (
+                min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
+            )
             room -= self._gap * gaps
             if room >= full.width or len(kept) <= 2:
                 break
-            spare = [place for caption in self._spare for place in kept if captions[place] == caption]
+            spare = [
+                place
+                for caption in self._spare
+                for place in kept
+                if captions[place] == caption
+            ]
             kept.remove(spare[0] if spare else kept[-1])
         self._fitting = kept
-        self._message = full if full.width <= room else elided(self._text, "message", room)
+        self._message = (
+            full if full.width <= room else elided(self._text, "message", room)
+        )
         self._update_tip()
 
     @property
@@ -240,7 +282,10 @@ class Counter(QWidget):
         if width < SEGMENT_LEAST:
             self._segments = [QRectF(left, self._high - 6, room, 3)]
         else:
-            self._segments = [QRectF(left + i * (width + gap), self._high - 6, width, 3) for i in range(count)]
+            self._segments = [
+                QRectF(left + i * (width + gap), self._high - 6, width, 3)
+                for i in range(count)
+            ]
         self._shape = QPainterPath()
         for segment in self._segments:
             self._shape.addRoundedRect(segment, 1, 1)
@@ -264,14 +309,25 @@ class Counter(QWidget):
         tape = theme.color(self._color)
         share = self._done / self._epochs if self._epochs else 0.0
         if self._has_reels:
-            self._paint_reel(painter, theme, QPointF(8 + REEL, self._high / 2), 1.0 - share, tape)
-            self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, self._high / 2), share, tape)
+            self._paint_reel(
+                painter, theme, QPointF(8 + REEL, self._high / 2), 1.0 - share, tape
+            )
+            self._paint_reel(
+                painter, theme, QPointF(8 + 3 * REEL + 6, self._high / 2), share, tape
+            )
         if not self._has_reels or not self._reels.contains(event.rect()):
             self._paint_figures(painter, theme)
             self._paint_segments(painter, theme, tape)
         painter.end()
 
-    def _paint_reel(self, painter: QPainter, theme: Theme, center: QPointF, share: float, tape: QColor) -> None:
+    def _paint_reel(
+        self,
+        painter: QPainter,
+        theme: Theme,
+        center: QPointF,
+        share: float,
+        tape: QColor,
+    ) -> None:
         """Paint a reel with `share` of the tape on it: the area of the tape grows, not its radius."""
         painter.setPen(QPen(theme.line2, 1))
         painter.setBrush(theme.raised)
@@ -283,7 +339,13 @@ class Counter(QWidget):
         painter.drawEllipse(center, radius, radius)
         painter.setBrush(theme.sunken)
         painter.drawEllipse(center, HUB + 0.4, HUB + 0.4)
-        painter.setPen(QPen(theme.text2 if self._color != "text4" else theme.text3, 1.3, c=Qt.PenCapStyle.RoundCap))
+        painter.setPen(
+            QPen(
+                theme.text2 if self._color != "text4" else theme.text3,
+                1.3,
+                c=Qt.PenCapStyle.RoundCap,
+            )
+        )
         for spoke in range(3):
             turn = (self._angle + spoke / 3) * 2 * math.pi
             way = QPointF(math.cos(turn), math.sin(turn))
@@ -304,7 +366,14 @@ class Counter(QWidget):
             area = QRectF(0, 0, self.width(), self._high - 6)
             self._message.draw_in(painter, left, area, color)
             if self._icon:
-                icons.draw(painter, self._icon, self._tone, left - 20, area.center().y() - 7, 14)
+                icons.draw(
+                    painter,
+                    self._icon,
+                    self._tone,
+                    left - 20,
+                    area.center().y() - 7,
+                    14,
+                )
 
     def _paint_segments(self, painter: QPainter, theme: Theme, tape: QColor) -> None:
         """Paint all segments as one shape, and again in colour as far as the run has come."""
@@ -315,7 +384,9 @@ class Counter(QWidget):
         painter.fillPath(self._shape, theme.line2)
         if done > 0:
             last = self._segments[min(int(done), count - 1)]
-            right = last.x() + max(last.width() * min(done - int(done) if done < count else 1.0, 1.0), 1.0)
+            right = last.x() + max(
+                last.width() * min(done - int(done) if done < count else 1.0, 1.0), 1.0
+            )
             painter.setClipRect(QRectF(0, last.y(), right, last.height()))
             painter.fillPath(self._shape, tape)
             painter.setClipping(False)

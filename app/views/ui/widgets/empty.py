@@ -13,7 +13,14 @@ from app.views.ui.theme import current, manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label, start
 
-CHANGES = frozenset({QEvent.Type.LayoutRequest, QEvent.Type.FontChange, QEvent.Type.StyleChange, QEvent.Type.Polish})
+CHANGES = frozenset(
+    {
+        QEvent.Type.LayoutRequest,
+        QEvent.Type.FontChange,
+        QEvent.Type.StyleChange,
+        QEvent.Type.Polish,
+    }
+)
 
 
 class _Art(QWidget):
@@ -48,8 +55,17 @@ class EmptyState(QWidget):
 
     acted = Signal()
 
-    def __init__(self, icon: str, title: str, hint: str = "", action: str = "", parent: QWidget | None = None) -> None:
-        self._least: QSize | None = None  # until a part changes: a stack of pages asks tens of times in one layout
+    def __init__(
+        self,
+        icon: str,
+        title: str,
+        hint: str = "",
+        action: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        self._least: QSize | None = (
+            None  # until a part changes: a stack of pages asks tens of times in one layout
+        )
         super().__init__(parent)
         centre = Qt.AlignmentFlag.AlignHCenter
         self._title = label(title, "title")
@@ -61,7 +77,9 @@ class EmptyState(QWidget):
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
         self._art = _Art(icon, self)
-        layout = vbox(1, (self._art, 0, centre), on=self, margins=(24, 8, 24, 8), spacing=0)
+        layout = vbox(
+            1, (self._art, 0, centre), on=self, margins=(24, 8, 24, 8), spacing=0
+        )
         layout.addSpacing(18)
         layout.addWidget(self._title, 0, centre)
         layout.addSpacing(6)
@@ -102,9 +120,16 @@ class EmptyState(QWidget):
         # A centred label with word wrap has no natural width: it gets what the room or the text allows.
         most = round(320 * manager().scale)
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
-        width = max(min(natural, most * 23 // 32 if natural > most else most, self.width() - 48), 80)
+        width = max(
+            min(
+                natural, most * 23 // 32 if natural > most else most, self.width() - 48
+            ),
+            80,
+        )
         wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
-        text = self._hint.fontMetrics().boundingRect(0, 0, width, 1000, wrap, self._hint.text())
+        text = self._hint.fontMetrics().boundingRect(
+            0, 0, width, 1000, wrap, self._hint.text()
+        )
         self._hint.setFixedSize(width, max(text.height(), 1))
         # In a low dock, text and button matter more than the drawing.
         self._art.setVisible(self.height() >= 190 or not self.isVisible())
@@ -116,7 +141,14 @@ class EmptyState(QWidget):
         """Leave the hint out, which is as wide as it is because there is room."""
         if self._least is None:
             least = present(self.layout()).minimumSize()
-            width = max(self._title.minimumSizeHint().width(), self.button.minimumSizeHint().width(), 80) + 48
+            width = (
+                max(
+                    self._title.minimumSizeHint().width(),
+                    self.button.minimumSizeHint().width(),
+                    80,
+                )
+                + 48
+            )
             self._least = QSize(min(width, least.width()), least.height())
         return self._least
 

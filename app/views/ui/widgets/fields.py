@@ -12,8 +12,24 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionComboBox,
+    QWidget,
+)
 from shiboken6 import isValid
 
 from app.views.ui import icons
@@ -23,7 +39,13 @@ from app.views.ui.widgets.painting import set_property
 
 HEIGHT = 24
 ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-MODIFIERS = (Qt.Key.Key_Control, Qt.Key.Key_Shift, Qt.Key.Key_Alt, Qt.Key.Key_AltGr, Qt.Key.Key_Meta)
+MODIFIERS = (
+    Qt.Key.Key_Control,
+    Qt.Key.Key_Shift,
+    Qt.Key.Key_Alt,
+    Qt.Key.Key_AltGr,
+    Qt.Key.Key_Meta,
+)
 
 if TYPE_CHECKING:
     _Widget = QWidget  # which every field that is `Marked` is
@@ -140,7 +162,11 @@ class TextField(Marked, QLineEdit):
 
     def _came_back(self, value: Any) -> bool:
         """Return whether this field emitted the value itself, so that it needs no update."""
-        places = [place for place, given in enumerate(self._emitted) if self._equal(given, value)]
+        places = [
+            place
+            for place, given in enumerate(self._emitted)
+            if self._equal(given, value)
+        ]
         if not places:
             self._emitted.clear()
             return False
@@ -184,7 +210,11 @@ class TextField(Marked, QLineEdit):
             self._typing = typing
             application = QApplication.instance()
             assert application is not None
-            (application.installEventFilter if typing else application.removeEventFilter)(self)
+            (
+                application.installEventFilter
+                if typing
+                else application.removeEventFilter
+            )(self)
 
     def pending(self) -> Any:
         """Return the value that the text means; the committed one if it is invalid."""
@@ -230,7 +260,11 @@ class TextField(Marked, QLineEdit):
         if ends_click(event):
             self._clicked = False
         done = super().event(event)
-        if event.type() == QEvent.Type.ShortcutOverride and not event.isAccepted() and isinstance(event, QKeyEvent):
+        if (
+            event.type() == QEvent.Type.ShortcutOverride
+            and not event.isAccepted()
+            and isinstance(event, QKeyEvent)
+        ):
             if event.key() not in (*MODIFIERS, *ENTER, Qt.Key.Key_Escape):
                 self._commit_leaving()
         return done
@@ -245,7 +279,9 @@ class TextField(Marked, QLineEdit):
         """Commit, and show the value in its normal form; emit `rejected` if the text was invalid."""
         problem, text = self._unread, self.text()
         self.commit()
-        if problem is not None or (text != self._show(self._value) and not self._stays()):
+        if problem is not None or (
+            text != self._show(self._value) and not self._stays()
+        ):
             self.discard()
         self._emitted.clear()
         if problem is not None:
@@ -270,7 +306,12 @@ class TextField(Marked, QLineEdit):
             self._settle()
             self.selectAll()
             super().keyPressEvent(event)
-            if isValid(self) and self.hasFocus() and not self._refused and go_back(self):
+            if (
+                isValid(self)
+                and self.hasFocus()
+                and not self._refused
+                and go_back(self)
+            ):
                 event.accept()
         elif event.key() in ENTER:
             event.accept()  # no dialog is closed by a text that it does not take
@@ -295,7 +336,14 @@ class TextField(Marked, QLineEdit):
         super().paintEvent(event)
         if self._linked:
             painter = QPainter(self)
-            icons.draw(painter, "link", "text3", self.width() - 20, (self.height() - 12) / 2, 12)
+            icons.draw(
+                painter,
+                "link",
+                "text3",
+                self.width() - 20,
+                (self.height() - 12) / 2,
+                12,
+            )
             painter.end()
 
 
@@ -312,9 +360,16 @@ class ElidingComboBox(QComboBox):
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         super().initStyleOption(option)
         style, part = self.style(), QStyle.SubControl.SC_ComboBoxEditField
-        room = style.subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, self).width() - 2
+        room = (
+            style.subControlRect(
+                QStyle.ComplexControl.CC_ComboBox, option, part, self
+            ).width()
+            - 2
+        )
         room -= 0 if option.currentIcon.isNull() else option.iconSize.width() + 4
-        option.currentText = self.fontMetrics().elidedText(option.currentText, Qt.TextElideMode.ElideRight, room)
+        option.currentText = self.fontMetrics().elidedText(
+            option.currentText, Qt.TextElideMode.ElideRight, room
+        )
 
 
 class StillComboBox(ElidingComboBox):
@@ -345,7 +400,9 @@ class ChoiceField(Marked, ElidingComboBox):
     ) -> None:
         super().__init__(parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
         self.setMinimumContentsLength(6)
         self.setFixedHeight(grown(HEIGHT, "label"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -357,7 +414,9 @@ class ChoiceField(Marked, ElidingComboBox):
         self._emitted: Any = None
         self.activated.connect(self._emit_edited)
         if self._values:
-            self.set_value(self._values[0] if value is None and None not in self._values else value)
+            self.set_value(
+                self._values[0] if value is None and None not in self._values else value
+            )
 
     def add_choice(self, value: Any, text: str | None = None) -> None:
         """Add a value to choose."""
@@ -378,13 +437,19 @@ class ChoiceField(Marked, ElidingComboBox):
 
     def set_value(self, value: Any) -> None:
         """Show a value; one that is not among the choices is added and marked invalid, so that it is not lost."""
-        same = (i for i, own in enumerate(self._values) if type(own) is type(value) and own == value)
+        same = (
+            i
+            for i, own in enumerate(self._values)
+            if type(own) is type(value) and own == value
+        )
         index = next(same, len(self._values))
         if index < len(self._values):
             self._set_unread(None)
         else:
             self.add_choice(value)
-            self._set_unread(f"{self._show(value)} is not one of {', '.join(map(self._show, self._values[:-1]))}.")
+            self._set_unread(
+                f"{self._show(value)} is not one of {', '.join(map(self._show, self._values[:-1]))}."
+            )
         self.setCurrentIndex(index)
         self._emitted = value
 

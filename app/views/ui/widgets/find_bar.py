@@ -29,9 +29,21 @@ class FindBar(QWidget):
         self.count = QLabel()
         self.count.setProperty("tone", "text3")
         self.count.setFont(theme.font("caption"))
-        back, on = icon_button("chevron-up", "Previous (Shift+Enter)"), icon_button("chevron-down", "Next (Enter)")
+        back, on = (
+            icon_button("chevron-up", "Previous (Shift+Enter)"),
+            icon_button("chevron-down", "Next (Enter)"),
+        )
         end = icon_button("close", "Close (Esc)")
-        hbox((self.field, 1), self.count, back, on, end, on=self, margins=(12, 6, 12, 6), spacing=6)
+        hbox(
+            (self.field, 1),
+            self.count,
+            back,
+            on,
+            end,
+            on=self,
+            margins=(12, 6, 12, 6),
+            spacing=6,
+        )
         self.field.textChanged.connect(self.search)
         back.clicked.connect(lambda: self.go_to_match(-1))
         on.clicked.connect(lambda: self.go_to_match(1))

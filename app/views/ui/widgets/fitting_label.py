@@ -15,10 +15,20 @@ class FittingLabel(QLabel):
     """Shows its text whole where there is room, else elided in the middle, or at the right, with the whole text as
     tooltip."""
 
-    def __init__(self, text: str, role: str, tone: str = "", tip: str = "", *, at_right: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        role: str,
+        tone: str = "",
+        tip: str = "",
+        *,
+        at_right: bool = False,
+    ) -> None:
         super().__init__(text)
         self._whole, self._tip, self._short = text, tip or text, ""
-        self._mode = Qt.TextElideMode.ElideRight if at_right else Qt.TextElideMode.ElideMiddle
+        self._mode = (
+            Qt.TextElideMode.ElideRight if at_right else Qt.TextElideMode.ElideMiddle
+        )
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(font(role))
         self.setToolTip(self._tip)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from PySide6.QtCore import QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QAbstractItemView, QApplication, QGraphicsView, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QGraphicsView,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 from shiboken6 import isValid
 
 
@@ -17,7 +24,11 @@ def focus_in(place: QWidget) -> QWidget | None:
     `QWidget.focusWidget` of a child widget would return the one that had the focus last, however long ago.
     """
     widget = place.window().focusWidget()
-    return widget if widget is not None and (widget is place or place.isAncestorOf(widget)) else None
+    return (
+        widget
+        if widget is not None and (widget is place or place.isAncestorOf(widget))
+        else None
+    )
 
 
 def take_typed(window: QWidget) -> None:
@@ -44,7 +55,11 @@ def keeping_focus(place: QWidget) -> Iterator[None]:
     position = alike.index(before) if before in alike else 0
     same_named = [one for one in alike if _name(one) == name]
     number = same_named.index(before) if before in same_named else 0
-    text = (before.text(), before.cursorPosition()) if isinstance(before, QLineEdit) else None
+    text = (
+        (before.text(), before.cursorPosition())
+        if isinstance(before, QLineEdit)
+        else None
+    )
     yield
     alike = _focusable(place, kind)
     if before in alike and focus_in(place) is before:
@@ -71,14 +86,18 @@ def _give(heir: QWidget, place: QWidget) -> None:
 
 def _name(widget: QWidget) -> str:
     text = getattr(widget, "text", None)
-    return widget.accessibleName() or (text() if callable(text) and not isinstance(widget, QLineEdit) else "")
+    return widget.accessibleName() or (
+        text() if callable(text) and not isinstance(widget, QLineEdit) else ""
+    )
 
 
 def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
     """Return the focusable widgets of a class in `place`, in order of creation."""
 
     def hidden(widget: QWidget) -> bool:
-        return widget.isHidden() and widget.testAttribute(Qt.WidgetAttribute.WA_WState_ExplicitShowHide)
+        return widget.isHidden() and widget.testAttribute(
+            Qt.WidgetAttribute.WA_WState_ExplicitShowHide
+        )
 
     def takes_focus(widget: QWidget) -> bool:
         takes = widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.isEnabled()
@@ -87,7 +106,11 @@ def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
             takes, above = not hidden(above), above.parentWidget()
         return takes
 
-    return [one for one in place.findChildren(kind) if type(one) is kind and takes_focus(one)]
+    return [
+        one
+        for one in place.findChildren(kind)
+        if type(one) is kind and takes_focus(one)
+    ]
 
 
 WORKPLACE = "workplace"  # property of other widgets that are lists of rows
@@ -95,7 +118,9 @@ WORKPLACE = "workplace"  # property of other widgets that are lists of rows
 
 def go_back(widget: QWidget) -> bool:
     """Return the focus from a form to the canvas or list that had it before; False in a window without a home."""
-    home = widget.window().findChild(FocusHome, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    home = widget.window().findChild(
+        FocusHome, options=Qt.FindChildOption.FindDirectChildrenOnly
+    )
     return isinstance(home, FocusHome) and home.go_back()
 
 
@@ -141,11 +166,18 @@ class FocusHome(QObject):
     def go_back(self) -> bool:
         """Focus the canvas or list that had the focus last, else the home; False if neither is in sight."""
         place = self._workplace
-        if place is not None and isValid(place) and place.isVisible() and place.isEnabled():
+        if (
+            place is not None
+            and isValid(place)
+            and place.isVisible()
+            and place.isEnabled()
+        ):
             place.setFocus(Qt.FocusReason.OtherFocusReason)
             return True
         return self.go_home()
 
 
 def _is_workplace(widget: QWidget) -> bool:
-    return isinstance(widget, (QGraphicsView, QAbstractItemView)) or bool(widget.property(WORKPLACE))
+    return isinstance(widget, (QGraphicsView, QAbstractItemView)) or bool(
+        widget.property(WORKPLACE)
+    )

@@ -17,9 +17,13 @@ _RAMPS: dict[bool, QPixmap] = {}
 def _ramp(vertical: bool) -> QPixmap:
     """Return the colour ramp, 256 px long and 1 px thick: low at left, or at the bottom."""
     if vertical not in _RAMPS:
-        image = QImage(1 if vertical else 256, 256 if vertical else 1, QImage.Format.Format_RGB32)
+        image = QImage(
+            1 if vertical else 256, 256 if vertical else 1, QImage.Format.Format_RGB32
+        )
         for i, (red, green, blue) in enumerate(heat_table()):
-            image.setPixel(0 if vertical else i, 255 - i if vertical else 0, qRgb(red, green, blue))
+            image.setPixel(
+                0 if vertical else i, 255 - i if vertical else 0, qRgb(red, green, blue)
+            )
         _RAMPS[vertical] = QPixmap.fromImage(image)
     return _RAMPS[vertical]
 
@@ -56,7 +60,10 @@ class HeatBar(QWidget):
         if len(bounds) < 2:
             raise ValueError("a ramp has at least two bounds")
         self._caption = TextLine(caption, "caption")
-        self._bounds = [TextLine(text, "caption" if not self._vertical else "axis") for text in bounds]
+        self._bounds = [
+            TextLine(text, "caption" if not self._vertical else "axis")
+            for text in bounds
+        ]
         self.setAccessibleName(f"{caption} {bounds[0]} to {bounds[-1]}".strip())
         self.updateGeometry()
         self.update()
@@ -68,10 +75,17 @@ class HeatBar(QWidget):
         if self._vertical:
             return at_least(10 + 6 + max(b.width for b in self._bounds), 120)
         caption = self._caption.width + 8 if self._caption.text else 0
-        return at_least(caption + self._bounds[0].width + self._bounds[-1].width + 16 + self.LENGTH, 18)
+        return at_least(
+            caption + self._bounds[0].width + self._bounds[-1].width + 16 + self.LENGTH,
+            18,
+        )
 
     def minimumSizeHint(self) -> QSize:
-        return self.sizeHint() if not self._vertical else QSize(self.sizeHint().width(), 40)
+        return (
+            self.sizeHint()
+            if not self._vertical
+            else QSize(self.sizeHint().width(), 40)
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
@@ -82,7 +96,11 @@ class HeatBar(QWidget):
             ramp = QRectF(0, height / 2, 10, self.height() - height)
             painter.drawPixmap(ramp.toRect(), _ramp(True))
             for i, line in enumerate(self._bounds):
-                y = ramp.bottom() - ramp.height() * i / (len(self._bounds) - 1) - height / 2
+                y = (
+                    ramp.bottom()
+                    - ramp.height() * i / (len(self._bounds) - 1)
+                    - height / 2
+                )
                 line.draw(painter, 16, y, theme.text3)
         else:
             x = 0.0
@@ -92,6 +110,8 @@ class HeatBar(QWidget):
             low, high = self._bounds[0], self._bounds[-1]
             low.draw_in(painter, x, area, theme.text2)
             x += low.width + 8
-            painter.drawPixmap(QRectF(x, area.center().y() - 4, self.LENGTH, 8).toRect(), _ramp(False))
+            painter.drawPixmap(
+                QRectF(x, area.center().y() - 4, self.LENGTH, 8).toRect(), _ramp(False)
+            )
             high.draw_in(painter, x + self.LENGTH + 8, area, theme.text2)
         painter.end()

@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
+from PySide6.QtGui import (
+    QFontMetrics,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -22,10 +30,17 @@ from app.views.ui.widgets.painting import label
 ARROWS = 16  # width of the part with the arrows, px
 NARROW = 46  # a field that is narrower has no arrows but those of the keyboard, px
 HOLD, REPEAT = 400, 60  # ms
-STEP_KEYS: dict[int, int] = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}
+STEP_KEYS: dict[int, int] = {
+    Qt.Key.Key_Up: 1,
+    Qt.Key.Key_Down: -1,
+    Qt.Key.Key_PageUp: 10,
+    Qt.Key.Key_PageDown: -10,
+}
 
 
-def read_number(text: str, kind: str = "int", optional: bool = False) -> int | float | None:
+def read_number(
+    text: str, kind: str = "int", optional: bool = False
+) -> int | float | None:
     """Parse a typed number; a Unicode minus sign counts as a hyphen.
 
     Raises:
@@ -37,7 +52,9 @@ def read_number(text: str, kind: str = "int", optional: bool = False) -> int | f
     plain = text.strip().replace("−", "-").replace("\u2009", "")
     if optional and plain in ("None", "none"):
         return None
-    example = "an integer, such as 64" if kind == "int" else "a number, such as 0.1 or 1e-3"
+    example = (
+        "an integer, such as 64" if kind == "int" else "a number, such as 0.1 or 1e-3"
+    )
     problem = f"Type {example}{', or None' if optional else ''}."
     try:
         number = int(plain) if kind == "int" else float(plain)
@@ -55,7 +72,9 @@ def show_number(value: int | float | None) -> str:
     ('−1', '1e−5', '0.1', 'None')
     """
     if isinstance(value, float):
-        text = re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], repr(value))
+        text = re.sub(
+            r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], repr(value)
+        )
         return text.replace("-", "−")
     return str(value).replace("-", "−")
 
@@ -73,7 +92,11 @@ def stepped(value: int | float, steps: int, step: float | None = None) -> int | 
         return value + steps * int(step or 1)
     exact = Decimal(repr(value))
     for _ in range(abs(steps)):
-        size = Decimal(str(step)) if step else _leading(exact, towards_zero=(exact > 0) == (steps < 0))
+        size = (
+            Decimal(str(step))
+            if step
+            else _leading(exact, towards_zero=(exact > 0) == (steps < 0))
+        )
         exact += size if steps > 0 else -size
     return float(exact)
 
@@ -132,7 +155,9 @@ class NumberField(TextField):
         zero = 0 if self._kind == "int" else 0.0
         self.commit()  # what is typed is the number that is stepped
         start = self.value() if self.value() is not None else zero
-        value = stepped(int(start) if self._kind == "int" else float(start), steps, self._step)
+        value = stepped(
+            int(start) if self._kind == "int" else float(start), steps, self._step
+        )
         if self._minimum is not None:
             value = max(value, type(value)(self._minimum))
         if self._maximum is not None:
@@ -143,7 +168,9 @@ class NumberField(TextField):
         self._accept(value)
 
     def _fit_margins(self) -> None:
-        self.setTextMargins(0, 0, 18 if self._linked else ARROWS if self._has_arrows() else 0, 0)
+        self.setTextMargins(
+            0, 0, 18 if self._linked else ARROWS if self._has_arrows() else 0, 0
+        )
 
     def _has_arrows(self) -> bool:
         return not self._linked and self.width() >= NARROW
@@ -154,7 +181,10 @@ class NumberField(TextField):
 
     def sizeHint(self) -> QSize:
         digits = max(len(self.text()), 3)
-        return QSize(QFontMetrics(self.font()).horizontalAdvance("0") * digits + ARROWS + 18, grown(HEIGHT, "label"))
+        return QSize(
+            QFontMetrics(self.font()).horizontalAdvance("0") * digits + ARROWS + 18,
+            grown(HEIGHT, "label"),
+        )
 
     # mouse and keys
 
@@ -181,7 +211,9 @@ class NumberField(TextField):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._clicked = True
-        self._held = self._arrow_at(event) if event.button() == Qt.MouseButton.LeftButton else 0
+        self._held = (
+            self._arrow_at(event) if event.button() == Qt.MouseButton.LeftButton else 0
+        )
         if self._held:
             self.step_by(self._held)
             self._repeat.start(HOLD)
@@ -190,7 +222,11 @@ class NumberField(TextField):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if not self._held:
-            self.setCursor(Qt.CursorShape.ArrowCursor if self._arrow_at(event) else Qt.CursorShape.IBeamCursor)
+            self.setCursor(
+                Qt.CursorShape.ArrowCursor
+                if self._arrow_at(event)
+                else Qt.CursorShape.IBeamCursor
+            )
             super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -216,10 +252,18 @@ class NumberField(TextField):
         painter = QPainter(self)
         x, middle = self.width() - ARROWS - 1, self.height() / 2
         value = self.value()
-        at_top = value is not None and self._maximum is not None and value >= self._maximum
-        at_bottom = value is not None and self._minimum is not None and value <= self._minimum
-        icons.draw(painter, "chevron-up", self._arrow_color(1, at_top), x, middle - 9, 9)
-        icons.draw(painter, "chevron-down", self._arrow_color(-1, at_bottom), x, middle, 9)
+        at_top = (
+            value is not None and self._maximum is not None and value >= self._maximum
+        )
+        at_bottom = (
+            value is not None and self._minimum is not None and value <= self._minimum
+        )
+        icons.draw(
+            painter, "chevron-up", self._arrow_color(1, at_top), x, middle - 9, 9
+        )
+        icons.draw(
+            painter, "chevron-down", self._arrow_color(-1, at_bottom), x, middle, 9
+        )
         painter.end()
 
     def _arrow_color(self, arrow: int, at_end: bool) -> str:
@@ -263,8 +307,16 @@ class NumbersField(QWidget):
         self.setFixedHeight(grown(HEIGHT, "label"))
         layout = hbox(on=self, margins=0, spacing=6 if count < 3 else 3)
         if count:
-            first = value[0] if isinstance(value, tuple) and value else value if not isinstance(value, tuple) else 0
-            self._fields: list[TextField] = [self._field(first, minimum, maximum) for _ in range(count)]
+            first = (
+                value[0]
+                if isinstance(value, tuple) and value
+                else value
+                if not isinstance(value, tuple)
+                else 0
+            )
+            self._fields: list[TextField] = [
+                self._field(first, minimum, maximum) for _ in range(count)
+            ]
         else:
             self._fields = [TextField(value, self._read_any, self._show_any, self)]
         for i, field in enumerate(self._fields):
@@ -280,22 +332,32 @@ class NumbersField(QWidget):
         self.setFocusProxy(self._fields[0])
         self.set_value(value)
 
-    def _field(self, value: Any, minimum: float | None, maximum: float | None) -> TextField:
+    def _field(
+        self, value: Any, minimum: float | None, maximum: float | None
+    ) -> TextField:
         """Create the field of one number."""
-        return NumberField(value, self._kind, minimum, maximum, None, self._optional, self)
+        return NumberField(
+            value, self._kind, minimum, maximum, None, self._optional, self
+        )
 
     def _read_any(self, text: str) -> tuple[Any, ...]:
         parts = [p for p in re.split(r"[×x,\s()]+", text.strip()) if p]
         if not parts:
             raise ValueError("Type integers, such as 64 × 12 × 12.")
         numbers = tuple(read_number(p, self._kind, self._optional) for p in parts)
-        if self._minimum is not None and any(n is not None and n < self._minimum for n in numbers):
+        if self._minimum is not None and any(
+            n is not None and n < self._minimum for n in numbers
+        ):
             raise ValueError(f"Each at least {show_number(int(self._minimum))}.")
         return numbers
 
     @staticmethod
     def _show_any(value: Any) -> str:
-        return " × ".join(map(show_number, value)) if isinstance(value, tuple) else show_number(value)
+        return (
+            " × ".join(map(show_number, value))
+            if isinstance(value, tuple)
+            else show_number(value)
+        )
 
     def value(self) -> Any:
         """Return the value as it was set, until it is edited; then a tuple, or one number if all are equal."""
@@ -319,13 +381,25 @@ class NumbersField(QWidget):
 
     def _parts(self, value: Any) -> list[tuple[TextField, Any]]:
         """Pair the fields with their part of a value."""
-        values = value if isinstance(value, tuple) else (value,) * (1 if self._any else len(self._fields))
-        return [(self._fields[0], values)] if self._any else list(zip(self._fields, values, strict=True))
+        values = (
+            value
+            if isinstance(value, tuple)
+            else (value,) * (1 if self._any else len(self._fields))
+        )
+        return (
+            [(self._fields[0], values)]
+            if self._any
+            else list(zip(self._fields, values, strict=True))
+        )
 
     def pending(self) -> Any:
         """Return what `value` would be if typed text were committed."""
         values = tuple(field.pending() for field in self._fields)
-        return values[0] if self._any or (self._collapse and len(set(values)) == 1) else values
+        return (
+            values[0]
+            if self._any or (self._collapse and len(set(values)) == 1)
+            else values
+        )
 
     def _edit(self, number: int, value: Any) -> None:
         if number == 0 and not self._any and self._collapse and self._equal:
@@ -335,7 +409,11 @@ class NumbersField(QWidget):
             values = self._fields[0].value()
         else:
             values = tuple(field.value() for field in self._fields)
-        same = self._collapse and all(v == values[0] for v in values) and (len(values) == 1 or not self._any)
+        same = (
+            self._collapse
+            and all(v == values[0] for v in values)
+            and (len(values) == 1 or not self._any)
+        )
         self._value = values[0] if same else values
         self.edited.emit(self._value)
 
@@ -356,7 +434,9 @@ class NumbersField(QWidget):
         self._each(lambda field: field.set_invalid(message))
 
     def invalid(self) -> str | None:
-        return next((field.invalid() for field in self._fields if field.invalid()), None)
+        return next(
+            (field.invalid() for field in self._fields if field.invalid()), None
+        )
 
     def unread(self) -> str | None:
         """Return why the text of one of them is no number, or None."""

@@ -22,9 +22,16 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from app.views.ui import icons
 from app.views.ui.theme import current, font, manager, scene_font
 
-KEY_REASONS = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
+KEY_REASONS = (
+    Qt.FocusReason.TabFocusReason,
+    Qt.FocusReason.BacktabFocusReason,
+    Qt.FocusReason.ShortcutFocusReason,
+)
 
-RETURNS = (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason)  # it had the focus before
+RETURNS = (
+    Qt.FocusReason.ActiveWindowFocusReason,
+    Qt.FocusReason.PopupFocusReason,
+)  # it had the focus before
 
 
 class TextLine:
@@ -33,7 +40,16 @@ class TextLine:
     It is laid out again when the text size has changed, but for one of a `scene`, which is enlarged as a whole.
     """
 
-    __slots__ = ("text", "_role", "_scene", "_scale", "_width", "_height", "_font", "_static")
+    __slots__ = (
+        "text",
+        "_role",
+        "_scene",
+        "_scale",
+        "_width",
+        "_height",
+        "_font",
+        "_static",
+    )
 
     def __init__(self, text: str, role: str, scene: bool = False) -> None:
         self.text, self._role, self._scene = text, role, scene
@@ -76,7 +92,9 @@ class TextLine:
         self.draw(painter, x, round(area.center().y() - self.height / 2), color)
 
 
-def elided(text: str, role: str, width: float, scene: bool = False, middle: bool = False) -> TextLine:
+def elided(
+    text: str, role: str, width: float, scene: bool = False, middle: bool = False
+) -> TextLine:
     """`text` as a line of at most `width` pixels, with an ellipsis where it was cut: at its end, or in the middle."""
     metrics = QFontMetricsF(scene_font(role) if scene else font(role))
     where = Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight
@@ -95,7 +113,9 @@ def box(
     half = width / 2 if line is not None else 0.0
     painter.setPen(QPen(line, width) if line is not None else Qt.PenStyle.NoPen)
     painter.setBrush(fill if fill is not None else Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(area.adjusted(half, half, -half, -half), radius - half, radius - half)
+    painter.drawRoundedRect(
+        area.adjusted(half, half, -half, -half), radius - half, radius - half
+    )
 
 
 def start(widget: QWidget) -> QPainter:
@@ -124,7 +144,9 @@ class KeyboardFocus(_Widget):
     def shows_ring(self) -> bool:
         return self._came_by_key and self.hasFocus()
 
-    def paint_ring(self, painter: QPainter, area: QRectF, radius: float, gap: QColor | None = None) -> None:
+    def paint_ring(
+        self, painter: QPainter, area: QRectF, radius: float, gap: QColor | None = None
+    ) -> None:
         """Paint the focus ring inside `area`; `gap` is the colour of a line between ring and fill, for contrast."""
         if self.shows_ring():
             box(painter, area, radius, line=current().accent, width=2)
@@ -135,7 +157,13 @@ class KeyboardFocus(_Widget):
 class Glyph(QWidget):
     """A standalone icon that follows the theme."""
 
-    def __init__(self, name: str, color: str | None = None, size: int = 16, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        color: str | None = None,
+        size: int = 16,
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._size = size
         self._name = self._color = ""
@@ -151,14 +179,27 @@ class Glyph(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        icons.draw(painter, self._name, self._color if self.isEnabled() else "text4", 0, 0, self._size)
+        icons.draw(
+            painter,
+            self._name,
+            self._color if self.isEnabled() else "text4",
+            0,
+            0,
+            self._size,
+        )
         painter.end()
 
 
 class Divider(QWidget):
     """A divider, 1 px."""
 
-    def __init__(self, parent: QWidget | None = None, *, vertical: bool = False, color: str = "line") -> None:
+    def __init__(
+        self,
+        parent: QWidget | None = None,
+        *,
+        vertical: bool = False,
+        color: str = "line",
+    ) -> None:
         super().__init__(parent)
         self._color = color
         if vertical:
@@ -177,14 +218,26 @@ class Words(QLabel):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         text, area, metrics = self.text(), self.contentsRect(), self.fontMetrics()
-        plain = self.textFormat() == Qt.TextFormat.PlainText and not self.wordWrap() and "\n" not in text
+        plain = (
+            self.textFormat() == Qt.TextFormat.PlainText
+            and not self.wordWrap()
+            and "\n" not in text
+        )
         if not plain or metrics.horizontalAdvance(text) <= area.width():
             super().paintEvent(event)
             return
         shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, area.width())
         painter = QPainter(self)
         flags = int(self.alignment()) | Qt.TextFlag.TextSingleLine
-        self.style().drawItemText(painter, area, flags, self.palette(), self.isEnabled(), shown, self.foregroundRole())
+        self.style().drawItemText(
+            painter,
+            area,
+            flags,
+            self.palette(),
+            self.isEnabled(),
+            shown,
+            self.foregroundRole(),
+        )
         painter.end()
 
 
@@ -209,7 +262,14 @@ class Wrapped(Words):
         self.setMinimumHeight(max(self.heightForWidth(self.width()), 0))
 
 
-def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False, whole: bool = False) -> QLabel:
+def label(
+    text: str,
+    role: str = "body",
+    tone: str = "",
+    *,
+    wrap: bool = False,
+    whole: bool = False,
+) -> QLabel:
     """Return a plain text label. `tone` is one of text2, text3, error, warn, run, accent, back.
 
     A `whole` one that wraps is never lower than its lines.

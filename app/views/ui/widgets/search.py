@@ -16,7 +16,9 @@ HEIGHT = 28
 class SearchField(QLineEdit):
     """A field for searching. `textChanged` is its signal; Esc clears, and when empty is left to others."""
 
-    def __init__(self, placeholder: str = "Search", hint: str = "", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, placeholder: str = "Search", hint: str = "", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(placeholder)
@@ -59,7 +61,14 @@ class SearchField(QLineEdit):
         theme = current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        icons.draw(painter, "search", "text3" if self.isEnabled() else "text4", 8, (self.height() - 14) / 2, 14)
+        icons.draw(
+            painter,
+            "search",
+            "text3" if self.isEnabled() else "text4",
+            8,
+            (self.height() - 14) / 2,
+            14,
+        )
         if self._hint.text and not self.text():
             width = self._hint.width + 10
             area = QRectF(self.width() - width - 6, (self.height() - 16) / 2, width, 16)

@@ -12,7 +12,16 @@ from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current, font, grown
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, at_least, elided, label, set_property, start
+from app.views.ui.widgets.painting import (
+    Divider,
+    KeyboardFocus,
+    TextLine,
+    at_least,
+    elided,
+    label,
+    set_property,
+    start,
+)
 
 HEADER = 30
 INSET = 6  # room for the focus ring before the chevron, px
@@ -77,7 +86,14 @@ class _Header(KeyboardFocus, QAbstractButton):
         self._fit()  # here, since the text size changes after the width
         painter = start(self)
         chevron = "chevron-down" if self.isChecked() else "chevron-right"
-        icons.draw(painter, chevron, "text" if self.underMouse() else "text3", INSET, (HEADER - 12) / 2, 12)
+        icons.draw(
+            painter,
+            chevron,
+            "text" if self.underMouse() else "text3",
+            INSET,
+            (HEADER - 12) / 2,
+            12,
+        )
         self._shown.draw_in(painter, INSET + 18, QRectF(self.rect()), theme.text)
         self.paint_ring(painter, QRectF(self.rect()).adjusted(0, 3, 0, -3), 4)
         painter.end()
@@ -91,14 +107,27 @@ class Section(QWidget):
     toggled = Signal(bool)
     acted = Signal()
 
-    def __init__(self, title: str, caption: str = "", parent: QWidget | None = None, *, opened: bool = True) -> None:
+    def __init__(
+        self,
+        title: str,
+        caption: str = "",
+        parent: QWidget | None = None,
+        *,
+        opened: bool = True,
+    ) -> None:
         super().__init__(parent)
         self._header = _Header(title, self)
         self._caption = label(caption, "caption", "text3")
         self._action = Button("", "link")
         self._action.hide()
         self._action.clicked.connect(self.acted)
-        top = hbox((self._header, 1), self._caption, self._action, margins=(12 - INSET, 0, 12, 0), spacing=8)
+        top = hbox(
+            (self._header, 1),
+            self._caption,
+            self._action,
+            margins=(12 - INSET, 0, 12, 0),
+            spacing=8,
+        )
 
         self._body = QWidget(self)
         self.body_layout = vbox(on=self._body, margins=(12, 2, 12, 12), spacing=5)

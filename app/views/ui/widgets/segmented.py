@@ -27,7 +27,12 @@ class _Segment(KeyboardFocus, QAbstractButton):
         self._lines = (TextLine(text, "label"), TextLine(text, "button"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down):
+        if event.key() in (
+            Qt.Key.Key_Left,
+            Qt.Key.Key_Right,
+            Qt.Key.Key_Up,
+            Qt.Key.Key_Down,
+        ):
             event.ignore()  # the row moves the choice
         else:
             super().keyPressEvent(event)
@@ -54,8 +59,16 @@ class _Segment(KeyboardFocus, QAbstractButton):
         elif self.underMouse() and self.isEnabled():
             box(painter, area, 4, theme.hover)
         line = self._lines[self.isChecked()]
-        color = theme.text4 if not self.isEnabled() else theme.text if self.isChecked() else theme.text2
-        line.draw_in(painter, (self.width() - line.width) / 2, QRectF(self.rect()), color)
+        color = (
+            theme.text4
+            if not self.isEnabled()
+            else theme.text
+            if self.isChecked()
+            else theme.text2
+        )
+        line.draw_in(
+            painter, (self.width() - line.width) / 2, QRectF(self.rect()), color
+        )
         self.paint_ring(painter, area, 4)
         painter.end()
 
@@ -69,7 +82,12 @@ class Segmented(QWidget):
 
     changed = Signal(str)
 
-    def __init__(self, options: Iterable[str | tuple[str, str]], name: str = "", parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        options: Iterable[str | tuple[str, str]],
+        name: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
@@ -95,7 +113,9 @@ class Segmented(QWidget):
 
     def value(self) -> str:
         """Return the key of the selected option."""
-        return next((key for key, segment in self._segments.items() if segment.isChecked()), "")
+        return next(
+            (key for key, segment in self._segments.items() if segment.isChecked()), ""
+        )
 
     def set_value(self, key: str) -> None:
         """Select an option; `changed` is emitted if it was not selected already.
@@ -106,9 +126,16 @@ class Segmented(QWidget):
         self._segments[key].setChecked(True)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        open_ones = [s for s in self._segments.values() if s.isEnabled() and not s.isHidden()]
+        open_ones = [
+            s for s in self._segments.values() if s.isEnabled() and not s.isHidden()
+        ]
         here = next((i for i, s in enumerate(open_ones) if s.isChecked()), 0)
-        places = {Qt.Key.Key_Left: here - 1, Qt.Key.Key_Right: here + 1, Qt.Key.Key_Home: 0, Qt.Key.Key_End: -1}
+        places = {
+            Qt.Key.Key_Left: here - 1,
+            Qt.Key.Key_Right: here + 1,
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: -1,
+        }
         if event.key() not in places or not open_ones:
             super().keyPressEvent(event)
             return
@@ -133,6 +160,10 @@ class Segmented(QWidget):
         inside = QPainterPath()
         inside.addRoundedRect(QRectF(self.rect()), 5, 5)
         painter.setClipPath(inside)
-        for segment in [one for one in self._segments.values() if not one.isHidden()][1:]:
-            painter.fillRect(QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2)
+        for segment in [one for one in self._segments.values() if not one.isHidden()][
+            1:
+        ]:
+            painter.fillRect(
+                QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2
+            )
         painter.end()

@@ -12,7 +12,10 @@ from app.views.ui.theme import Theme, current
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
 
 HEIGHT = 34
-PADS, BARE_PAD = (14, 11, 9), 9  # of icon and name, from the roomiest, and of an icon alone
+PADS, BARE_PAD = (
+    (14, 11, 9),
+    9,
+)  # of icon and name, from the roomiest, and of an icon alone
 NAME_PADS = (12, 10, 8, 6, 5, 4)  # of names without icons, from the roomiest
 ICON = 15
 BADGE, BADGE_GAP = 16, 7  # least width of a badge, and its distance from the name, px
@@ -36,7 +39,9 @@ class _Tab(Struct):
         if named and not bare:
             return 2 * pad + self.text.width + badge
         words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
-        return 2 * (BARE_PAD if bare else pad) + (ICON if self.icon else 0) + words + badge
+        return (
+            2 * (BARE_PAD if bare else pad) + (ICON if self.icon else 0) + words + badge
+        )
 
     @property
     def spare(self) -> float:
@@ -62,7 +67,13 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     selected = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None, *, central: bool = False, hidden_count: bool = False) -> None:
+    def __init__(
+        self,
+        parent: QWidget | None = None,
+        *,
+        central: bool = False,
+        hidden_count: bool = False,
+    ) -> None:
         super().__init__(parent)
         self._central, self._hidden_count = central, hidden_count
         self._tabs: list[_Tab] = []
@@ -78,7 +89,14 @@ class ToolTabs(KeyboardFocus, QTabBar):
         self.currentChanged.connect(self._emit_selected)
 
     def add(
-        self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None, *, counts: bool = False
+        self,
+        key: str,
+        text: str,
+        icon: str = "",
+        edge: str = "",
+        place: int | None = None,
+        *,
+        counts: bool = False,
     ) -> int:
         """Add a tab, at the end or at a position, and return its index; `edge` colours its line while active, and one
         that `counts` has room for a badge from the beginning.
@@ -86,7 +104,10 @@ class ToolTabs(KeyboardFocus, QTabBar):
         default = "accent" if self._central else "line3"
         index = len(self._tabs) if place is None else place
         room = BADGE if counts else 0
-        self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default, badge_room=room))
+        self._tabs.insert(
+            index,
+            _Tab(key, TextLine(text, "tab"), icon, edge or default, badge_room=room),
+        )
         self.insertTab(index, text)
         self.setAccessibleTabName(index, text)
         self._fit()
@@ -106,7 +127,9 @@ class ToolTabs(KeyboardFocus, QTabBar):
         tab.badge = TextLine(f"{count:,}", "shape") if count else None
         tab.badge_fill = fill
         tab.badge_room = max(tab.badge_room, tab.badge_width)
-        self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
+        self.setAccessibleTabName(
+            index, f"{tab.text.text}, {count:,}" if count else tab.text.text
+        )
         self._fit()
         self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
         self.update()
@@ -124,7 +147,11 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def value(self) -> str:
         """Return the key of the active tab, or an empty text."""
-        return self._tabs[self.currentIndex()].key if 0 <= self.currentIndex() < len(self._tabs) else ""
+        return (
+            self._tabs[self.currentIndex()].key
+            if 0 <= self.currentIndex() < len(self._tabs)
+            else ""
+        )
 
     def set_value(self, key: str) -> None:
         """Activate a tab; a hidden one becomes visible."""
@@ -168,11 +195,20 @@ class ToolTabs(KeyboardFocus, QTabBar):
         for index, (tab, was) in enumerate(zip(self._tabs, before, strict=True)):
             if (tab.bare, tab.pad, tab.named) != was:
                 self.setTabToolTip(index, tab.text.text if tab.bare else "")
-                self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
+                self.setTabText(
+                    index, tab.text.text
+                )  # makes the bar recompute its sizes
 
     def sizeHint(self) -> QSize:
         """Return the room for all words, which layouts give it where there is that much."""
-        return QSize(sum(self._full(tab) for index, tab in enumerate(self._tabs) if self.isTabVisible(index)), HEIGHT)
+        return QSize(
+            sum(
+                self._full(tab)
+                for index, tab in enumerate(self._tabs)
+                if self.isTabVisible(index)
+            ),
+            HEIGHT,
+        )
 
     def minimumSizeHint(self) -> QSize:
         """Return the room for the icons, or less: `_fit` makes do with what it gets."""
@@ -180,7 +216,9 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def _width_of_all(self, pad: int, named: bool) -> int:
         counted = [tab for index, tab in enumerate(self._tabs) if self._counts(index)]
-        return sum(at_least(tab.width(False, pad, named), HEIGHT).width() for tab in counted)
+        return sum(
+            at_least(tab.width(False, pad, named), HEIGHT).width() for tab in counted
+        )
 
     def _counts(self, index: int) -> bool:
         return self._hidden_count or self.isTabVisible(index)
@@ -198,7 +236,11 @@ class ToolTabs(KeyboardFocus, QTabBar):
 
     def tabSizeHint(self, index: int) -> QSize:
         tab = self._tabs[index] if index < len(self._tabs) else None
-        return at_least(tab.width(tab.bare, tab.pad, tab.named), HEIGHT) if tab is not None else QSize(0, HEIGHT)
+        return (
+            at_least(tab.width(tab.bare, tab.pad, tab.named), HEIGHT)
+            if tab is not None
+            else QSize(0, HEIGHT)
+        )
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -212,22 +254,37 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter = start(self)
         painter.fillRect(self.rect(), theme.window)
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
-        hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
+        hovered = (
+            self.tabAt(self.mapFromGlobal(self.cursor().pos()))
+            if self.underMouse()
+            else -1
+        )
         for index, tab in enumerate(self._tabs):
             if self.isTabVisible(index):
                 self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
-    def _paint_tab(self, painter: QPainter, theme: Theme, index: int, tab: _Tab, hovered: bool) -> None:
+    def _paint_tab(
+        self, painter: QPainter, theme: Theme, index: int, tab: _Tab, hovered: bool
+    ) -> None:
         area = QRectF(self.tabRect(index))
         active = index == self.currentIndex()
         if active:
             painter.fillRect(area, theme.panel)
-            painter.fillRect(QRectF(area.left(), 0, area.width(), 2 if self._central else 1), theme.color(tab.edge))
+            painter.fillRect(
+                QRectF(area.left(), 0, area.width(), 2 if self._central else 1),
+                theme.color(tab.edge),
+            )
             for x in (area.left(), area.right() - 1):
                 painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
             self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
-        color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
+        color = (
+            "text4"
+            if not self.isTabEnabled(index)
+            else "text"
+            if active or hovered
+            else "text3"
+        )
         x = area.left() + (BARE_PAD if tab.bare else tab.pad) + tab.spare / 2
         if tab.icon and (tab.bare or not tab.named):
             icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
@@ -239,4 +296,6 @@ class ToolTabs(KeyboardFocus, QTabBar):
         if tab.badge is not None:
             pill = QRectF(x + BADGE_GAP, (HEIGHT - BADGE) / 2, tab.badge_width, BADGE)
             box(painter, pill, 8, theme.color(tab.badge_fill))
-            tab.badge.draw_in(painter, pill.center().x() - tab.badge.width / 2, pill, theme.onFill)
+            tab.badge.draw_in(
+                painter, pill.center().x() - tab.badge.width / 2, pill, theme.onFill
+            )

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QObject,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+    Signal,
+)
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QApplication, QFrame, QWidget
 
@@ -32,7 +42,14 @@ class Toast(QFrame):
     acted = Signal()
 
     def __init__(
-        self, title: str, detail: str, icon: str, color: str | None, action: str, seconds: float, parent: QWidget
+        self,
+        title: str,
+        detail: str,
+        icon: str,
+        color: str | None,
+        action: str,
+        seconds: float,
+        parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self._title, self._detail = title, detail
@@ -42,9 +59,12 @@ class Toast(QFrame):
         if detail:
             words.addWidget(label(detail, "caption", "text3", wrap=True))
         layout = hbox(
-            (Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter), (words, 1), on=self, margins=(14, 9, 12, 9),
+            (Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter),
+            (words, 1),
+            on=self,
+            margins=(14, 9, 12, 9),
             spacing=12,
-        )  # fmt: skip
+        )
         self.button: Button | None = None
         if action:
             self.button = Button(action, "link")
@@ -112,7 +132,9 @@ class ToastStack(QObject):
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._collapse)
-        self._restyled = QTimer(self, singleShot=True, interval=0)  # labels have their new font a turn later
+        self._restyled = QTimer(
+            self, singleShot=True, interval=0
+        )  # labels have their new font a turn later
         self._restyled.timeout.connect(self.place_again)
         manager().changed.connect(self._restyled.start)
 
@@ -176,7 +198,11 @@ class ToastStack(QObject):
         elif isinstance(watched, Banner) and event.type() == QEvent.Type.Show:
             self._banners.sort(key=lambda one: one is watched)
             self._place_banner(watched)
-        elif isinstance(watched, Banner) and event.type() == QEvent.Type.LayoutRequest and watched in self._placed:
+        elif (
+            isinstance(watched, Banner)
+            and event.type() == QEvent.Type.LayoutRequest
+            and watched in self._placed
+        ):
             self._refit(watched)
         return False
 
@@ -186,9 +212,16 @@ class ToastStack(QObject):
         if isinstance(one, Toast):
             width = min(WIDTH, room)
             return [(QSize(width, max(one.heightForWidth(width), 48)), Form.WHOLE)]
-        widths = [min(round(width * (1 + manager().scale) / 2), room) for width in BANNER_WIDTHS]
+        widths = [
+            min(round(width * (1 + manager().scale) / 2), room)
+            for width in BANNER_WIDTHS
+        ]
         whole = {Form.WHOLE: one is self._expanded or not one.brief}
-        return [each for each in one.sizes(widths, room) if whole.get(each[1], one is not self._expanded)]
+        return [
+            each
+            for each in one.sizes(widths, room)
+            if whole.get(each[1], one is not self._expanded)
+        ]
 
     def _expand(self, banner: Banner) -> None:
         """Show all of a banner until the focus leaves it."""
@@ -219,18 +252,37 @@ class ToastStack(QObject):
 
     def _lay_out(self) -> None:
         """Place the messages that have no place yet."""
-        shown: list[Toast | Banner] = [*(one for one in self._banners if not one.isHidden()), *self._toasts]
-        self._placed = {one: title for one, title in self._placed.items() if one in shown}
+        shown: list[Toast | Banner] = [
+            *(one for one in self._banners if not one.isHidden()),
+            *self._toasts,
+        ]
+        self._placed = {
+            one: title for one, title in self._placed.items() if one in shown
+        }
         bottom = self._host.height() - MARGIN
         for one in shown if self._place is not None else reversed(shown):
             if self._place is None:
                 size, _ = self._sizes(one)[0]
-                one.setGeometry(QRect(QPoint(self._host.width() - MARGIN - size.width(), bottom - size.height()), size))
+                one.setGeometry(
+                    QRect(
+                        QPoint(
+                            self._host.width() - MARGIN - size.width(),
+                            bottom - size.height(),
+                        ),
+                        size,
+                    )
+                )
                 bottom -= size.height() + GAP
             elif one not in self._placed:
-                taken = [other.geometry().adjusted(0, -GAP, 0, GAP) for other in shown if other in self._placed]
+                taken = [
+                    other.geometry().adjusted(0, -GAP, 0, GAP)
+                    for other in shown
+                    if other in self._placed
+                ]
                 sizes = self._sizes(one)
-                area = self._place(self._host, [size for size, _ in sizes], MARGIN, taken)
+                area = self._place(
+                    self._host, [size for size, _ in sizes], MARGIN, taken
+                )
                 if isinstance(one, Banner):
                     form = next(form for size, form in sizes if size == area.size())
                     one.set_form(form, area.width(), area.width())

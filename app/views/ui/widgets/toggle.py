@@ -17,7 +17,9 @@ class Toggle(KeyboardFocus, QAbstractButton):
 
     edited = Signal(object)
 
-    def __init__(self, text: str = "", parent: QWidget | None = None, *, value: bool = False) -> None:
+    def __init__(
+        self, text: str = "", parent: QWidget | None = None, *, value: bool = False
+    ) -> None:
         super().__init__(parent)
         self.setCheckable(True)
         self.setChecked(value)
@@ -62,11 +64,28 @@ class Toggle(KeyboardFocus, QAbstractButton):
         top = (self.height() - HEIGHT) / 2
         track = QRectF(0, top, WIDTH, HEIGHT)
         on = self.isChecked()
-        fill = theme.pressed if not self.isEnabled() else theme.accentFill if on else theme.line3
-        box(painter, track, HEIGHT / 2, fill, theme.error if self._invalid else None, 1.5)
+        fill = (
+            theme.pressed
+            if not self.isEnabled()
+            else theme.accentFill
+            if on
+            else theme.line3
+        )
+        box(
+            painter,
+            track,
+            HEIGHT / 2,
+            fill,
+            theme.error if self._invalid else None,
+            1.5,
+        )
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.onFill if self.isEnabled() else theme.text4)
-        painter.drawEllipse(QPointF(track.right() - 8 if on else track.left() + 8, track.center().y()), 6, 6)
+        painter.drawEllipse(
+            QPointF(track.right() - 8 if on else track.left() + 8, track.center().y()),
+            6,
+            6,
+        )
         if self._line.text:
             color = theme.text2 if self.isEnabled() else theme.text4
             self._line.draw_in(painter, WIDTH + 8, QRectF(self.rect()), color)

@@ -35,7 +35,9 @@ class DeckState(Struct, frozen=True):
 
 
 class _DeckButton(KeyboardFocus, QAbstractButton):
-    def __init__(self, key: Key, size: QSize, icon: int, cell: QPainterPath, parent: QWidget) -> None:
+    def __init__(
+        self, key: Key, size: QSize, icon: int, cell: QPainterPath, parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self.key = key
         self._icon = icon
@@ -55,8 +57,12 @@ class _DeckButton(KeyboardFocus, QAbstractButton):
         if lit:
             painter.fillPath(self._cell, theme.color(self.look.fill))
         elif self.isEnabled() and (self.isDown() or self.underMouse()):
-            painter.fillPath(self._cell, theme.pressed if self.isDown() else theme.hover)
-        color = self.look.color if lit else self.key.color if self.isEnabled() else "text4"
+            painter.fillPath(
+                self._cell, theme.pressed if self.isDown() else theme.hover
+            )
+        color = (
+            self.look.color if lit else self.key.color if self.isEnabled() else "text4"
+        )
         x, y = (self.width() - self._icon) / 2, (self.height() - self._icon) / 2
         icons.draw(painter, self.key.icon, color, x, y, self._icon)
         self.paint_ring(painter, area.adjusted(2, 2, -2, -2), 4)
@@ -105,7 +111,11 @@ class KeyDeck(QWidget):
             enabled = name in look.enabled
             button.look = look
             button.setEnabled(enabled)
-            button.setToolTip(f"{button.key.tip}\n{reason}" if reason and not enabled else button.key.tip)
+            button.setToolTip(
+                f"{button.key.tip}\n{reason}"
+                if reason and not enabled
+                else button.key.tip
+            )
             button.update()
         self.update()
 
@@ -128,7 +138,10 @@ class KeyDeck(QWidget):
         if step is not None and focused in pressable:
             target = pressable[(pressable.index(focused) + step) % len(pressable)]
             target.setFocus(Qt.FocusReason.TabFocusReason)
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and focused in pressable:
+        elif (
+            event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+            and focused in pressable
+        ):
             focused.click()
         else:
             super().keyPressEvent(event)
@@ -139,7 +152,9 @@ class KeyDeck(QWidget):
         left = 0 if key is self.KEYS[0] else radius
         right = 0 if key is self.KEYS[-1] else radius
         whole = QPainterPath()
-        whole.addRoundedRect(QRectF(-left, 0, size.width() + left + right, size.height()), radius, radius)
+        whole.addRoundedRect(
+            QRectF(-left, 0, size.width() + left + right, size.height()), radius, radius
+        )
         own = QPainterPath()
         own.addRect(QRectF(0, 0, size.width(), size.height()))
         return whole.intersected(own)
@@ -149,7 +164,9 @@ class KeyDeck(QWidget):
         painter = start(self)
         box(painter, QRectF(self.rect()), self.RADIUS, theme.raised, theme.line2)
         for button in list(self._buttons.values())[1:]:
-            painter.fillRect(QRectF(button.x() - 1, 1, 1, self.height() - 2), theme.line2)
+            painter.fillRect(
+                QRectF(button.x() - 1, 1, 1, self.height() - 2), theme.line2
+            )
         painter.end()
 
 
@@ -201,7 +218,9 @@ class BackwardTransport(KeyDeck):
         "blocked": DeckState(),
         "at_start": DeckState(("step", "run", "to_end")),
         "ready": DeckState(("to_start", "step_back", "step", "run", "to_end")),
-        "running": DeckState(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
+        "running": DeckState(
+            ("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"
+        ),
         "at_end": DeckState(("to_start", "step_back", "run")),
     }
 
@@ -210,5 +229,9 @@ class BackwardTransport(KeyDeck):
 
     def set_state(self, state: str, reason: str = "") -> None:
         runs = state == "running"
-        self.show_on("run", "pause" if runs else "run", "Pause" if runs else "Run to the end or to the next break")
+        self.show_on(
+            "run",
+            "pause" if runs else "run",
+            "Pause" if runs else "Run to the end or to the next break",
+        )
         super().set_state(state, reason)

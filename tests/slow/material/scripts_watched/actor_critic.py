@@ -13,7 +13,9 @@ class Policy(nn.Module):
 
     def forward(self, state):
         inside = self.body(state)
-        return torch.distributions.Categorical(logits=self.actor(inside)), self.critic(inside).squeeze(-1)
+        return torch.distributions.Categorical(logits=self.actor(inside)), self.critic(
+            inside
+        ).squeeze(-1)
 
 
 torch.manual_seed(7)

@@ -9,12 +9,17 @@ from torch.utils.checkpoint import checkpoint
 class Blocks(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, 0.1, batch_first=True) for _ in range(3))
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(16, 2, 32, 0.1, batch_first=True)
+            for _ in range(3)
+        )
         self.head = nn.Linear(16, 4)
 
     def forward(self, x):
         for number, block in enumerate(self.blocks):
-            x = checkpoint(block, x, use_reentrant=number == 1)  # one of the older kind: a backward in the backward
+            x = checkpoint(
+                block, x, use_reentrant=number == 1
+            )  # one of the older kind: a backward in the backward
         return self.head(x.mean(1))
 
 

@@ -6,7 +6,9 @@ from torch import nn
 
 torch.manual_seed(8)
 model = nn.Sequential()
-model.body = nn.Sequential(nn.Linear(12, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU())
+model.body = nn.Sequential(
+    nn.Linear(12, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU()
+)
 model.head = nn.Linear(128, 3)
 model.body.requires_grad_(False)
 optimizer = torch.optim.Adam(model.head.parameters(), 1e-2)

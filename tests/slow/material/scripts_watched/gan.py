@@ -15,12 +15,16 @@ for step in range(1, 121):
     real = torch.randn(32, 2) * 0.3 + 1
     fake = generator(torch.randn(32, 4))
     optimizer_d.zero_grad()
-    loss_d = criterion(discriminator(real), ones) + criterion(discriminator(fake.detach()), zeros)
+    loss_d = criterion(discriminator(real), ones) + criterion(
+        discriminator(fake.detach()), zeros
+    )
     loss_d.backward()
     show(step, loss_d.item(), discriminator=discriminator)
     optimizer_d.step()
     optimizer_g.zero_grad()
     loss_g = criterion(discriminator(fake), ones)
     loss_g.backward()
-    print("generator", repr(loss_g.item()), repr(generator[0].weight.grad.norm().item()))
+    print(
+        "generator", repr(loss_g.item()), repr(generator[0].weight.grad.norm().item())
+    )
     optimizer_g.step()

@@ -7,7 +7,9 @@ from torch import nn
 torch.manual_seed(3)
 x = torch.linspace(-2, 2, 100)[:, None]
 net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
-optimizer = torch.optim.LBFGS(net.parameters(), lr=0.8, max_iter=5, line_search_fn="strong_wolfe")
+optimizer = torch.optim.LBFGS(
+    net.parameters(), lr=0.8, max_iter=5, line_search_fn="strong_wolfe"
+)
 
 
 def closure():

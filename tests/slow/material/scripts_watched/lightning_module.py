@@ -14,7 +14,9 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 class Lit(pl.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 2))
+        self.net = nn.Sequential(
+            nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 2)
+        )
         self.seen = 0
 
     def training_step(self, batch, _place):
@@ -33,6 +35,13 @@ class Lit(pl.LightningModule):
 pl.seed_everything(21)
 lit = Lit()
 data = TensorDataset(torch.randn(256, 8), torch.randint(0, 2, (256,)))
-trainer = pl.Trainer(max_epochs=6, accelerator="cpu", logger=False, enable_checkpointing=False,
-                     enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=1.0)  # fmt: skip
+trainer = pl.Trainer(
+    max_epochs=6,
+    accelerator="cpu",
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    gradient_clip_val=1.0,
+)
 trainer.fit(lit, DataLoader(data, 16, shuffle=True))

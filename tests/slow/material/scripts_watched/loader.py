@@ -19,7 +19,9 @@ def main():
     torch.manual_seed(16)
     net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
     optimizer = torch.optim.Adagrad(net.parameters(), 0.05)
-    loader = DataLoader(Squares(), 16, shuffle=True, num_workers=2, persistent_workers=True)
+    loader = DataLoader(
+        Squares(), 16, shuffle=True, num_workers=2, persistent_workers=True
+    )
     step = 0
     for _epoch in range(6):
         for batch in loader:

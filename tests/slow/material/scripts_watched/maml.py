@@ -17,10 +17,14 @@ for step in range(1, 81):
         y = height * torch.sin(x + shift)
         weights = dict(net.named_parameters())
         inner = nn.functional.mse_loss(functional_call(net, weights, x[:10]), y[:10])
-        gradients = torch.autograd.grad(inner, list(weights.values()), create_graph=True)
+        gradients = torch.autograd.grad(
+            inner, list(weights.values()), create_graph=True
+        )
         steps = dict(zip(weights, gradients, strict=True))
         fast = {name: weight - 0.1 * steps[name] for name, weight in weights.items()}
-        losses.append(nn.functional.mse_loss(functional_call(net, fast, x[10:]), y[10:]))
+        losses.append(
+            nn.functional.mse_loss(functional_call(net, fast, x[10:]), y[10:])
+        )
     loss = torch.stack(losses).mean()
     loss.backward()
     show(step, loss.item(), net=net)

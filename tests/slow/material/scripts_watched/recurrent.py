@@ -8,7 +8,11 @@ from torch import nn
 class Characters(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding, self.rnn, self.out = nn.Embedding(20, 12), nn.LSTM(12, 24), nn.Linear(24, 20)
+        self.embedding, self.rnn, self.out = (
+            nn.Embedding(20, 12),
+            nn.LSTM(12, 24),
+            nn.Linear(24, 20),
+        )
 
     def forward(self, x, state):
         inside, state = self.rnn(self.embedding(x), state)
@@ -27,7 +31,9 @@ for _epoch in range(3):
         if state is not None:
             state = tuple(each.detach() for each in state)
         logits, state = model(text[start : start + 10], state)
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), text[start + 1 : start + 11].flatten())
+        loss = nn.functional.cross_entropy(
+            logits.flatten(0, 1), text[start + 1 : start + 11].flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -25,11 +25,16 @@ class Trainer:
             waited = 0 if score < self.best else waited + 1
             if score < self.best:
                 self.best = score
-                states = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+                states = {
+                    "model": self.model.state_dict(),
+                    "optimizer": self.optimizer.state_dict(),
+                }
                 torch.save(states, folder / "best.pt")
             if waited > self.patience:
                 break
-        self.model.load_state_dict(torch.load(folder / "best.pt", weights_only=True)["model"])
+        self.model.load_state_dict(
+            torch.load(folder / "best.pt", weights_only=True)["model"]
+        )
 
     def training_step(self, x, y):
         self.step += 1
@@ -49,7 +54,9 @@ def main():
     torch.manual_seed(15)
     x = torch.randn(256, 5)
     y = x.square().sum(1, keepdim=True)
-    network = nn.Sequential(nn.Linear(5, 32), nn.Dropout(0.1), nn.ReLU(), nn.Linear(32, 1))
+    network = nn.Sequential(
+        nn.Linear(5, 32), nn.Dropout(0.1), nn.ReLU(), nn.Linear(32, 1)
+    )
     trainer = Trainer(network, torch.optim.NAdam(network.parameters(), 1e-2), 3)
     trainer.callbacks.append(lambda epoch, score: print("epoch", epoch, repr(score)))
     with tempfile.TemporaryDirectory() as folder:

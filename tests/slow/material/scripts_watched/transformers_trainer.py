@@ -15,9 +15,18 @@ from transformers import (
 )
 
 set_seed(22)
-config = BertConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+config = BertConfig(
+    vocab_size=60,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+)
 model = BertForSequenceClassification(config)
-rows = [{"input_ids": torch.randint(0, 60, (8,)), "labels": torch.tensor(number % 2)} for number in range(64)]
+rows = [
+    {"input_ids": torch.randint(0, 60, (8,)), "labels": torch.tensor(number % 2)}
+    for number in range(64)
+]
 
 
 class Telling(Trainer):
@@ -34,9 +43,18 @@ class Showing(TrainerCallback):
 
 losses = []
 with tempfile.TemporaryDirectory() as folder:
-    arguments = TrainingArguments(folder, num_train_epochs=5, per_device_train_batch_size=4, use_cpu=True,
-                                  gradient_accumulation_steps=2, report_to=[], save_strategy="no", seed=22,
-                                  disable_tqdm=True, logging_steps=1000)  # fmt: skip
+    arguments = TrainingArguments(
+        folder,
+        num_train_epochs=5,
+        per_device_train_batch_size=4,
+        use_cpu=True,
+        gradient_accumulation_steps=2,
+        report_to=[],
+        save_strategy="no",
+        seed=22,
+        disable_tqdm=True,
+        logging_steps=1000,
+    )
     trainer = Telling(model, arguments, train_dataset=rows, callbacks=[Showing()])
     trainer.remove_callback(PrinterCallback)  # prints how long it took
     trainer.train()

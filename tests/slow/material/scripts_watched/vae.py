@@ -10,7 +10,9 @@ class VAE(nn.Module):
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(16, 32), nn.ReLU())
         self.mean, self.log_variance = nn.Linear(32, 3), nn.Linear(32, 3)
-        self.decoder = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 16), nn.Sigmoid())
+        self.decoder = nn.Sequential(
+            nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 16), nn.Sigmoid()
+        )
 
     def forward(self, x):
         inside = self.encoder(x)
@@ -21,7 +23,9 @@ class VAE(nn.Module):
 
 def loss_function(made, x, mean, log_variance):
     missing = nn.functional.binary_cross_entropy(made, x, reduction="sum")
-    return missing - 0.5 * torch.sum(1 + log_variance - mean.square() - log_variance.exp())
+    return missing - 0.5 * torch.sum(
+        1 + log_variance - mean.square() - log_variance.exp()
+    )
 
 
 torch.manual_seed(14)

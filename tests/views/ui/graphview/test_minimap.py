@@ -19,7 +19,9 @@ from app.views.ui.graphview.pan_zoom_view import PanZoomView
 
 RED, BLUE = 0xFFFF0000, 0xFF0000FF
 sides = st.integers(-30, 230)
-rectangles = st.lists(st.tuples(sides, sides, st.integers(0, 90), st.integers(0, 90)), max_size=30)
+rectangles = st.lists(
+    st.tuples(sides, sides, st.integers(0, 90), st.integers(0, 90)), max_size=30
+)
 
 
 WAYS = (minimap.FEW, -1)  # a painter fills so many, an array holds more
@@ -27,21 +29,30 @@ WAYS = (minimap.FEW, -1)  # a painter fills so many, an array holds more
 
 @pytest.mark.parametrize("few", WAYS)
 @given(found=rectangles)
-def test_every_rectangle_is_put_down_whole_and_is_seen(few: int, found: list[tuple[int, int, int, int]]) -> None:
+def test_every_rectangle_is_put_down_whole_and_is_seen(
+    few: int, found: list[tuple[int, int, int, int]]
+) -> None:
     with mock.patch.object(minimap, "FEW", few):
         _every_rectangle_is_put_down_whole_and_is_seen(found)
 
 
-def _every_rectangle_is_put_down_whole_and_is_seen(found: list[tuple[int, int, int, int]]) -> None:
+def _every_rectangle_is_put_down_whole_and_is_seen(
+    found: list[tuple[int, int, int, int]],
+) -> None:
     colors = [0xFF000001 + number for number in range(len(found))]
     corners = [(x, y, x + width, y + height) for x, y, width, height in found]
-    rects = np.array([(*corner, color) for corner, color in zip(corners, colors, strict=True)], float).reshape(-1, 5)
+    rects = np.array(
+        [(*corner, color) for corner, color in zip(corners, colors, strict=True)], float
+    ).reshape(-1, 5)
     for number in range(len(found)):
         image = rastered(rects[number : number + 1], 0.5, QPointF(0, 0), QSize(100, 80))
         seen = np.count_nonzero(pixels(image) == colors[number])
         sides = []
         for low, high, most in ((0, 2, 100), (1, 3, 80)):
-            begin, end = round(corners[number][low] / 2), round(corners[number][high] / 2)
+            begin, end = (
+                round(corners[number][low] / 2),
+                round(corners[number][high] / 2),
+            )
             end += end - begin < THIN
             begin = min(max(begin, 0), most - 1)
             sides.append(max(min(end, most) - begin, 1))
@@ -52,12 +63,19 @@ def _every_rectangle_is_put_down_whole_and_is_seen(found: list[tuple[int, int, i
 
 def pixels(image: QImage) -> np.ndarray:
     """The colours of a picture, row by row."""
-    assert image.format() == QImage.Format.Format_ARGB32 and image.bytesPerLine() == 4 * image.width()
-    return np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), image.width())
+    assert (
+        image.format() == QImage.Format.Format_ARGB32
+        and image.bytesPerLine() == 4 * image.width()
+    )
+    return np.frombuffer(image.constBits(), np.uint32).reshape(
+        image.height(), image.width()
+    )
 
 
 @pytest.mark.parametrize("few", WAYS)
-def test_what_comes_later_lies_on_top(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_later_lies_on_top(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(minimap, "FEW", few)
     small = np.array([(0, 0, 3, 3, RED), (1, 1, 5, 5, BLUE), (2, 2, 3, 3, RED)], float)
     image = rastered(small, 1.0, QPointF(0, 0), QSize(6, 6))
@@ -70,7 +88,9 @@ class Graph(QGraphicsScene):
     def __init__(self) -> None:
         super().__init__()
         self.here = True
-        self.rects = np.array([(0, 0, 400, 400, RED), (3600, 1600, 4000, 2000, BLUE)], float)
+        self.rects = np.array(
+            [(0, 0, 400, 400, RED), (3600, 1600, 4000, 2000, BLUE)], float
+        )
 
     def content_rect(self) -> QRectF:
         return QRectF(0, 0, 4000, 2000)
@@ -101,8 +121,12 @@ def test_a_press_goes_there_and_the_colours_are_the_things(qtbot, parts) -> None
     graph, view, minimap = parts
     view.zoom_to(1.0)
     picture = minimap.grab().toImage()
-    spots = [QPoint(x, y) for x in range(minimap.width()) for y in range(minimap.height())
-             if picture.pixelColor(x, y) == QColor.fromRgba(BLUE)]  # fmt: skip
+    spots = [
+        QPoint(x, y)
+        for x in range(minimap.width())
+        for y in range(minimap.height())
+        if picture.pixelColor(x, y) == QColor.fromRgba(BLUE)
+    ]
     middle = spots[len(spots) // 2]
     qtbot.mouseClick(minimap, Qt.MouseButton.LeftButton, pos=middle)
     assert QRectF(3500, 1500, 600, 600).contains(view.visible_area().center())

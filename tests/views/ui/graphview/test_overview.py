@@ -60,7 +60,9 @@ def test_of_many_things_the_batch_of_the_one_that_changed_is_made_anew(qapp) -> 
     after = picture(row)
     assert Squares.made == made + 1
     assert after == picture(Row(squares)) != before
-    assert after.pixel(174, 4) == 0xFFFF0000 and after.pixel(164, 4) == before.pixel(164, 4)
+    assert after.pixel(174, 4) == 0xFFFF0000 and after.pixel(164, 4) == before.pixel(
+        164, 4
+    )
 
 
 def test_batches_whose_members_stay_are_kept() -> None:
@@ -68,4 +70,7 @@ def test_batches_whose_members_stay_are_kept() -> None:
     before = batched(squares, (), Squares, 4)
     after = batched([*squares[:4], squares[7], *squares[8:]], before, Squares, 4)
     assert after[0] is before[0] and after[1] is not before[1]
-    assert [one for batch in after for one in batch.members] == [*squares[:4], *squares[7:]]
+    assert [one for batch in after for one in batch.members] == [
+        *squares[:4],
+        *squares[7:],
+    ]

@@ -16,19 +16,33 @@ from app.builder.catalog.ops_values import FACTS
 from app.builder.importer.tracing.proxies import PROXIES, dtype_source, float_fact
 
 NAMES = (
-    "pow", "float_power", "remainder", "where", "isin", "xlogy", "result_type", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-)  # fmt: skip
+    "pow",
+    "float_power",
+    "remainder",
+    "where",
+    "isin",
+    "xlogy",
+    "result_type",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+)
 
 
 @contextlib.contextmanager
-def dispatch_first(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
+def dispatch_first(
+    following: Callable[[], bool], made: Callable[..., Any]
+) -> Iterator[None]:
     """While `following`, calls of these functions with values of the graph come to `made(kind, function, args,
     kwargs)`."""
 
     def instead(function: Any) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
-            if following() and any(type(value) in PROXIES for value in (*args, *kwargs.values())):
+            if following() and any(
+                type(value) in PROXIES for value in (*args, *kwargs.values())
+            ):
                 return made("call_function", function, args, kwargs)
             return function(*args, **kwargs)
 
@@ -40,7 +54,11 @@ def dispatch_first(following: Callable[[], bool], made: Callable[..., Any]) -> I
         def type_info(*dtype: Any) -> Any:
             found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
             source = dtype_source(dtype[0]) if following() and dtype else None
-            return found if source is None or of is not torch_finfo else _Facts(found, source)
+            return (
+                found
+                if source is None or of is not torch_finfo
+                else _Facts(found, source)
+            )
 
         return type_info
 
@@ -48,7 +66,9 @@ def dispatch_first(following: Callable[[], bool], made: Callable[..., Any]) -> I
     before = {name: getattr(torch, name) for name in (*NAMES, "finfo", "iinfo")}
     try:
         for name, function in before.items():
-            setattr(torch, name, instead(function) if name in NAMES else facts(function))
+            setattr(
+                torch, name, instead(function) if name in NAMES else facts(function)
+            )
         yield
     finally:
         for name, function in before.items():
@@ -65,10 +85,16 @@ class _Facts:
         name = {"smallest_normal": "tiny"}.get(name, name)
         if name not in FACTS:
             return getattr(self._found, name)
-        return self._source.tracer.create_proxy("call_function", float_fact, (self._source, name), {})
+        return self._source.tracer.create_proxy(
+            "call_function", float_fact, (self._source, name), {}
+        )
 
 
 def as_followed(function: Any) -> Any:
     """Return the patched form of a torch function that was looked up before tracing began."""
     name = getattr(function, "__name__", "")
-    return getattr(torch, name) if name in NAMES and type(function) is type(torch.relu) else function
+    return (
+        getattr(torch, name)
+        if name in NAMES and type(function) is type(torch.relu)
+        else function
+    )

@@ -13,7 +13,9 @@ from app.builder.importer.tracing.proxies import FACTORIES
 
 
 @contextlib.contextmanager
-def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
+def sizes_seen(
+    following: Callable[[], bool], made: Callable[..., Any]
+) -> Iterator[None]:
     """Patch `torch.zeros` and the like to call `made` while `following`, since torch rejects traced sizes before
     dispatch."""
     seen = FACTORIES | {torch.normal}

@@ -26,7 +26,13 @@ def watched(tracer: Tracer) -> Iterator[None]:
     levels = _Levels(tracer)
 
     def mapped(
-        function: Any, in_dims: Any, out_dims: Any, randomness: str, chunks: Any, *args: Any, **named: Any
+        function: Any,
+        in_dims: Any,
+        out_dims: Any,
+        randomness: str,
+        chunks: Any,
+        *args: Any,
+        **named: Any,
     ) -> Any:
         if not tracer.following:
             return vmap(function, in_dims, out_dims, randomness, chunks, *args, **named)
@@ -64,11 +70,15 @@ class _Levels:
         if len(dims) != len(args):
             raise _refused(self._tracer, "torch.vmap")
         rows = [arg for arg, dim in zip(args, dims, strict=True) if dim is not None]
-        if not rows or any(not isinstance(row, torch.Tensor) or row.dim() != 1 for row in rows):
+        if not rows or any(
+            not isinstance(row, torch.Tensor) or row.dim() != 1 for row in rows
+        ):
             raise _refused(self._tracer, "torch.vmap")
         behind, count = (1,) * self._depth, rows[0].shape[0]
-        given = [arg if dim is None or not behind else arg.reshape(-1, *behind)
-                 for arg, dim in zip(args, dims, strict=True)]  # fmt: skip
+        given = [
+            arg if dim is None or not behind else arg.reshape(-1, *behind)
+            for arg, dim in zip(args, dims, strict=True)
+        ]
         self._depth += 1
         try:
             found = function(*given)
@@ -85,7 +95,9 @@ class _Levels:
             found, rank = found.expand(count, *(1,) * level), level + 1
         elif 1 in (_known(found.shape[-1 - level]), _known(count)):
             found = found.expand(*(-1,) * (rank - level - 1), count, *(-1,) * level)
-        return found.permute(*reversed(range(rank))) if rank > 1 and not level else found
+        return (
+            found.permute(*reversed(range(rank))) if rank > 1 and not level else found
+        )
 
 
 def _known(value: Any) -> Any:

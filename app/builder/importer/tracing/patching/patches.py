@@ -36,7 +36,9 @@ def watched(tracer: Tracer) -> Iterator[None]:
         stack.enter_context(sizes_seen(lambda: tracer.following, tracer.create_proxy))
         stack.enter_context(lengths_seen(lambda: tracer.following))
         stack.enter_context(tensors_seen(lambda: tracer.following))
-        stack.enter_context(dispatch_first(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(
+            dispatch_first(lambda: tracer.following, tracer.create_proxy)
+        )
         stack.enter_context(grad_regions.watched(tracer))
         stack.enter_context(function_transforms.watched(tracer))
         stack.enter_context(unseen_random.watched(tracer))
@@ -62,11 +64,19 @@ def _modules(tracer: Tracer) -> Iterator[None]:
     members = nn.Module.named_parameters
 
     def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return tracer.modules.called(module, args, kwargs) if tracer.following else call(module, *args, **kwargs)
+        return (
+            tracer.modules.called(module, args, kwargs)
+            if tracer.following
+            else call(module, *args, **kwargs)
+        )
 
     def attribute(module: nn.Module, name: str) -> Any:
         value = read(module, name)
-        return tracer.held_tensor(value) if tracer.following and isinstance(value, torch.Tensor) else value
+        return (
+            tracer.held_tensor(value)
+            if tracer.following and isinstance(value, torch.Tensor)
+            else value
+        )
 
     def setting(module: nn.Module, name: str, value: Any) -> None:
         if tracer.following and (name in module._buffers or name in module._parameters):
@@ -76,10 +86,17 @@ def _modules(tracer: Tracer) -> Iterator[None]:
         else:
             write(module, name, value)
 
-    def parameters(module: nn.Module, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+    def parameters(
+        module: nn.Module, *args: Any, **kwargs: Any
+    ) -> Iterator[tuple[str, Any]]:
         theirs = tracer.following and source_lines.through_torch()
         for name, value in members(module, *args, **kwargs):
-            yield name, tracer.held_tensor(value) if theirs and tracer.is_held(value) else value
+            yield (
+                name,
+                tracer.held_tensor(value)
+                if theirs and tracer.is_held(value)
+                else value,
+            )
 
     nn.Module.named_parameters = parameters  # type: ignore[method-assign,assignment]
     nn.Module.__call__, nn.Module.__getattr__ = calling, attribute  # type: ignore[method-assign]
@@ -95,12 +112,22 @@ def _modules(tracer: Tracer) -> Iterator[None]:
 @contextlib.contextmanager
 def _functions(tracer: Tracer) -> Iterator[None]:
     """Route `Function.apply` to the tracer, even if looked up earlier, and run checkpoints inline."""
-    function, utils = torch.autograd.function._SingleLevelFunction, torch._functorch.utils
-    unwrap, generator = utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator
+    function, utils = (
+        torch.autograd.function._SingleLevelFunction,
+        torch._functorch.utils,
+    )
+    unwrap, generator = (
+        utils.unwrap_dead_wrappers,
+        checkpoint._checkpoint_without_reentrant_generator,
+    )
     apply = torch._C._FunctionBase.__dict__["apply"]
 
     def applying(kind: type, *args: Any, **kwargs: Any) -> Any:
-        return tracer.modules.applied(kind, args) if tracer.following else apply.__get__(None, kind)(*args, **kwargs)
+        return (
+            tracer.modules.applied(kind, args)
+            if tracer.following
+            else apply.__get__(None, kind)(*args, **kwargs)
+        )
 
     def unwrapped(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args if any(type(arg) in PROXIES for arg in args) else unwrap(args)
@@ -114,12 +141,18 @@ def _functions(tracer: Tracer) -> Iterator[None]:
         tracer.modules.checkpoints -= 1
 
     function.apply = classmethod(applying)  # type: ignore[attr-defined]
-    utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrapped, once
+    utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = (
+        unwrapped,
+        once,
+    )
     try:
         yield
     finally:
         del function.apply  # type: ignore[attr-defined]
-        utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrap, generator
+        (
+            utils.unwrap_dead_wrappers,
+            checkpoint._checkpoint_without_reentrant_generator,
+        ) = unwrap, generator
 
 
 # --- Hooks
@@ -139,11 +172,21 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
                 args, kwargs = changed if changed is not None else (args, kwargs)
             else:
                 changed = before(owner, args)
-                args = args if changed is None else changed if isinstance(changed, tuple) else (changed,)
+                args = (
+                    args
+                    if changed is None
+                    else changed
+                    if isinstance(changed, tuple)
+                    else (changed,)
+                )
         result = forward(owner, *args, **kwargs)
         for key, after in list(owner._forward_hooks.items()):
             named = key in owner._forward_hooks_with_kwargs
-            changed = after(owner, args, kwargs, result) if named else after(owner, args, result)
+            changed = (
+                after(owner, args, kwargs, result)
+                if named
+                else after(owner, args, result)
+            )
             result = result if changed is None else changed
         return result
 
@@ -160,5 +203,7 @@ def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
         for name, parameter in module._parameters.items():
             if parameter is not None and getattr(parameter, "_backward_hooks", None):
                 yield path, f"{name} has a gradient hook, which a network cannot have"
-            elif parameter is not None and getattr(parameter, "_post_accumulate_grad_hooks", None):
+            elif parameter is not None and getattr(
+                parameter, "_post_accumulate_grad_hooks", None
+            ):
                 yield path, f"{name} has a gradient hook, which a network cannot have"

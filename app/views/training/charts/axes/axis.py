@@ -20,13 +20,22 @@ ROOM = {"bottom": 46, "left": 26}
 class FigureAxis(pg.AxisItem):
     """An axis whose ticks depend on its `kind`; on "log" the view's coordinates are log10 of the values."""
 
-    def __init__(self, orientation: Literal["left", "bottom"], kind: Scale = "number") -> None:
+    def __init__(
+        self, orientation: Literal["left", "bottom"], kind: Scale = "number"
+    ) -> None:
         # Set before super().__init__, which computes ticks.
         self._kind: Scale = kind
         super().__init__(orientation)
         self._room = ROOM[orientation]
-        self.enableAutoSIPrefix(False)  # `text` adds its own prefixes; a title would be laid out at every change
-        self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
+        self.enableAutoSIPrefix(
+            False
+        )  # `text` adds its own prefixes; a title would be laid out at every change
+        self.setStyle(
+            tickLength=0,
+            hideOverlappingLabels=False,
+            autoExpandTextSpace=False,
+            autoReduceTextSpace=False,
+        )
         self.restyle()
 
     def _updateLabel(self) -> None:
@@ -48,7 +57,9 @@ class FigureAxis(pg.AxisItem):
         """Take colours and fonts from the theme in force."""
         now = theme.current()
         font = theme.font("axis")
-        self.setStyle(tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3)
+        self.setStyle(
+            tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3
+        )
         metrics = QFontMetricsF(font)
         if self.orientation == "left":
             self.setWidth(metrics.horizontalAdvance("0.0005") + 12)
@@ -62,10 +73,17 @@ class FigureAxis(pg.AxisItem):
         """Return the spacing and the positions of the labels on `size` pixels from `low` to `high`."""
         most = max(2, int(size / self._room))
         if self._kind == "log":
-            return 1.0, self._apart(series.log_ticks(low, high, most + 1), size / max(high - low, 1e-9))
-        for parts in (most, 2 * most):  # a single label, as 0 alone, says nothing of the scale
+            return 1.0, self._apart(
+                series.log_ticks(low, high, most + 1), size / max(high - low, 1e-9)
+            )
+        for parts in (
+            most,
+            2 * most,
+        ):  # a single label, as 0 alone, says nothing of the scale
             step = (
-                series.clock_step(high - low, parts) if self._kind == "clock" else series.nice_step(high - low, parts)
+                series.clock_step(high - low, parts)
+                if self._kind == "clock"
+                else series.nice_step(high - low, parts)
             )
             if self._kind == "count":
                 step = max(1.0, step)
@@ -83,10 +101,14 @@ class FigureAxis(pg.AxisItem):
                 kept.append(place)
         return kept
 
-    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, list[float]]]:
+    def tickValues(
+        self, minVal: float, maxVal: float, size: float
+    ) -> list[tuple[float, list[float]]]:
         return [self.ticks(min(minVal, maxVal), max(minVal, maxVal), size)]
 
-    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+    def tickStrings(
+        self, values: list[float], scale: float, spacing: float
+    ) -> list[str]:
         largest = max((abs(value) for value in values), default=0.0)
         return [self.text(value, spacing, largest) for value in values]
 

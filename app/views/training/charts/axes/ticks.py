@@ -21,7 +21,9 @@ def tick(value: float, spacing: float, largest: float) -> str:
     if abs(value) < 1e-6 * spacing:  # ticks are multiples of their spacing, computed
         return "0"
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-    scale, suffix = next((u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, ""))
+    scale, suffix = next(
+        (u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, "")
+    )
     shown, step = steady(value / scale), spacing / scale
     if step < 1e-4:
         return scientific(value, 2)
@@ -45,7 +47,9 @@ def log_tick(exponent: float) -> str:
     value = steady(10**exponent)
     if value < 5e-4:
         return scientific(value, 5)
-    scale, suffix = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
+    scale, suffix = (
+        (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
+    )
     return f"{value / scale:.6g}{suffix}"
 
 

@@ -21,7 +21,9 @@ class TimeScale:
 
     @property
     def _per_epoch(self) -> int:
-        return self.history.started.steps_per_epoch or 1 if self.history.started else 1  # 0 of a script
+        return (
+            self.history.started.steps_per_epoch or 1 if self.history.started else 1
+        )  # 0 of a script
 
     def of_steps(self) -> Floats:
         """Return the x of every step taken, ascending."""

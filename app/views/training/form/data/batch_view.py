@@ -24,7 +24,9 @@ class BatchView(QWidget):
         super().__init__(parent)
         self._preview: BatchPreview | None = None
         self._images: list[QImage] = []
-        self._before: list[QImage] = []  # the same ones before their transforms, painted above them
+        self._before: list[
+            QImage
+        ] = []  # the same ones before their transforms, painted above them
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property
@@ -78,10 +80,16 @@ class BatchView(QWidget):
                 self._write(painter, text, QRectF(0, number * LINE, self.width(), LINE))
         painter.end()
 
-    def _write(self, painter: QPainter, text: str, box: QRectF, right: bool = False) -> None:
-        text = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
+    def _write(
+        self, painter: QPainter, text: str, box: QRectF, right: bool = False
+    ) -> None:
+        text = QFontMetricsF(painter.font()).elidedText(
+            text, Qt.TextElideMode.ElideRight, box.width()
+        )
         side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
+        painter.drawText(
+            box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text
+        )
 
     def _paint_pictures(self, painter: QPainter, preview: BatchPreview) -> None:
         painter.setFont(font("caption"))
@@ -93,7 +101,11 @@ class BatchView(QWidget):
                 _paint(painter, self._before[number], left, top)
                 top += CELL + 2
             _paint(painter, image, left, top)
-            self._write(painter, preview.captions[number], QRectF(left, top + CELL, CELL, CAPTION))
+            self._write(
+                painter,
+                preview.captions[number],
+                QRectF(left, top + CELL, CELL, CAPTION),
+            )
 
     def _paint_rows(self, painter: QPainter, preview: BatchPreview) -> None:
         heads = preview.spec.target_name or "target", *preview.captions
@@ -103,18 +115,31 @@ class BatchView(QWidget):
             [QFontMetricsF(shown).horizontalAdvance(text) for text in row]
             for shown, row in zip(fonts, rows, strict=True)
         ]
-        least = cut_widths([max(column) + BETWEEN for column in zip(*texts[1:], strict=True)], self.width())
-        wanted = [max(head + BETWEEN, width) for head, width in zip(texts[0], least, strict=True)]
+        least = cut_widths(
+            [max(column) + BETWEEN for column in zip(*texts[1:], strict=True)],
+            self.width(),
+        )
+        wanted = [
+            max(head + BETWEEN, width)
+            for head, width in zip(texts[0], least, strict=True)
+        ]
         more = [head - width for head, width in zip(wanted, least, strict=True)]
         more = cut_widths(more, self.width() - sum(least))  # numbers are cut last
         spare = (self.width() - sum(least) - sum(more)) / len(least)
-        widths = [width + added + spare for width, added in zip(least, more, strict=True)]
+        widths = [
+            width + added + spare for width, added in zip(least, more, strict=True)
+        ]
         for line, row in enumerate(rows):
             painter.setFont(fonts[line])
             painter.setPen(current().color("text3" if not line else "text"))
             left = 0.0
             for text, width in zip(row, widths, strict=True):
-                self._write(painter, text, QRectF(left, line * LINE, width - 6, LINE), right=True)
+                self._write(
+                    painter,
+                    text,
+                    QRectF(left, line * LINE, width - 6, LINE),
+                    right=True,
+                )
                 left += width
 
 
@@ -137,7 +162,13 @@ def cut_widths(wanted: Sequence[float], room: float) -> list[float]:
 def _images(pictures: Sequence[Any]) -> list[QImage]:
     """Convert arrays (height, width, 3) of bytes to images with their own memory."""
     return [
-        QImage(each.data, each.shape[1], each.shape[0], 3 * each.shape[1], QImage.Format.Format_RGB888).copy()
+        QImage(
+            each.data,
+            each.shape[1],
+            each.shape[0],
+            3 * each.shape[1],
+            QImage.Format.Format_RGB888,
+        ).copy()
         for each in pictures
     ]
 
@@ -146,10 +177,19 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
     """Paint an image in the middle of its cell, as large as fits."""
     scale = CELL / max(image.width(), image.height())
     width, height = image.width() * scale, image.height() * scale
-    painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
+    painter.drawImage(
+        QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height),
+        image,
+    )
 
 
 def _caption(preview: BatchPreview) -> str:
-    what = "images" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
+    what = (
+        "images"
+        if preview.pictures
+        else "rows of the table"
+        if preview.rows
+        else "sequences of the text"
+    )
     words = f"{what[:1].upper()}{what[1:]} of the first batch"
     return f"{words}: {', '.join(preview.captions)}" if preview.captions else words

@@ -17,7 +17,10 @@ from app.views.ui.widgets.painting import label
 
 INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "another target", "left out"
 AUTO, NUMBER, KIND = "auto", "number", "kinds"
-ROLE, KIND_OF = 80, 118  # px of the fields, so that three columns have room beside one another
+ROLE, KIND_OF = (
+    80,
+    118,
+)  # px of the fields, so that three columns have room beside one another
 MOST = 60  # rows; for more columns edit the project's file
 
 
@@ -48,15 +51,31 @@ class ColumnsTable(QWidget):
         if names != self._names:
             self._fill(names)
         target = options["target"] or names[-1]
-        taken = options["inputs"] or {column.partition("=")[0] for column in spec.columns}
+        taken = options["inputs"] or {
+            column.partition("=")[0] for column in spec.columns
+        }
         found = _read_as(spec, target)
         for name in names:
-            other = ALSO if name in options["more_targets"] else INPUT if name in taken else LEFT_OUT
+            other = (
+                ALSO
+                if name in options["more_targets"]
+                else INPUT
+                if name in taken
+                else LEFT_OUT
+            )
             self.roles[name].set_value(TARGET if name == target else other)
-            chosen = NUMBER if name in options["numbers"] else KIND if name in options["categories"] else AUTO
+            chosen = (
+                NUMBER
+                if name in options["numbers"]
+                else KIND
+                if name in options["categories"]
+                else AUTO
+            )
             self.kinds[name].set_value(chosen)
             self.kinds[name].setEnabled(name != target)
-            self.kinds[name].setItemText(0, f"auto: {found[name]}" if name in found else AUTO)
+            self.kinds[name].setItemText(
+                0, f"auto: {found[name]}" if name in found else AUTO
+            )
             self.kinds[name].setToolTip(_meaning(found[name]) if name in found else "")
 
     def _fill(self, names: tuple[str, ...]) -> None:
@@ -75,10 +94,14 @@ class ColumnsTable(QWidget):
             self.kinds[name].setMinimumWidth(KIND_OF)
             self.roles[name].setAccessibleName(f"Role of column {name}")
             self.kinds[name].setAccessibleName(f"Type of column {name}")
-            self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
+            self.roles[name].edited.connect(
+                lambda role, name=name: self._role_chosen(name, role)
+            )
             self.kinds[name].edited.connect(lambda _kind: self._emit_edited())
             words = FittingLabel(name, "code", "text2")
-            for column, widget in enumerate((words, self.roles[name], self.kinds[name])):
+            for column, widget in enumerate(
+                (words, self.roles[name], self.kinds[name])
+            ):
                 self._grid.addWidget(widget, line, column)
 
     def _role_chosen(self, name: str, role: str) -> None:
@@ -99,9 +122,15 @@ class ColumnsTable(QWidget):
             {
                 "inputs": tuple(name for name, role in roles.items() if role == INPUT),
                 "target": next(name for name, role in roles.items() if role == TARGET),
-                "more_targets": tuple(name for name, role in roles.items() if role == ALSO),
-                "categories": tuple(name for name, kind in kinds.items() if kind == KIND),
-                "numbers": tuple(name for name, kind in kinds.items() if kind == NUMBER),
+                "more_targets": tuple(
+                    name for name, role in roles.items() if role == ALSO
+                ),
+                "categories": tuple(
+                    name for name, kind in kinds.items() if kind == KIND
+                ),
+                "numbers": tuple(
+                    name for name, kind in kinds.items() if kind == NUMBER
+                ),
             }
         )
 
@@ -116,7 +145,13 @@ def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
     for column in spec.columns:
         name, is_text, _ = column.partition("=")
         texts = sum(other.startswith(f"{name}=") for other in spec.columns)
-        found[name] = counted(texts, "kind") if is_text and name in spec.all_columns else "number"
+        found[name] = (
+            counted(texts, "kind") if is_text and name in spec.all_columns else "number"
+        )
     for one in spec.known_targets:
-        found[one.name or target] = "number" if one.task == VALUES else counted(len(one.classes), "class", "classes")
+        found[one.name or target] = (
+            "number"
+            if one.task == VALUES
+            else counted(len(one.classes), "class", "classes")
+        )
     return found

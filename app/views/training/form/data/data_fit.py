@@ -16,7 +16,10 @@ MOST = 236  # px of the words on a button
 
 def _offered(fit: Fit) -> tuple[Cure, ...]:
     """Return the cures for chosen data: first those that change the net, then one that changes the data."""
-    every = [[cure for cure in problem.cures if not cure.chooses_data] for problem in fit.problems]
+    every = [
+        [cure for cure in problem.cures if not cure.chooses_data]
+        for problem in fit.problems
+    ]
     first = [next((cure for cure in cures if not cure.data), None) for cures in every]
     data = next((cure for cures in every for cure in cures if cure.data), None)
     return tuple(cure for cure in (*first, data) if cure is not None)
@@ -29,7 +32,10 @@ class FitBox(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.data, self.net = label("", "label", "text2", wrap=True), label("", "label", "text2", wrap=True)
+        self.data, self.net = (
+            label("", "label", "text2", wrap=True),
+            label("", "label", "text2", wrap=True),
+        )
         self.words = label("", "label", "text3", wrap=True)
         self.buttons: list[Button] = []
         self._cures: tuple[Cure, ...] = ()
@@ -37,8 +43,12 @@ class FitBox(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(2)
         grid.setColumnStretch(1, 1)
-        for line, (text, value) in enumerate((("The data provide", self.data), ("The network takes", self.net))):
-            grid.addWidget(label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop)
+        for line, (text, value) in enumerate(
+            (("The data provide", self.data), ("The network takes", self.net))
+        ):
+            grid.addWidget(
+                label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop
+            )
             grid.addWidget(value, line, 1)
         self._column = vbox(grid, self.words, on=self, margins=(0, 4, 0, 0), spacing=4)
         self.hide()
@@ -52,7 +62,9 @@ class FitBox(QWidget):
         self.data.setText(fit.data)
         self.net.setText(fit.net)
         set_property(self.words, "tone", "error" if fit.problems else "text3")
-        self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They match.")
+        self.words.setText(
+            " ".join(f"{one.message}." for one in fit.problems) or "They match."
+        )
 
     def _offer(self, cures: tuple[Cure, ...]) -> None:
         """Show a button per cure, recreated only when the cures change."""
@@ -66,10 +78,14 @@ class FitBox(QWidget):
         self.buttons = []
         for cure in cures:
             words = elided(cure.label, "tab", MOST).text
-            button = Button(words.replace("&", "&&"), "secondary" if cure.data else "primary")
+            button = Button(
+                words.replace("&", "&&"), "secondary" if cure.data else "primary"
+            )
             button.setToolTip(cure.label if words != cure.label else "")
             button.setAccessibleName(cure.label)
-            button.clicked.connect(lambda _checked=False, cure=cure: self._request(cure))
+            button.clicked.connect(
+                lambda _checked=False, cure=cure: self._request(cure)
+            )
             self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
             self.buttons.append(button)
 

@@ -36,11 +36,16 @@ class DataReader(QObject):
     def request(self, config: DataConfig, root: Path, training: TrainingConfig) -> None:
         """Read data and the first batch of a run with these settings; cancels a running request."""
         self._config = config
-        asked = ReadData(config, root, training.batch_size, training.seed, training.one_batch)
+        asked = ReadData(
+            config, root, training.batch_size, training.seed, training.one_batch
+        )
         self._engine.ask(
-            KEY, asked, on_answer=partial(self._finish, config),
-            on_error=partial(self._emit_read, config), on_progress=self._report_progress,
-        )  # fmt: skip
+            KEY,
+            asked,
+            on_answer=partial(self._finish, config),
+            on_error=partial(self._emit_read, config),
+            on_progress=self._report_progress,
+        )
 
     def stop(self) -> None:
         """Cancel the running request."""
@@ -54,7 +59,10 @@ class DataReader(QObject):
 
     def _finish(self, config: DataConfig, answer: Read) -> None:
         cache.learn(answer.fact)
-        self._emit_read(config, answer.preview if answer.error is None else WorkerFailure(answer.error, ""))
+        self._emit_read(
+            config,
+            answer.preview if answer.error is None else WorkerFailure(answer.error, ""),
+        )
 
     def _emit_read(self, config: DataConfig, answer: object) -> None:
         self._config = None

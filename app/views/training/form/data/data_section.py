@@ -49,7 +49,11 @@ _SPLIT = (
         doc="Fraction of samples held out for validation.",
     ),
     ChoiceParam(
-        "test_fraction", "float", DEFAULT.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
+        "test_fraction",
+        "float",
+        DEFAULT.test_fraction,
+        minimum=0,
+        doc="Fraction of samples held out for testing.",
     ),
     ChoiceParam(
         "split_seed",
@@ -61,15 +65,31 @@ _SPLIT = (
     ),
 )
 _LOADING = (
-    ChoiceParam("shuffle", "bool", DEFAULT.shuffle, doc="Shuffles the samples in every epoch."),
-    ChoiceParam("drop_last", "bool", DEFAULT.drop_last, doc="Drops the last batch if it is incomplete."),
-    ChoiceParam("class_weights", "bool", DEFAULT.class_weights,
-          doc="Weights classes in the loss by inverse frequency, in every loss that supports it."),
-)  # fmt: skip
+    ChoiceParam(
+        "shuffle", "bool", DEFAULT.shuffle, doc="Shuffles the samples in every epoch."
+    ),
+    ChoiceParam(
+        "drop_last",
+        "bool",
+        DEFAULT.drop_last,
+        doc="Drops the last batch if it is incomplete.",
+    ),
+    ChoiceParam(
+        "class_weights",
+        "bool",
+        DEFAULT.class_weights,
+        doc="Weights classes in the loss by inverse frequency, in every loss that supports it.",
+    ),
+)
 _BAD = (
-    ChoiceParam("bad", "choice", DEFAULT.bad, choices=("stop", "skip"),
-          doc="Unreadable samples: refuse to start the run, or skip them."),
-)  # fmt: skip
+    ChoiceParam(
+        "bad",
+        "choice",
+        DEFAULT.bad,
+        choices=("stop", "skip"),
+        doc="Unreadable samples: refuse to start the run, or skip them.",
+    ),
+)
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
 _NAMED = {"target"}  # chosen in the table of columns
 
@@ -90,25 +110,35 @@ class DataSection(Section):
         super().__init__("Data", parent=parent)
         self._engine = engine
         self._root: Path = default_root()
-        self.folder: Path | None = None  # of the project, where its data are looked for first
+        self.folder: Path | None = (
+            None  # of the project, where its data are looked for first
+        )
         self._config = DataConfig()
         self._asked: DataConfig | None = None
-        self._failed: DataConfig | None = None  # what could not be read for another reason than the files
+        self._failed: DataConfig | None = (
+            None  # what could not be read for another reason than the files
+        )
         self.synthetic: synthetic_data.SyntheticData | None = None  # that fit the net
         self._options_of = ""
         self.options: ParamForm | None = None
         self.reader = DataReader(engine, self)
         self.reader.read.connect(self._read)
         self.reader.progress.connect(self._progress)
-        self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
-        self.net_size: tuple[int, ...] = ()  # height and width of the images that the net takes
+        self.source = ChoiceField(
+            [(key, spec.label) for key, spec in SOURCES.items()], pairs=True
+        )
+        self.net_size: tuple[
+            int, ...
+        ] = ()  # height and width of the images that the net takes
         self._training = TrainingConfig()
         self.source.setAccessibleName("Data source")
         self.source.edited.connect(self._choose_source)
         self.words = label("", "label", "text2", wrap=True)
         self.state = label("", "label", "text3", wrap=True)
         self.download = Button("Download…", icon="save")
-        self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
+        self.download.clicked.connect(
+            lambda: self.download_requested.emit(self._config.source)
+        )
         self.pick = Button("Choose file…", icon="folder")
         self.pick.clicked.connect(self._pick)
         self.trust = Button("Review…", "primary", icon="eye")
@@ -118,17 +148,29 @@ class DataSection(Section):
         self.columns = ColumnsTable()
         self.columns.edited.connect(self._choose_columns)
         self._options_place = QVBoxLayout()
-        self.split, self.loading, self.bad = ParamForm(_SPLIT), ParamForm(_LOADING), ParamForm(_BAD)
-        for form, params in ((self.split, _SPLIT), (self.loading, _LOADING), (self.bad, _BAD)):
+        self.split, self.loading, self.bad = (
+            ParamForm(_SPLIT),
+            ParamForm(_LOADING),
+            ParamForm(_BAD),
+        )
+        for form, params in (
+            (self.split, _SPLIT),
+            (self.loading, _LOADING),
+            (self.bad, _BAD),
+        ):
             form.set_docs({param.name: param.doc for param in params})
             form.edited.connect(self._set)
-            form.reset.connect(lambda name: self._set(name, getattr(DataConfig(), name), None))
+            form.reset.connect(
+                lambda name: self._set(name, getattr(DataConfig(), name), None)
+            )
         self.split.align_with(self.loading, self.bad)
         self.training_transforms = TransformsList("Transforms in training", random=True)
         self.eval_transforms = TransformsList("Transforms in evaluation", random=False)
         self.training_transforms.edited.connect(self._transform)
         self.eval_transforms.edited.connect(
-            lambda made, what, merge: self._put(replace(self._config, eval_transforms=made), what, merge)
+            lambda made, what, merge: self._put(
+                replace(self._config, eval_transforms=made), what, merge
+            )
         )
         self.all_bad = Button("Show all unreadable samples…", "link")
         self.all_bad.clicked.connect(self._list_bad)
@@ -158,8 +200,15 @@ class DataSection(Section):
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.columns)
         self.body_layout.addLayout(self._options_place)
-        for part in (self.bad, self.split, self.own_split, self.loading, self.balance, self.training_transforms,
-                     self.eval_transforms):  # fmt: skip
+        for part in (
+            self.bad,
+            self.split,
+            self.own_split,
+            self.loading,
+            self.balance,
+            self.training_transforms,
+            self.eval_transforms,
+        ):
             self.body_layout.addWidget(part)
         row = hbox(self.show_batch, 1)
         self.body_layout.addLayout(row)
@@ -176,7 +225,11 @@ class DataSection(Section):
     def set_training(self, training: TrainingConfig) -> None:
         """Set the settings that decide which batch a run trains on first; one that is shown is read again."""
         before, self._training = self._training, training
-        if self.batch.preview is not None and _order(before) != _order(training) and not self.reader.busy:
+        if (
+            self.batch.preview is not None
+            and _order(before) != _order(training)
+            and not self.reader.busy
+        ):
             self.read_data()
 
     def show_config(self, config: DataConfig) -> None:
@@ -193,26 +246,41 @@ class DataSection(Section):
         spec, problem = self._spec()
         self.split.setVisible(bare is not None and not bare.own_split)
         self.own_split.setVisible(bare is not None and bare.own_split)
-        self.own_split.setText("Uses the validation split chosen by the authors of the data.")
+        self.own_split.setText(
+            "Uses the validation split chosen by the authors of the data."
+        )
         self.loading.setVisible(bare is not None)
         self.bad.setVisible(bare is not None and bool(bare.picks))
         missing = bare is not None and not is_present(config.source, self._root)
-        waits = config.source == dataset_class.KEY and bool(config.path) and not dataset_class.trusted(config)
+        waits = (
+            config.source == dataset_class.KEY
+            and bool(config.path)
+            and not dataset_class.trusted(config)
+        )
         self.download.setVisible(missing)
         self.trust.setVisible(waits)
         self.pick.setVisible(bare is not None and bool(bare.picks))
         missing_stays = missing and not config.options.get("stand_in")
-        in_the_way = bare is None or missing_stays or problem or waits or self.reader.busy
+        in_the_way = (
+            bare is None or missing_stays or problem or waits or self.reader.busy
+        )
         self.show_batch.setVisible(not in_the_way)
         self._update_text(bare, spec, problem, missing)
         self._show_transforms(bare)
         if waits and not problem:
-            self.state.setText(f"{Path(config.path).name} is not trusted yet, so none of its code was run.")
+            self.state.setText(
+                f"{Path(config.path).name} is not trusted yet, so none of its code was run."
+            )
         elif self._is_to_be_read(bare, spec) and not problem and config != self._failed:
             self.read_data()
 
     def _is_to_be_read(self, bare: SourceSpec | None, spec: SourceSpec | None) -> bool:
-        return bare is not None and bool(bare.picks and self._config.path) and spec is not None and not spec.is_read
+        return (
+            bare is not None
+            and bool(bare.picks and self._config.path)
+            and spec is not None
+            and not spec.is_read
+        )
 
     def _spec(self) -> tuple[SourceSpec | None, str]:
         """Return the known facts of the data, and why they cannot be used."""
@@ -222,16 +290,28 @@ class DataSection(Section):
         except (JobError, DataError) as error:
             return SOURCES.get(self._config.source), str(error)
 
-    def _update_text(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
+    def _update_text(
+        self,
+        bare: SourceSpec | None,
+        spec: SourceSpec | None,
+        problem: str,
+        missing: bool,
+    ) -> None:
         if bare is None or spec is None:
-            self.words.setText("The project uses a data source that this version does not know. Choose another one.")
+            self.words.setText(
+                "The project uses a data source that this version does not know. Choose another one."
+            )
             self.state.setText("")
             self.balance.hide()
             self.all_bad.hide()
             return
         self.words.setText(bare.summary)
         self.download.setText(f"Download {megabytes(bare.download_bytes)}…")
-        self.pick.setText(f"Choose another {bare.picks}…" if self._config.path else f"Choose a {bare.picks}…")
+        self.pick.setText(
+            f"Choose another {bare.picks}…"
+            if self._config.path
+            else f"Choose a {bare.picks}…"
+        )
         self.pick.setToolTip(self._config.path)
         sentences = [description.facts(spec, self._config)] if spec.is_read else []
         if bare.picks and self._config.path and not spec.is_read and not problem:
@@ -248,8 +328,12 @@ class DataSection(Section):
         self.all_bad.setVisible(len(spec.bad) > description.BAD_NAMED)
         sentences += [*spec.notes, description.bad(spec, self._config.bad)]
         picking = bool(bare.picks) and not self._config.path
-        set_property(self.state, "tone", "error" if problem and not picking else "text3")
-        self.state.setText(problem if problem and not picking else " ".join(filter(None, sentences)))
+        set_property(
+            self.state, "tone", "error" if problem and not picking else "text3"
+        )
+        self.state.setText(
+            problem if problem and not picking else " ".join(filter(None, sentences))
+        )
         self.state.setVisible(bool(self.state.text()))
         self.balance.setText(description.balance(spec))
         self.balance.setVisible(bool(self.balance.text()) and spec.task != VALUES)
@@ -275,16 +359,32 @@ class DataSection(Section):
                 self.options.hide()
                 self.options.deleteLater()
                 self.options = None
-            shown = [one for one in spec.options if one.kind in _KINDS and one.name not in _NAMED] if spec else []
+            shown = (
+                [
+                    one
+                    for one in spec.options
+                    if one.kind in _KINDS and one.name not in _NAMED
+                ]
+                if spec
+                else []
+            )
             if shown:
                 self.options = ParamForm(shown)
                 self.options.set_docs({option.name: option.doc for option in shown})
                 self.options.edited.connect(self._set_option)
-                self.options.reset.connect(lambda name: self._put_options({name: None}, f"Reset {name}", None))
+                self.options.reset.connect(
+                    lambda name: self._put_options({name: None}, f"Reset {name}", None)
+                )
                 self._options_place.addWidget(self.options)
             self.split.align_with(self.loading, self.bad, *filter(None, [self.options]))
         if self.options is not None:
-            self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
+            self.options.set_values(
+                {
+                    k: v
+                    for k, v in self._config.options.items()
+                    if k in self.options.rows
+                }
+            )
             self._show_taken()
             self._request_classes()
 
@@ -296,21 +396,31 @@ class DataSection(Section):
             self._offer_classes(())
             return
         self._engine.ask(
-            "data.classes", FindDatasetClasses(Path(self._config.path)), on_answer=self._offer_classes,
-            on_error=lambda _failure: self._offer_classes(()),  # the error is shown where the file is read
-        )  # fmt: skip
+            "data.classes",
+            FindDatasetClasses(Path(self._config.path)),
+            on_answer=self._offer_classes,
+            on_error=lambda _failure: self._offer_classes(
+                ()
+            ),  # the error is shown where the file is read
+        )
 
     def _offer_classes(self, names: tuple[str, ...]) -> None:
         row = self.options.rows.get("dataset") if self.options is not None else None
         if row is not None and isinstance(row.editor, TextEditor):
             row.editor.offer(names)
-            row.editor.field.setPlaceholderText(names[0] if len(names) == 1 else "choose one" if names else "")
+            row.editor.field.setPlaceholderText(
+                names[0] if len(names) == 1 else "choose one" if names else ""
+            )
 
     def _show_taken(self) -> None:
         """Show in the empty fields of an array file which of its arrays were taken."""
         spec, _ = self._spec()
         for name in ("inputs", "labels"):
-            if self.options is not None and name in self.options.rows and spec is not None:
+            if (
+                self.options is not None
+                and name in self.options.rows
+                and spec is not None
+            ):
                 taken = spec.arguments.get(name, "")
                 words = taken if isinstance(taken, str) else ", ".join(taken)
                 self.options.editor(name).field.setPlaceholderText(words)
@@ -323,27 +433,43 @@ class DataSection(Section):
             shape = () if plain.inputs else plain.shape  # transforms are for one input
         except DataError:
             shape = ()
-        for part, chosen in ((self.training_transforms, config.train_transforms),
-                             (self.eval_transforms, config.eval_transforms)):  # fmt: skip
+        for part, chosen in (
+            (self.training_transforms, config.train_transforms),
+            (self.eval_transforms, config.eval_transforms),
+        ):
             part.shape = shape
             part.initial_size = self.net_size or shape[1:]
             part.show_transforms(chosen)
-            part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
+            part.setVisible(
+                bare is not None
+                and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3)))
+            )
 
-    def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
+    def _transform(
+        self, made: tuple[Transform, ...], what: str, merge: str | None
+    ) -> None:
         """Set the training transforms; added ones that are not random are also added for evaluation, and one that is
         the same in both lists is changed in both, and removed from both: else it would be evaluated on other inputs.
         """
-        before, evaluated = self._config.train_transforms, list(self._config.eval_transforms)
+        before, evaluated = (
+            self._config.train_transforms,
+            list(self._config.eval_transforms),
+        )
         added = made[len(before) :]
         if added and not is_random(added):
             evaluated += added
         if len(made) == len(before):  # entries that are equal in both lists stay equal
-            changed = {old: new for old, new in zip(before, made, strict=True) if old != new and old.name == new.name}
+            changed = {
+                old: new
+                for old, new in zip(before, made, strict=True)
+                if old != new and old.name == new.name
+            }
             evaluated = [changed.get(one, one) for one in evaluated]
         if len(made) < len(before):
             evaluated = [one for one in evaluated if one in made or one not in before]
-        config = replace(self._config, train_transforms=made, eval_transforms=tuple(evaluated))
+        config = replace(
+            self._config, train_transforms=made, eval_transforms=tuple(evaluated)
+        )
         self._put(config, what, merge)
 
     def _put(self, config: DataConfig, what: str, merge: str | None) -> None:
@@ -351,12 +477,26 @@ class DataSection(Section):
 
     def _choose_source(self, key: str) -> None:
         fits = self.synthetic is not None and self.synthetic.source == key
-        options = self.synthetic.options if self.synthetic is not None and fits else FrozenMap()
-        config = replace(self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=())
+        options = (
+            self.synthetic.options
+            if self.synthetic is not None and fits
+            else FrozenMap()
+        )
+        config = replace(
+            self._config,
+            source=key,
+            path="",
+            options=options,
+            train_transforms=(),
+            eval_transforms=(),
+        )
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 
     def _pick(self) -> None:
-        spec, start = SOURCES[self._config.source], self._config.path or str(self.folder or Path.home())
+        spec, start = (
+            SOURCES[self._config.source],
+            self._config.path or str(self.folder or Path.home()),
+        )
         if spec.picks == "folder":
             name = QFileDialog.getExistingDirectory(self, "Image folder", start)
         else:
@@ -367,14 +507,22 @@ class DataSection(Section):
 
     def set_path(self, path: str) -> None:
         """Change the file or folder; the choice of columns is dropped."""
-        kept = self._config.options.without("inputs", "target", "more_targets", "categories", "numbers", "labels")
-        self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
+        kept = self._config.options.without(
+            "inputs", "target", "more_targets", "categories", "numbers", "labels"
+        )
+        self.chosen.emit(
+            replace(self._config, path=path, options=kept),
+            f"Read {Path(path).name}",
+            None,
+        )
 
     def _choose_columns(self, options: dict[str, Any]) -> None:
         self._put_options(options, "Choose columns", None)
 
     def _set_option(self, name: str, value: Any, merge: str | None) -> None:
-        option = next(one for one in SOURCES[self._config.source].options if one.name == name)
+        option = next(
+            one for one in SOURCES[self._config.source].options if one.name == name
+        )
         if option.kind == "float" and type(value) is int:
             value = float(value)
         if refusal := option.refusal(value):
@@ -383,9 +531,14 @@ class DataSection(Section):
             return
         self._put_options({name: value}, f"Set {name}", merge)
 
-    def _put_options(self, changed: dict[str, Any], what: str, merge: str | None) -> None:
+    def _put_options(
+        self, changed: dict[str, Any], what: str, merge: str | None
+    ) -> None:
         """Put options into the config; those that are the default, or None, are left out."""
-        defaults = {option.name: option.default for option in SOURCES[self._config.source].options}
+        defaults = {
+            option.name: option.default
+            for option in SOURCES[self._config.source].options
+        }
         options = {**self._config.options, **changed}
         kept = {
             name: value
@@ -400,7 +553,9 @@ class DataSection(Section):
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         config = replace(self._config, **{name: value})
-        form = next(form for form in (self.split, self.loading, self.bad) if name in form.rows)
+        form = next(
+            form for form in (self.split, self.loading, self.bad) if name in form.rows
+        )
         try:
             check_data(config)
         except JobError as error:
@@ -427,7 +582,9 @@ class DataSection(Section):
     def _progress(self, done: int, total: int, name: str) -> None:
         self.bar.setRange(0, max(total, 1))
         self.bar.setValue(done)
-        self.state.setText(f"Reading {name}, {grouped_digits(done)} of {grouped_digits(total)}.")
+        self.state.setText(
+            f"Reading {name}, {grouped_digits(done)} of {grouped_digits(total)}."
+        )
         self.state.show()
 
     @Slot(object, object)

@@ -19,11 +19,18 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 from app.views.ui.widgets.painting import label
 
-Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
+Fetch = Callable[
+    [str, Path, Callable[[int, int, str], None], Callable[[], bool]], object
+]
 POLL_INTERVAL = 100  # ms between two polls of the progress
 
 
-def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], cancelled: Callable[[], bool]) -> None:
+def fetch(
+    source: str,
+    root: Path,
+    progress: Callable[[int, int, str], None],
+    cancelled: Callable[[], bool],
+) -> None:
     """Download from the addresses in the engine's torchvision. Raises DownloadCancelledError, DownloadError."""
     question = shared().ask(FindAddresses(source))
     while True:
@@ -43,7 +50,13 @@ class DownloadDialog(Dialog):
 
     downloaded = Signal(str)
 
-    def __init__(self, source: str, root: Path, parent: QWidget | None = None, fetch: Fetch = fetch) -> None:
+    def __init__(
+        self,
+        source: str,
+        root: Path,
+        parent: QWidget | None = None,
+        fetch: Fetch = fetch,
+    ) -> None:
         spec = SOURCES[source]
         super().__init__(f"Download {spec.label}?", parent, icon="save")
         self.setWindowTitle("Download data")
@@ -52,8 +65,10 @@ class DownloadDialog(Dialog):
         self._task: BackgroundTask | None = None
         self.words = label(
             f"{megabytes(spec.download_bytes)} from {spec.host}, saved in {root}. Nothing else is downloaded.",
-            "body", "text2", wrap=True,
-        )  # fmt: skip
+            "body",
+            "text2",
+            wrap=True,
+        )
         self.bar = QProgressBar()
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
@@ -65,7 +80,9 @@ class DownloadDialog(Dialog):
             self.body.addWidget(part)
         self.cancel_button = self.add_button("Cancel")
         self.cancel_button.clicked.connect(self.reject)
-        self.start_button = self.add_button(f"Download {megabytes(spec.download_bytes)}", "primary", default=True)
+        self.start_button = self.add_button(
+            f"Download {megabytes(spec.download_bytes)}", "primary", default=True
+        )
         self.start_button.clicked.connect(self.start)
         self.start_button.setFocus()
         self._timer = QTimer(self, interval=POLL_INTERVAL)
@@ -81,20 +98,26 @@ class DownloadDialog(Dialog):
         self.state.style().polish(self.state)
         self.state.setText("Connecting to the server…")
         self.state.show()
-        self._task = BackgroundTask(self._download, (0, SOURCES[self._source].download_bytes, ""))
+        self._task = BackgroundTask(
+            self._download, (0, SOURCES[self._source].download_bytes, "")
+        )
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._task.begin()
         self._timer.start()
 
     def _download(self, report: Report, cancelled: Cancelled) -> None:
-        self._fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
+        self._fetch(
+            self._source, self._root, lambda *progress: report(progress), cancelled
+        )
 
     def _show_progress(self) -> None:
         if self._task is not None:
             done, total, name = self._task.progress
             self.bar.setValue(round(1000 * done / total) if total else 0)
             self.state.setText(
-                f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server…"
+                f"{megabytes(done)} of {megabytes(total)} · {name}"
+                if name
+                else "Connecting to the server…"
             )
 
     def _ended(self, failure: WorkerFailure | None) -> None:

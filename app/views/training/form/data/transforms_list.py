@@ -34,9 +34,10 @@ class TransformItem(QWidget):
         kind = KINDS.get(transform.name)
         name = label(transform.name, "code", "text" if kind is not None else "error")
         name.setToolTip(kind.doc if kind is not None else "Unknown transform.")
-        up, remove = icon_button("chevron-up", f"Move up: {transform.name}"), icon_button(
-            "close", f"Remove {transform.name}"
-        )  # fmt: skip
+        up, remove = (
+            icon_button("chevron-up", f"Move up: {transform.name}"),
+            icon_button("close", f"Remove {transform.name}"),
+        )
         up.setEnabled(not first)
         up.clicked.connect(self.raised)
         remove.clicked.connect(self.removed)
@@ -65,17 +66,25 @@ class TransformItem(QWidget):
             self.form.set_values(transform.params)
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
-        option = next(one for one in KINDS[self._transform.name].options if one.name == name)
+        option = next(
+            one for one in KINDS[self._transform.name].options if one.name == name
+        )
         if option.kind == "float" and type(value) is int:
             value = float(value)
         refusal = option.refusal(value)
         assert self.form is not None
-        self.form.set_problem(name, f"{name} is {value!r}; {refusal}." if refusal else "")
+        self.form.set_problem(
+            name, f"{name} is {value!r}; {refusal}." if refusal else ""
+        )
         if not refusal:
             self._put(name, value, merge)
 
     def _put(self, name: str, value: Any, merge: str | None) -> None:
-        default = next(one.default for one in KINDS[self._transform.name].options if one.name == name)
+        default = next(
+            one.default
+            for one in KINDS[self._transform.name].options
+            if one.name == name
+        )
         params = self._transform.params
         plain = value is None or equal_values(value, default)
         params = params.without(name) if plain else params.set(name, value)
@@ -91,7 +100,9 @@ class TransformsList(QWidget):
         super().__init__(parent)
         self._title, self._random = title, random
         self.shape: tuple[int, ...] = ()  # of the images
-        self.initial_size: tuple[int, ...] = ()  # height and width that a new transform has at first
+        self.initial_size: tuple[
+            int, ...
+        ] = ()  # height and width that a new transform has at first
         self.items: list[TransformItem] = []
         self.add = Button("Add…", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
@@ -118,9 +129,14 @@ class TransformsList(QWidget):
             self._place.removeWidget(item)
             item.hide()
             item.deleteLater()
-        self.items = [TransformItem(transform, not number) for number, transform in enumerate(transforms)]
+        self.items = [
+            TransformItem(transform, not number)
+            for number, transform in enumerate(transforms)
+        ]
         for number, item in enumerate(self.items):
-            item.changed.connect(lambda made, merge, number=number: self._replace(number, made, merge))
+            item.changed.connect(
+                lambda made, merge, number=number: self._replace(number, made, merge)
+            )
             item.removed.connect(lambda number=number: self._remove(number))
             item.raised.connect(lambda number=number: self._raise(number))
             self._place.addWidget(item)
@@ -129,11 +145,19 @@ class TransformsList(QWidget):
         """Append a transform."""
         sized = any(option.name == "size" for option in KINDS[name].options)
         whole = sized and len(self.initial_size) == 2
-        params: FrozenMap[str, Any] = FrozenMap(size=self.initial_size) if whole else FrozenMap()
-        self.edited.emit((*self.transforms, Transform(name, params)), f"Add {name}", None)
+        params: FrozenMap[str, Any] = (
+            FrozenMap(size=self.initial_size) if whole else FrozenMap()
+        )
+        self.edited.emit(
+            (*self.transforms, Transform(name, params)), f"Add {name}", None
+        )
 
     def _pick(self) -> None:
-        picks = [Pick(kind.name, kind.name, kind.doc) for kind in KINDS.values() if self._random or not kind.random]
+        picks = [
+            Pick(kind.name, kind.name, kind.doc)
+            for kind in KINDS.values()
+            if self._random or not kind.random
+        ]
         picker = Picker("Add a transform", picks, "Unknown transform.", self.add)
         picker.picked.connect(self.put)
         picker.open_below(self.add)
@@ -141,7 +165,11 @@ class TransformsList(QWidget):
     def _replace(self, number: int, made: Transform, merge: str | None) -> None:
         every = list(self.transforms)
         every[number] = made
-        self.edited.emit(tuple(every), f"Set {made.name}", f"{self._title}/{number}/{merge}" if merge else None)
+        self.edited.emit(
+            tuple(every),
+            f"Set {made.name}",
+            f"{self._title}/{number}/{merge}" if merge else None,
+        )
 
     def _remove(self, number: int) -> None:
         every = list(self.transforms)

@@ -40,8 +40,11 @@ class Sweep(Struct):
     @property
     def failures(self) -> list[str]:
         """The names of the runs that failed, each with the reason."""
-        return [f"{self.runs[place].name}: {run.failed.message}"
-                for place, run in enumerate(self.started) if run.failed is not None]  # fmt: skip
+        return [
+            f"{self.runs[place].name}: {run.failed.message}"
+            for place, run in enumerate(self.started)
+            if run.failed is not None
+        ]
 
     @property
     def left(self) -> int:
@@ -71,11 +74,19 @@ class SweepControl(QObject):
         workspace = self._workspace
         project, analysis = workspace.document.project, workspace.live.analysis
         if self._sweep is not None:
-            workspace.notifier.refuse(UNDER_WAY, "Cancel it under Runs first, or wait until it has ended.")
+            workspace.notifier.refuse(
+                UNDER_WAY, "Cancel it under Runs first, or wait until it has ended."
+            )
             return None
         if not workspace.run_control.can_sweep(project) or analysis is None:
             return None
-        dialog = SweepDialog(project, analysis, cache.fact(project.data), workspace.engine, workspace.window)
+        dialog = SweepDialog(
+            project,
+            analysis,
+            cache.fact(project.data),
+            workspace.engine,
+            workspace.window,
+        )
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.started.connect(lambda runs: self.begin(Sweep(project, analysis, runs)))
         dialog.open()
@@ -83,7 +94,9 @@ class SweepControl(QObject):
 
     def begin(self, sweep: Sweep) -> None:
         """Start the first run of a sweep that has not begun, or the next one of a sweep that was stopped."""
-        if self._sweep is not None or not self._workspace.run_control.can_sweep(sweep.project):
+        if self._sweep is not None or not self._workspace.run_control.can_sweep(
+            sweep.project
+        ):
             return
         sweep.stopped = False
         self._sweep = sweep
@@ -93,7 +106,13 @@ class SweepControl(QObject):
             self._next()
             return
         folder = self._workspace.runs_keeper.folder
-        self._workspace.background.ask("sweep tag", _next_tag, folder, on_answer=self._tagged, on_error=self._untagged)
+        self._workspace.background.ask(
+            "sweep tag",
+            _next_tag,
+            folder,
+            on_answer=self._tagged,
+            on_error=self._untagged,
+        )
 
     def _tagged(self, tag: str) -> None:
         if self._sweep is not None:
@@ -102,7 +121,9 @@ class SweepControl(QObject):
 
     def _untagged(self, failure: WorkerFailure) -> None:
         self._sweep = None
-        self._workspace.notifier.refuse("The sweep cannot start", f"The runs cannot be listed: {failure.message}")
+        self._workspace.notifier.refuse(
+            "The sweep cannot start", f"The runs cannot be listed: {failure.message}"
+        )
 
     def cancel(self) -> None:
         """Stop the run in progress, and start no other."""
@@ -115,7 +136,9 @@ class SweepControl(QObject):
 
     def _next(self) -> None:
         sweep = self._sweep
-        if sweep is None or self._workspace.session.active:  # a run that was started by hand: the end of it leads here
+        if (
+            sweep is None or self._workspace.session.active
+        ):  # a run that was started by hand: the end of it leads here
             return
         if sweep.stopped or not sweep.left:
             self._end(sweep)
@@ -125,18 +148,24 @@ class SweepControl(QObject):
         self._panel.sweep.hide()
         self._panel.strip.show_run(series.place, run.name, series.count)
         sweep.started.append(
-            self._workspace.run_control.start_of_sweep(sweep.project, sweep.analysis, run, series)
-        )  # fmt: skip
+            self._workspace.run_control.start_of_sweep(
+                sweep.project, sweep.analysis, run, series
+            )
+        )
         self._show_progress()
 
     def _state_changed(self, state: str) -> None:
-        if self._sweep is not None and state == "stopping":  # by Stop, or because the project or the window is closed
+        if (
+            self._sweep is not None and state == "stopping"
+        ):  # by Stop, or because the project or the window is closed
             self._sweep.stopped = True
 
     def _run_ended(self, _run: Run) -> None:
         if self._sweep is not None:
             self._panel.strip.show_failures(self._sweep.failures)
-            QTimer.singleShot(0, self, self._next)  # after all others know that this one has ended
+            QTimer.singleShot(
+                0, self, self._next
+            )  # after all others know that this one has ended
 
     def _project_replaced(self, _project: object) -> None:
         """Start no other run: it would be stored with the runs of another project."""
@@ -145,7 +174,11 @@ class SweepControl(QObject):
 
     def _show_progress(self) -> None:
         sweep, progress = self._sweep, self._workspace.session.progress()
-        if sweep is None or not sweep.started or sweep.started[-1] is not self._workspace.session.current:
+        if (
+            sweep is None
+            or not sweep.started
+            or sweep.started[-1] is not self._workspace.session.current
+        ):
             return
         done = 0.0
         if progress is not None and progress.batches:
@@ -167,13 +200,25 @@ class SweepControl(QObject):
             return
         show = partial(self._panel_shows, sweep.tag)
         words, failed = f"{_best(sweep)}{_failed(sweep.failures)}", bool(sweep.failures)
-        notifier, tag = self._workspace.notifier, f"{sweep.tag[:1].upper()}{sweep.tag[1:]}"
+        notifier, tag = (
+            self._workspace.notifier,
+            f"{sweep.tag[:1].upper()}{sweep.tag[1:]}",
+        )
         if sweep.left:
             title = f"{tag} was stopped after {len(sweep.started):,} of {counted(len(sweep.runs), 'run')}"
-            notifier.show("info", title, words, "Continue sweep", partial(self.begin, sweep), {"Show its runs": show})
+            notifier.show(
+                "info",
+                title,
+                words,
+                "Continue sweep",
+                partial(self.begin, sweep),
+                {"Show its runs": show},
+            )
         else:
             title = f"{tag} is done: {counted(len(sweep.runs), 'run')}"
-            notifier.show("warning" if failed else "info", title, words, "Show its runs", show)
+            notifier.show(
+                "warning" if failed else "info", title, words, "Show its runs", show
+            )
 
     def _panel_shows(self, tag: str) -> None:
         self._workspace.pages.show("runs")
@@ -188,8 +233,13 @@ def _next_tag(folder: Path) -> str:
 
 def _best(sweep: Sweep) -> str:
     """Name the run with the smallest validation loss."""
-    losses = [(record.summary_of(run.history).best_loss, place) for place, run in enumerate(sweep.started)]
-    known = [(loss, place) for loss, place in losses if loss is not None and loss == loss]
+    losses = [
+        (record.summary_of(run.history).best_loss, place)
+        for place, run in enumerate(sweep.started)
+    ]
+    known = [
+        (loss, place) for loss, place in losses if loss is not None and loss == loss
+    ]
     if not known:
         return ""
     loss, place = min(known)
@@ -201,5 +251,9 @@ def _failed(failures: Sequence[str]) -> str:
     """Say how many runs failed, and the beginning of the first reason: all are at the runs."""
     if not failures:
         return ""
-    count = "1 run failed" if len(failures) == 1 else f"{len(failures):,} runs failed, first"
+    count = (
+        "1 run failed"
+        if len(failures) == 1
+        else f"{len(failures):,} runs failed, first"
+    )
     return f"{count}: {': '.join(failures[0].split(': ')[:2]).rstrip('.')}."

@@ -43,19 +43,31 @@ class SweepDialog(Dialog):
     started = Signal(object)
 
     def __init__(
-        self, project: Project, analysis: Analysis, fact: Fact | None, engine: EngineService,
+        self,
+        project: Project,
+        analysis: Analysis,
+        fact: Fact | None,
+        engine: EngineService,
         parent: QWidget | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("Sweep", parent, icon="runs")
         self.setMinimumWidth(600)
-        self._project, self._analysis, self._fact, self._engine = project, analysis, fact, engine
+        self._project, self._analysis, self._fact, self._engine = (
+            project,
+            analysis,
+            fact,
+            engine,
+        )
         self._params: tuple[ChoiceParam, ...] = ()
         self._plan: SweepPlan | None = None
         self._wanted = False  # to start as soon as the runs are checked
         self.rows: list[SettingRow] = []
         self._typing = QTimer(self, singleShot=True, interval=TYPING)
         self._typing.timeout.connect(self._ask)
-        self.mode = Segmented([("grid", "Every combination"), ("random", "Random draws")], "How runs are chosen")
+        self.mode = Segmented(
+            [("grid", "Every combination"), ("random", "Random draws")],
+            "How runs are chosen",
+        )
         self.mode.changed.connect(lambda _mode: self._mode_changed())
         self.draws, self.seed = NumberField(10, "int", 1), NumberField(0, "int", 0)
         self.hint = label("", "caption", "text3", wrap=True)
@@ -71,7 +83,10 @@ class SweepDialog(Dialog):
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
         self._drawing = QWidget()
         parts: list[QWidget] = []
-        for text, field, name in (("draws", self.draws, "Number of draws"), ("seed", self.seed, "Seed of the draws")):
+        for text, field, name in (
+            ("draws", self.draws, "Number of draws"),
+            ("seed", self.seed, "Seed of the draws"),
+        ):
             field.setAccessibleName(name)
             field.setFixedWidth(80)
             field.textChanged.connect(lambda _text: self._changed())
@@ -115,7 +130,9 @@ class SweepDialog(Dialog):
         self._column.removeWidget(row)
         row.hide()
         row.deleteLater()
-        (self.rows[min(place, len(self.rows) - 1)].values if self.rows else self.add).setFocus()
+        (
+            self.rows[min(place, len(self.rows) - 1)].values if self.rows else self.add
+        ).setFocus()
         self._fit()
         self._changed()
 
@@ -123,12 +140,17 @@ class SweepDialog(Dialog):
         taken = [row.name.value() for row in self.rows]
         known = [FIRST, "batch_size", *(param.name for param in self._params)]
         names = [param.name for param in self._params]
-        return next((name for name in known if name in names and name not in taken), taken[0] if taken else FIRST)
+        return next(
+            (name for name in known if name in names and name not in taken),
+            taken[0] if taken else FIRST,
+        )
 
     def _fit(self) -> None:
         """Make room for the rows, up to some; more are scrolled to."""
         heights = [row.sizeHint().height() + 6 for row in self.rows]
-        inside = present(self.area.widget())  # an error that wraps wants more than its row's hint
+        inside = present(
+            self.area.widget()
+        )  # an error that wraps wants more than its row's hint
         least = inside.minimumSizeHint().height() if len(heights) <= ROWS else 0
         self.area.setFixedHeight(max(sum(heights[:ROWS]) + 2, least))
         self.add.setEnabled(bool(self._params) and len(self.rows) < len(self._params))
@@ -137,7 +159,13 @@ class SweepDialog(Dialog):
     def _grow(self) -> None:
         """Make room for all words; they wrap, so that a layout does not do it by itself."""
         if self.isVisible():
-            self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))
+            self.resize(
+                self.width(),
+                max(
+                    self.height(),
+                    present(self.layout()).totalHeightForWidth(self.width()),
+                ),
+            )
 
     def _mode_changed(self) -> None:
         self._drawing.setVisible(self._draws)
@@ -178,7 +206,14 @@ class SweepDialog(Dialog):
             self._show("", "")
             return
         count = self.draws.pending() if self._draws and settings else None
-        request = PlanSweep(self._project, self._analysis, self._fact, settings, count, self.seed.pending())
+        request = PlanSweep(
+            self._project,
+            self._analysis,
+            self._fact,
+            settings,
+            count,
+            self.seed.pending(),
+        )
         self._engine.ask(KEY, request, on_answer=self._answered, on_error=self._failed)
 
     def _answered(self, plan: SweepPlan) -> None:
@@ -187,12 +222,18 @@ class SweepDialog(Dialog):
             self.add_row(self._unused())
         for row in self.rows:
             row.set_names(plan.params, row.name.value())
-        blamed = next((row for row in self.rows if row.name.value() == plan.blamed), None)
+        blamed = next(
+            (row for row in self.rows if row.name.value() == plan.blamed), None
+        )
         if blamed is not None:
             blamed.show_problem(f"{plan.problem.rstrip('.')}.")
         self._fit()
         if plan.problem:
-            self._show("" if blamed is not None else f"{plan.problem.rstrip('.')}.", "", "error")
+            self._show(
+                "" if blamed is not None else f"{plan.problem.rstrip('.')}.",
+                "",
+                "error",
+            )
         elif plan.runs:
             self._show(self._summary(plan), _listed(plan))
         else:
@@ -209,7 +250,9 @@ class SweepDialog(Dialog):
         each = f" of {counted(lengths.pop(), 'epoch')}" if len(lengths) == 1 else ""
         each += " each" if each and len(plan.runs) > 1 else ""
         different = len({run.values for run in plan.runs})
-        several = f", {different:,} of them different" if different < len(plan.runs) else ""
+        several = (
+            f", {different:,} of them different" if different < len(plan.runs) else ""
+        )
         return f"{counted(len(plan.runs), 'run')}{each}{several}"
 
     def _show(self, count: str, listed: str, tone: str = "text") -> None:

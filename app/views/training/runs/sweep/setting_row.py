@@ -42,7 +42,9 @@ class ValuesMenu(QMenu):
         pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress
         keys = (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter)
         chosen = pressed and isinstance(event, QKeyEvent) and event.key() in keys
-        if (chosen or event.type() == QEvent.Type.MouseButtonRelease) and self.activeAction() is not None:
+        if (
+            chosen or event.type() == QEvent.Type.MouseButtonRelease
+        ) and self.activeAction() is not None:
             self.activeAction().toggle()
             self.toggled.emit()
             return True
@@ -56,7 +58,9 @@ class SettingRow(QWidget):
     renamed = Signal()
     removed = Signal()
 
-    def __init__(self, params: Sequence[ChoiceParam], name: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, params: Sequence[ChoiceParam], name: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._params: dict[str, ChoiceParam] = {}
         self.name = ChoiceField()
@@ -67,7 +71,9 @@ class SettingRow(QWidget):
         self.values.textChanged.connect(lambda _text: self.changed.emit())
         self.menu = ValuesMenu(self)
         self.menu.aboutToShow.connect(self._fill_menu)
-        self.menu.toggled.connect(lambda: self.values.setText(", ".join(self.menu.chosen)))
+        self.menu.toggled.connect(
+            lambda: self.values.setText(", ".join(self.menu.chosen))
+        )
         self.choose = Button("Choose")
         self.choose.setMenu(self.menu)
         self.remove = icon_button("close", "Remove")
@@ -94,7 +100,9 @@ class SettingRow(QWidget):
         name = self.name.value()
         param = self._params.get(name)
         self.values.setAccessibleName(f"Values of {name}")
-        self.values.setPlaceholderText(f"now {param.default}" if param is not None else "")
+        self.values.setPlaceholderText(
+            f"now {param.default}" if param is not None else ""
+        )
         self.name.set_hint(param.doc if param is not None else "")
         self.choose.setVisible(bool(self._offered))
         self.choose.setAccessibleName(f"Choose values of {name}")
@@ -114,7 +122,9 @@ class SettingRow(QWidget):
         return (None, *values) if values and param.optional else values
 
     def _fill_menu(self) -> None:
-        self.menu.fill(self._offered, [part.strip() for part in self.values.text().split(",")])
+        self.menu.fill(
+            self._offered, [part.strip() for part in self.values.text().split(",")]
+        )
 
     @property
     def empty(self) -> bool:

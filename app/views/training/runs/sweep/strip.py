@@ -23,14 +23,18 @@ class SweepStrip(QWidget):
         super().__init__(parent)
         self.words = label("", "label", "text2")
         self.words.setMinimumWidth(0)
-        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
         self.failures = label("", "label", "error")
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(BAR)
         self.bar.setAccessibleName("Progress of the sweep")
         self.cancel = Button("Cancel sweep", icon="stop")
-        self.cancel.setToolTip("Stop the run in progress, which is saved, and start no other")
+        self.cancel.setToolTip(
+            "Stop the run in progress, which is saved, and start no other"
+        )
         self.cancel.clicked.connect(self._cancel)
         row = ((self.words, 1), self.failures, self.bar, self.cancel)
         hbox(*row, on=self, margins=(12, 2, 8, 4), spacing=10)
@@ -51,7 +55,9 @@ class SweepStrip(QWidget):
 
     def show_failures(self, messages: list[str]) -> None:
         """Show how many runs failed, each with its reason in the tool tip."""
-        self.failures.setText(f"{counted(len(messages), 'run')} failed" if messages else "")
+        self.failures.setText(
+            f"{counted(len(messages), 'run')} failed" if messages else ""
+        )
         self.failures.setToolTip("\n".join(messages))
         self.failures.setVisible(bool(messages))
 
