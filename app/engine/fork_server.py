@@ -235,14 +235,11 @@ def _set_threads(environment: Mapping[str, str]) -> None:
         torch.get_num_threads()
     )  # asks OpenMP, which is set below: MKL, linked into torch, is not by that
     for library in _libraries():
-        if (
-            library.internal_api == "openblas"
-        ):  # it had to do with one, so as not to start any here
-            library.set_num_threads(
-                thread_count("OPENBLAS_NUM_THREADS")
-                or count
-                or len(os.sched_getaffinity(0))
-            )
+        if library.internal_api == "openblas":
+            # It had to do with one, so as not to start any here. In a new process it takes no more than processors.
+            processors = len(os.sched_getaffinity(0))
+            threads = thread_count("OPENBLAS_NUM_THREADS") or count or processors
+            library.set_num_threads(min(threads, processors))
         elif count and library.num_threads != count:
             library.set_num_threads(count)
     if (count := of_mkl or count) and count != loaded_for:

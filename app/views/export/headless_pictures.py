@@ -56,8 +56,8 @@ def application() -> QApplication:
 def _filter_qt_message(
     _kind: QtMsgType, _context: QMessageLogContext, text: str
 ) -> None:
-    """Print Qt's messages, except for one that the offscreen platform repeats for every window."""
-    if "propagateSizeHints" not in text:
+    """Print the messages of Qt but two: one that this platform repeats for every window, and that on the locale C."""
+    if "propagateSizeHints" not in text and not text.startswith("Detected locale"):
         print(text, file=sys.stderr)
 
 
