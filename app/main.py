@@ -23,31 +23,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return interrupts.STATUS
 
 
-def _main(given: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     from app import cli
     from app.cli import startup
 
-    if given and (
-        given[0] in cli.COMMANDS or given[0] in ("--help", "-h", "--version")
-    ):
-        bare = (
-            not given[0].startswith("-")
-            and given[0] not in startup.ANYWHERE
-            and not {"-h", "--help"} & {*given}
-        )
-        if bare and (words := startup.hindrance(window=False)):
-            return startup.refuse(words)
-        return cli.run(given)
-    if given and given[0].startswith("-") or len(given) > 1:
+    first = arguments[0] if arguments else None
+    if first in cli.commands() or first in ("--help", "-h", "--version"):
+        return cli.run(arguments)
+    if len(arguments) > 1 or (first is not None and first.startswith("-")):
         print(
-            f"tapedeck: {given[0]} is not a command; there are {', '.join(cli.COMMANDS)}",
+            f"tapedeck: {first} is not a command; there are {', '.join(cli.commands())}",
             file=sys.stderr,
         )
         return 2
     # Whatever a start makes lives on: looking through it for garbage again and again takes a tenth of the time. It goes
     # on when the window's modules are all there.
     gc.disable()
-    return startup.window(given[0] if given else None)
+    return startup.window(first)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""The command line: a module for each of `COMMANDS`; what they share stands in `console`, `nets` and `settings`.
+"""The command line. A command is a small module that declares it, `NAME_command.py` or the `command.py` of its folder.
+
+Such a module imports neither torch nor what does: `--help` imports all of them, a command its own alone. What a command
+does stands in a module that is imported when it is carried out, and what commands share in `arguments`, `console`,
+`nets` and `settings`.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -11,35 +15,34 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 from app import __version__
-from app.cli import failures, streams
+from app.cli import failures, startup, streams
 from app.cli.console import CommandError, printable, shortened
 from app.util import processors, user_frames
 
-# Commands in the order of their help, each with its module below `app.cli`.
-COMMANDS = {
-    "check": "check",
-    "train": "train",
-    "sweep": "sweep.command",
-    "data": "data",
-    "try": "train.trials",
-    "evaluate": "evaluate",
-    "export": "export",
-    "attention": "interpret.attention",
-    "attribute": "interpret.attribute",
-    "patch": "interpret.patch",
-    "revisit": "revisit.command",
-    "autograd": "autograd",
-    "import": "import_model",
-    "draw": "draw",
-    "diff": "diff",
-    "open": "open_model",
-    "run": "scripts.run_script",
-    "runs": "runs",
-    "doctor": "doctor",
-}
+PROGRAM = Path(__file__).parents[1]
+
+
+def commands() -> dict[str, str]:
+    """Return each command with its module, which is not imported.
+
+    They are found in `app/cli` and `app/features`: `command.py` is named like its folder, `NAME_command.py` by itself.
+    """
+    files = [
+        *PROGRAM.glob("cli/**/*command.py"),
+        *PROGRAM.glob("features/**/*command.py"),
+    ]
+    package = __name__.rpartition(".")[0]
+    found = {
+        (file.stem.removesuffix("command").rstrip("_") or file.parent.name): ".".join(
+            (package, *file.relative_to(PROGRAM).with_suffix("").parts)
+        )
+        for file in files
+    }
+    return dict(sorted(found.items()))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,6 +60,8 @@ class _CommandParser(_Parser):
             action="store_true",
             help="if a step fails, show the full traceback instead of only the lines in your files",
         )
+        # Commands that tell what is missing, or run with what another interpreter has, need no packages.
+        self.set_defaults(anywhere=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what it does not know itself, since the message then names this command and its options."""
@@ -104,6 +109,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
         options = _parser(arguments[0]).parse_args(arguments)
     except (CommandError, ImportError) as error:  # of a package that the commands need
         return _refused(error, whole=False)
+    if not options.anywhere and (obstacle := startup.hindrance(window=False)):
+        return startup.refuse(obstacle)
     if arguments[0] != "run":  # which runs a script of the user as it is
         processors.limit_this_process()
     try:
@@ -136,16 +143,17 @@ def _reject_empty(arguments: Sequence[str]) -> None:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    """Return the parser of one of `COMMANDS`, else of all: a package that others need may be broken."""
+    """Return the parser of one command, else of all: a package that others need may be broken."""
     parser = _Parser(
         prog="tapedeck", description="Tapedeck on the command line, without its window."
     )
     parser.add_argument(
         "--version", action="version", version=f"tapedeck {__version__}"
     )
-    commands = parser.add_subparsers(
+    subparsers = parser.add_subparsers(
         required=True, metavar="COMMAND", parser_class=_CommandParser
     )
-    for module in [COMMANDS[command]] if command in COMMANDS else COMMANDS.values():
-        import_module(f"{__name__}.{module}").add(commands)
+    modules = commands()
+    for name in [command] if command in modules else modules:
+        import_module(modules[name]).add(subparsers)
     return parser

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+PICTURES = (".svg", ".pdf", ".png", ".tex", ".dot", ".json")  # endings of a picture
 SECONDS = 120.0  # for code of the user's own
 
 # How a model is made and called.
@@ -14,6 +15,14 @@ MODEL = ("--args", "--input", "--example")
 # What is trained on, and how.
 DATA = ("--on", "--loss", "--against")
 SETTINGS = (*DATA, "--set")
+
+INTERPRETED = """
+SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.module:factory(), torchvision:resnet18,
+timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project runs on samples of its data with the newest
+weights of its runs, a model on its example inputs (--input) with its initial weights, or with --on DATA on samples of
+data.
+Your own files run once they are trusted, by --trust or in the window, until one of them changes.
+"""
 
 
 def positive(text: str) -> int:
@@ -150,3 +159,127 @@ def value_of(options: argparse.Namespace, name: str) -> Any:
         False if declared.get("action") == "store_true" else declared.get("default")
     )
     return getattr(options, name.removeprefix("--").replace("-", "_"), fallback)
+
+
+def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> None:
+    """Add the options of a picture: what it is for, how its boxes are placed, and whether it carries the project."""
+    parser.add_argument(
+        "--for",
+        dest="purpose",
+        choices=("column", "page", "slide"),
+        default="page",
+        help="size of a picture: a column (8.5 cm wide), a page (17 cm) or a slide (16:9); default page",
+    )
+    canvas = (
+        "as on the canvas (the default if its text is readable then), "
+        if arranged
+        else ""
+    )
+    parser.add_argument(
+        "--arranged",
+        choices=(*(("canvas",) if arranged else ()), "rows", "dot"),
+        help=f"place the nodes {canvas}in rows that fit the size, or by Graphviz's dot, which sets the size itself",
+    )
+    if carries:
+        parser.add_argument(
+            "--no-project",
+            action="store_true",
+            help="do not put the project into a picture that ends in .svg or .png",
+        )
+
+
+def add_graph_output(parser: Any, carries: bool = True) -> None:
+    """Add the options of the file that a graph is written to."""
+
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"output file ending in {', '.join(PICTURES)}, or in .html for a page that plays the backward "
+        "pass",
+    )
+    add_paper(parser, carries=carries)
+    parser.add_argument(
+        "--play",
+        action="store_true",
+        help="play the backward pass, and add its order, norms and bytes to the JSON file",
+    )
+    parser.add_argument(
+        "--unfolded",
+        action="store_true",
+        help="show every node instead of one box per layer",
+    )
+    parser.add_argument(
+        "--group",
+        choices=("layer", "block", "none"),
+        default="layer",
+        help="one box per layer, nested blocks, or no grouping",
+    )
+
+
+def add_first_batch(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Declare a command whose models are called with the first batch of --on DATA, if no inputs are given; add options
+    of the data that it has not yet."""
+    add(parser, *names)
+    parser.set_defaults(first_batch=True)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a model and how to run it."""
+    parser.add_argument("source", metavar="SOURCE")
+    add(parser, *MODEL, "--train", "--trust")
+    parser.add_argument(
+        "--meta",
+        action="store_true",
+        help="make it on the meta device: no weights and no values, only shapes",
+    )
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Add the weights that a net is evaluated with, and the part of the data."""
+    weights = parser.add_mutually_exclusive_group()
+    add(weights, "--weights")
+    weights.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR|FILE",
+        help="checkpoint of a run, or the newest in a folder of runs",
+    )
+    parser.add_argument(
+        "--part",
+        choices=("validation", "test", "training"),
+        default="validation",
+        help="part of a project's data in which samples are numbered (validation)",
+    )
+
+
+def add_interpreted(parser: argparse.ArgumentParser, several: bool) -> None:
+    """Add the arguments that choose net, weights and samples."""
+
+    add_project(parser)
+    if several:
+        parser.add_argument(
+            "--sample",
+            action="append",
+            type=int,
+            default=[],
+            metavar="N",
+            help="number of a sample, from 0; may be repeated (0)",
+        )
+        parser.add_argument(
+            "--worst",
+            type=positive,
+            metavar="N",
+            help="the N samples with the largest loss, instead of --sample",
+        )
+    else:
+        parser.add_argument(
+            "--sample",
+            type=int,
+            default=0,
+            metavar="N",
+            help="number of a sample, from 0 (0)",
+        )
+    add_weights(parser)
+    add(parser, "--device", "--data", *MODEL, *SETTINGS)
+    add_first_batch(parser)
+    add(parser, "--seed", "--timeout", "--json", "--trust")

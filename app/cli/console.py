@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli.arguments import PICTURES
 from app.util import atomic, regular_files
 from app.util.errors import CodedError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from app.project.project import Project
 
 LONGEST = 2000  # letters of a refusal
-PICTURES = (".svg", ".pdf", ".png", ".tex", ".dot", ".json")
 
 
 class CommandError(CodedError):
@@ -63,33 +63,6 @@ def save(weights: Any, path: Path) -> None:
     from app.export.weights import save_pt, save_safetensors
 
     (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
-
-
-def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> None:
-    """Add the options of a picture: what it is for, how its boxes are placed, and whether it carries the project."""
-    parser.add_argument(
-        "--for",
-        dest="purpose",
-        choices=("column", "page", "slide"),
-        default="page",
-        help="size of a picture: a column (8.5 cm wide), a page (17 cm) or a slide (16:9); default page",
-    )
-    canvas = (
-        "as on the canvas (the default if its text is readable then), "
-        if arranged
-        else ""
-    )
-    parser.add_argument(
-        "--arranged",
-        choices=(*(("canvas",) if arranged else ()), "rows", "dot"),
-        help=f"place the nodes {canvas}in rows that fit the size, or by Graphviz's dot, which sets the size itself",
-    )
-    if carries:
-        parser.add_argument(
-            "--no-project",
-            action="store_true",
-            help="do not put the project into a picture that ends in .svg or .png",
-        )
 
 
 def picture(
@@ -148,6 +121,22 @@ def has_place(path: Path) -> None:
             raise CommandError(
                 f"{path} cannot be written: {error.strerror or error}"
             ) from error
+
+
+def check_graph_output(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written. Raises CommandError."""
+
+    path: Path | None = options.out
+    if path is not None and path.suffix not in (*PICTURES, ".html"):
+        raise CommandError(
+            f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(PICTURES)} or .html"
+        )
+    if path is not None:
+        has_place(path)
+    if options.play and (path is None or path.suffix not in (".json", ".html")):
+        raise CommandError(
+            "--play writes the playback into a JSON or HTML file: pass --out F.json"
+        )
 
 
 @contextmanager

@@ -6,7 +6,6 @@ libraries that Qt needs are looked up by the loader, and the data folder is writ
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import shutil
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple, TextIO
 
 from app import __version__
 from app.cli.display import display, obstacle, qt_folder
@@ -102,15 +101,6 @@ def unimportable(module: str, error: BaseException) -> DoctorCheck | None:
         return lacking[0]
     found = f"{check.found} does not import: {_first_line(error)}"
     return DoctorCheck(package, "missing", found, f"{_PIP} --force-reinstall {package}")
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "doctor", help="report what is installed and what is missing"
-    )
-    parser.set_defaults(command=lambda _options: print_report())
-    return parser
 
 
 def print_report(stream: TextIO | None = None) -> int:

@@ -7,7 +7,7 @@ import json
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.cli import arguments, console, models, streams
 
@@ -15,69 +15,6 @@ if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.observe.folding import Tree
     from app.observe.observation import Observation
-
-WORDS = """
-SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
-diffusers:Class. The model runs once with the inputs of --input or --example, with the first batch of --on DATA, else
-with proposed ones, and what it called is drawn, with equal layers folded. If it raises, everything up to the call that
-raised is drawn, that call in red, and the command exits with 1. Your own files run once they are trusted, by --trust or
-in the window, until one of them changes, in a separate process.
-"""
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "draw", help="draw any model from one forward pass", description=WORDS
-    )
-    add_source(parser)
-    models.add_first_batch(parser, "--on", "--data")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help=f"output file ending in {', '.join(console.PICTURES)}",
-    )
-    console.add_paper(parser)
-    parser.add_argument(
-        "--depth",
-        type=arguments.seed,
-        metavar="N",
-        help="open N levels of modules, 0 for the model as one box",
-    )
-    parser.add_argument(
-        "--unfold",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="open this module and what is around it, beside --depth (1); * matches any: 'blocks.*.attention'",
-    )
-    parser.add_argument(
-        "--unfolded",
-        action="store_true",
-        help="open every module, and draw every operation; "
-        "otherwise as many levels are open as fit the size",
-    )
-    parser.add_argument(
-        "--weights",
-        metavar="LAYER",
-        help="for hf:FOLDER: also describe the stored weights of a layer, reading only those",
-    )
-    arguments.add(parser, "--timeout")
-    parser.set_defaults(command=run)
-    return parser
-
-
-def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a model and how to run it."""
-    parser.add_argument("source", metavar="SOURCE")
-    arguments.add(parser, *arguments.MODEL, "--train", "--trust")
-    parser.add_argument(
-        "--meta",
-        action="store_true",
-        help="make it on the meta device: no weights and no values, only shapes",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     with gc_pause.put_off():  # torch makes very many objects that stay
         from app.engine.tasks import observe as task
 
-    console.can_be_written(options.out, console.PICTURES, "a picture can end in")
+    console.can_be_written(options.out, arguments.PICTURES, "a picture can end in")
     request = models.request_of(options, options.source, viewed=True)
     source = request.source
     if options.weights is not None and not (

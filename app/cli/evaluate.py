@@ -4,54 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, console, nets
+from app.cli import console, nets
 
 if TYPE_CHECKING:
     from app.training.evaluation.result import Evaluation
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-
-    evaluate: argparse.ArgumentParser = commands.add_parser(
-        "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
-    )
-    arguments.add_project(evaluate)
-    weights = evaluate.add_mutually_exclusive_group()
-    arguments.add(weights, "--weights")
-    weights.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="DIR|FILE",
-        help="checkpoint of a run, or the newest in a folder of runs",
-    )
-    evaluate.add_argument(
-        "--part",
-        choices=("validation", "test", "training"),
-        default="validation",
-        help="samples to evaluate (validation)",
-    )
-    evaluate.add_argument(
-        "--augment",
-        action="append",
-        default=[],
-        choices=("flip", "shift"),
-        help="test-time augmentation of images; may be repeated",
-    )
-    arguments.add(evaluate, "--device", "--data")
-    evaluate.add_argument(
-        "--csv",
-        type=Path,
-        metavar="FILE",
-        help="write a line per sample; its `row` counts the samples of all data that could be read",
-    )
-    arguments.add(evaluate, "--json")
-    arguments.add(evaluate, *arguments.MODEL, *arguments.SETTINGS, "--trust")
-    evaluate.set_defaults(command=run)
-    return evaluate
 
 
 def run(options: argparse.Namespace) -> int:

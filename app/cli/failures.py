@@ -6,7 +6,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from app.cli import console
+from app.cli import console, startup
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ UNREADABLE = (
 def explained(error: BaseException, whole: bool) -> tuple[str, int]:
     """Return the sentence for an exception and the exit code of the command, after printing to stderr the frames of the
     user's code, or all frames if `whole`."""
-    from app.cli import startup
-
     if words := startup.cause(error):
         if whole:
             traceback.print_exception(error)

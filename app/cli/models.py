@@ -163,13 +163,6 @@ def _is_class(file: Path, name: str) -> bool:
 # --- The first batch of data as its inputs
 
 
-def add_first_batch(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Declare a command whose models are called with the first batch of --on DATA, if no inputs are given; add options
-    of the data that it has not yet."""
-    arguments.add(parser, *names)
-    parser.set_defaults(first_batch=True)
-
-
 def _example_of(options: argparse.Namespace) -> str:
     """Return the example inputs that a command names; of --on DATA a file of their first batch, which is announced.
 

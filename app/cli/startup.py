@@ -15,9 +15,6 @@ from app.util.errors import CodedError
 if TYPE_CHECKING:
     from app.sources.spec import AskedModel
 
-# Commands that tell what is missing, or run with what another interpreter has.
-ANYWHERE = frozenset({"doctor", "run"})
-
 
 def hindrance(window: bool) -> str:
     """Return what prevents a command or the window, "" if nothing does. Imports nothing."""

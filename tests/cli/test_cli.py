@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ import pytest
 from app import cli
 from app.main import main
 from app.project import file
+from app.util.resources import PATH_ENTRY
 from app.util.resources import path as resource_path
 from tests.support.forked_python import run_forked
 from tests.support.script_here import run_script
@@ -246,17 +248,46 @@ def test_commands_without_pictures_do_without_qt(tmp_path: Path) -> None:
     assert "N×10" in done.stdout and not done.stderr
 
 
-def test_a_command_is_a_module_and_its_row_in_the_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("file", ["cli/count_command.py", "features/count/command.py"])
+def test_a_command_is_found_by_the_name_of_its_module(
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def add(commands: Any) -> None:
-        commands.add_parser("count").set_defaults(command=lambda _options: print("one"))
+    def add(subparsers: Any) -> None:
+        count = subparsers.add_parser("count")
+        count.set_defaults(command=lambda _options: print("one"))
 
-    module = ModuleType("app.cli.counting")
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    name = f"app.{file.removesuffix('.py').replace('/', '.')}"
+    module = ModuleType(name)
     module.__dict__["add"] = add
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(cli.COMMANDS, "count", "counting")
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(cli, "PROGRAM", tmp_path)
+    assert [*cli.commands()] == ["count"]
     assert main(["count"]) == 0 and capsys.readouterr().out == "one\n"
+
+
+def test_help_imports_no_torch_and_a_command_no_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def imported(*arguments: str) -> set[str]:
+        code = "import sys\nfrom app.main import main\ntry: main(sys.argv[1:])\nfinally: print(*sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=PATH_ENTRY,
+        )
+        return set(done.stdout.splitlines()[-1].split())
+
+    modules = {*cli.commands().values()}
+    everything = imported("--help")
+    assert modules <= everything and "torch" not in everything
+    assert modules & imported("runs", "--help") == {cli.commands()["runs"]}
 
 
 @pytest.mark.parametrize(

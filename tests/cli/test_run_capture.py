@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.scripts import script_capture
+from app.cli import script_capture
 from app.main import main
 from tests.support.forked_python import run_replaced
 

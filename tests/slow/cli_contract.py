@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from app.cli import COMMANDS, run
+from app.cli import commands, run
 from app.interpret.captum_extra import captum_missing
 from app.project import file
 from app.util.resources import path as resource_path
@@ -104,9 +104,8 @@ ON_PROJECTS = {
 }
 WITH_WEIGHTS = {"evaluate": [], "attention": [], "patch": ["--mute", "conv1"]}
 UNREADABLE = ("missing", "folder", "damaged", "unreadable")
-NO_SOURCES = (
-    {*COMMANDS} - {*ON_MODELS} - {*ON_PROJECTS}
-)  # the commands that read no project and no model
+# The commands that read no project and no model.
+NO_SOURCES = {*commands()} - {*ON_MODELS} - {*ON_PROJECTS}
 
 
 class Case(NamedTuple):

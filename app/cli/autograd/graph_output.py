@@ -16,50 +16,6 @@ if TYPE_CHECKING:
 STOPPED = "the steps before that"
 
 
-def add_output(parser: Any) -> None:
-    """Add the options of the file that a graph is written to."""
-
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help=f"output file ending in {', '.join(console.PICTURES)}, or in .html for a page that plays the backward "
-        "pass",
-    )
-    console.add_paper(parser, carries=True)
-    parser.add_argument(
-        "--play",
-        action="store_true",
-        help="play the backward pass, and add its order, norms and bytes to the JSON file",
-    )
-    parser.add_argument(
-        "--unfolded",
-        action="store_true",
-        help="show every node instead of one box per layer",
-    )
-    parser.add_argument(
-        "--group",
-        choices=("layer", "block", "none"),
-        default="layer",
-        help="one box per layer, nested blocks, or no grouping",
-    )
-
-
-def check_output(options: argparse.Namespace) -> None:
-    """Refuse a file that cannot be written. Raises CommandError."""
-
-    path: Path | None = options.out
-    if path is not None and path.suffix not in (*console.PICTURES, ".html"):
-        raise console.CommandError(
-            f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(console.PICTURES)} or .html"
-        )
-    if path is not None:
-        console.has_place(path)
-    if options.play and (path is None or path.suffix not in (".json", ".html")):
-        raise console.CommandError(
-            "--play writes the playback into a JSON or HTML file: pass --out F.json"
-        )
-
-
 def plays(options: argparse.Namespace) -> bool:
     """Return whether the requested output needs playback."""
     return options.out is not None and (options.play or options.out.suffix == ".html")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.cli import console, nets
 from app.cli.autograd import graph_output
@@ -13,47 +13,6 @@ if TYPE_CHECKING:
     from app.autograd.capture_options import CaptureOptions
     from app.engine.requests.autograd.capture import WeightsChoice
     from app.source.generated import Source
-
-
-def add_options(batch: Any) -> None:
-    """Add the options for running the batch."""
-    from app.autograd.capture_options import VECTORS
-
-    batch.add_argument(
-        "--random",
-        action="store_true",
-        help="use random inputs of the network's input shapes and dtypes, and random targets, instead of the data",
-    )
-    batch.add_argument(
-        "--outputs",
-        metavar="1,2",
-        help="start at these outputs of the network, or at all, instead of the loss",
-    )
-    batch.add_argument(
-        "--vector",
-        metavar=f"{'|'.join(VECTORS)}[:INDEX]",
-        help="gradient vector that backward starts with there (ones)",
-    )
-    batch.add_argument(
-        "--amp",
-        choices=("bfloat16", "float16"),
-        help="run network and loss under torch.autocast",
-    )
-    batch.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="run a module under torch.utils.checkpoint",
-    )
-    batch.add_argument(
-        "--second-order",
-        action="store_true",
-        help=(
-            "second order: the graph of the squared norm of the loss gradient with respect to all parameters "
-            "(create_graph=True)"
-        ),
-    )
 
 
 def refuse_options(options: argparse.Namespace) -> None:

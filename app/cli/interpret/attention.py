@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.cli import console
 from app.cli.interpret import common
@@ -14,35 +14,6 @@ if TYPE_CHECKING:
     from app.interpret.results import AttentionFound
 
 MOST = 12  # attentions in a picture
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "attention",
-        help="attention maps of every head, for one sample",
-        description=common.WORDS + DETAILS,
-    )
-    common.add_options(parser, several=False)
-    parser.add_argument(
-        "--layer",
-        action="append",
-        metavar="PATH",
-        help="maps of this module only; may be repeated",
-    )
-    parser.add_argument(
-        "--out", type=Path, help="file of maps ending in .json, .npz or .png"
-    )
-    parser.set_defaults(command=run)
-    return parser
-
-
-DETAILS = """
-Finds every scaled-dot-product attention, fused or written out as a softmax between two matmuls. Its weights are
-computed separately and verified: multiplied by the values they must give the output of the same call, up to rounding.
-Exits with 1 if they do not, or if there is no attention.
-"""
 
 
 def run(options: argparse.Namespace) -> int:

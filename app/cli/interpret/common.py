@@ -10,67 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from app.cli import arguments, console, models, nets
+from app.cli import console, models, nets
 
 if TYPE_CHECKING:
     from app.engine.protocol import Handle
     from app.engine.requests.observe import ModelCapture
     from app.training.evaluation.evaluator import Evaluator
 
-WORDS = """
-SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.module:factory(), torchvision:resnet18,
-timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project runs on samples of its data with the newest
-weights of its runs, a model on its example inputs (--input) with its initial weights, or with --on DATA on samples of
-data.
-Your own files run once they are trusted, by --trust or in the window, until one of them changes.
-"""
 A = TypeVar("A")
-
-
-def add_options(parser: argparse.ArgumentParser, several: bool) -> None:
-    """Add the arguments that choose net, weights and samples."""
-
-    arguments.add_project(parser)
-    if several:
-        parser.add_argument(
-            "--sample",
-            action="append",
-            type=int,
-            default=[],
-            metavar="N",
-            help="number of a sample, from 0; may be repeated (0)",
-        )
-        parser.add_argument(
-            "--worst",
-            type=arguments.positive,
-            metavar="N",
-            help="the N samples with the largest loss, instead of --sample",
-        )
-    else:
-        parser.add_argument(
-            "--sample",
-            type=int,
-            default=0,
-            metavar="N",
-            help="number of a sample, from 0 (0)",
-        )
-    parser.add_argument(
-        "--part",
-        choices=("validation", "test", "training"),
-        default="validation",
-        help="part of a project's data in which samples are numbered (validation)",
-    )
-    weights = parser.add_mutually_exclusive_group()
-    arguments.add(weights, "--weights")
-    weights.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="DIR|FILE",
-        help="checkpoint of a run, or the newest in a folder of runs",
-    )
-    arguments.add(parser, "--device", "--data", *arguments.MODEL, *arguments.SETTINGS)
-    models.add_first_batch(parser)
-    arguments.add(parser, "--seed", "--timeout", "--json", "--trust")
 
 
 class InterpretedNet(Struct, frozen=True, eq=False):

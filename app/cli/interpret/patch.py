@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,50 +13,6 @@ from app.cli.interpret import common
 
 if TYPE_CHECKING:
     from app.interpret.results import Effect, Intervention
-
-DETAILS = """
-PART is PATH, the output of a module; PATH:channel=5; or PATH:head=3, a head of the attention that the module computes.
-PATH#2 is the second call of a module; without #, all calls are changed. All changes are made in one forward pass.
-"""
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "patch",
-        help="measure the loss with parts set to zero, or patched from another sample",
-        description=common.WORDS + DETAILS,
-    )
-    common.add_options(parser, several=True)
-    parser.add_argument(
-        "--mute",
-        action="append",
-        default=[],
-        metavar="PART",
-        help="replace its output by zeros; may be repeated",
-    )
-    parser.add_argument(
-        "--take",
-        action="append",
-        default=[],
-        metavar="PART",
-        help="replace its output by that of sample --from; may be repeated",
-    )
-    parser.add_argument(
-        "--from",
-        type=int,
-        dest="source",
-        metavar="N",
-        help="the sample that --take takes from",
-    )
-    parser.add_argument(
-        "--axis",
-        type=int,
-        help="axis of channels, if not the usual one of the layer's type",
-    )
-    parser.set_defaults(command=run)
-    return parser
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,34 +16,6 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.training.job import Job, Stage
 
-WORDS = """
---surgery continues after a step with the net of an edited copy of the project: layers that stay keep their weights and
-optimizer state. Inputs, outputs, data and settings stay those of PROJECT. It is not supported on several processes,
-with LBFGS or for opened models. A resumed run includes the surgeries that were made.
-"""
-
-
-def add(train: argparse.ArgumentParser) -> None:
-    """Add the option to a parser."""
-    train.add_argument(
-        "--surgery",
-        type=_parse_surgery,
-        action="append",
-        default=[],
-        metavar="STEP:EDITED",
-        help="after this step, continue with the net of an edited copy of the project; may be repeated",
-    )
-    train.epilog = WORDS
-
-
-def _parse_surgery(text: str) -> tuple[int, Path]:
-    step, colon, path = text.partition(":")
-    if not colon or not step.isascii() or not step.isdecimal() or not path:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not STEP:EDITED, such as 200:wider.tape"
-        )
-    return int(step), Path(path)
-
 
 def planned(
     options: argparse.Namespace, projects: tuple[Project, ...], job: Job

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, console, nets
+from app.cli import console, nets
 from app.cli.autograd import graph_output
-from app.cli.revisit.report import parted_text, plain_parted, plain_step, print_step
+from app.cli.revisit_report import parted_text, plain_parted, plain_step, print_step
 from app.cli.train.run_output import CLEARED
 
 if TYPE_CHECKING:
@@ -20,71 +20,14 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.training.job import Job
 
-WORDS = """
-RUN is the folder of a run, or a project, or a folder of runs, with --run its name or number (else the newest); or that
-name or number only, of a run beside a project of this folder. The run continues from its nearest checkpoint before the
-step, or from its start; every step on the way is verified by the recorded hashes. Exit code 1 if they differ,
-2 if the step cannot be recomputed.
-"""
-
-
-def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-
-    words = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "revisit", help=words, description=WORDS
-    )
-    parser.add_argument("project", metavar="RUN", type=Path)
-    parser.add_argument(
-        "--run",
-        metavar="NAME",
-        help="the run of a project, by number or name (default: the newest)",
-    )
-    wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument(
-        "--step", type=arguments.positive, metavar="N", help="the step to recompute"
-    )
-    wanted.add_argument(
-        "--first",
-        metavar="CONDITION",
-        help="find the first step at which this held: norm(LAYER) > 10, dead(LAYER) >= 0.9, weight(LAYER) > 3, loss > "
-        "5; without (LAYER) of any layer",
-    )
-    arguments.add(parser, "--json")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help=f"write the graph of the step: a file ending in {', '.join(console.PICTURES)}, or in .html for a page "
-        "that plays the backward pass",
-    )
-    parser.add_argument(
-        "--play",
-        action="store_true",
-        help="add the played backward pass to the JSON file",
-    )
-    parser.add_argument(
-        "--unfolded",
-        action="store_true",
-        help="show every node instead of one box per layer",
-    )
-    parser.add_argument(
-        "--group",
-        choices=("layer", "block", "none"),
-        default="layer",
-        help="boxes of the picture",
-    )
-    console.add_paper(parser)
-    arguments.add(parser, "--data", "--trust")
-    parser.set_defaults(command=run)
-    return parser
-
 
 def run(options: argparse.Namespace) -> int:
     """Recompute the step, print it and write its graph; return 1 where the hashes part."""
     from app.engine.tasks.past.revisit import revisited
 
-    _check_out(options)
+    if options.first is not None and options.out is not None:
+        raise console.CommandError("--out writes the graph of one step: pass --step")
+    console.check_graph_output(options)
     kept = run_of(options.project, options.run)
     try:
         job, labels = _job(kept, options)
@@ -149,20 +92,6 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     if found.parted is not None:
         print(console.printable(parted_text(found.parted)))
     return int(found.parted is not None)
-
-
-def _check_out(options: argparse.Namespace) -> None:
-
-    if options.out is None:
-        return
-    if options.out.suffix not in (*console.PICTURES, ".html"):
-        ends = options.out.suffix or "nothing"
-        raise console.CommandError(
-            f"{options.out} ends in {ends}; it can be {', '.join(console.PICTURES)} or .html"
-        )
-    if options.first is not None:
-        raise console.CommandError("--out writes the graph of one step: pass --step")
-    console.has_place(options.out)
 
 
 def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:

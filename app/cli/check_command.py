@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from app.cli import arguments, console, nets
+from app.cli import arguments, console
+from app.project import custom_layers
 from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Print problems and parameters; return 1 if there are errors."""
+    from app.cli import nets
 
     project = nets.read(options)
     analysis, problems = nets.analysed(project)
@@ -60,8 +62,6 @@ def run(options: argparse.Namespace) -> int:
         nodes = counted(len(analysis.graph.nodes), "node")
         if project.opened is not None:
             nodes = project.opened.interface.model
-        from app.project import custom_layers
-
         if files := custom_layers.waiting(project):
             print(
                 f"None of {', '.join(map(str, files))} was run; review it, then pass --trust"

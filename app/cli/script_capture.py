@@ -20,7 +20,7 @@ def begin(options: argparse.Namespace, frames: Path) -> None:
     words = [
         sys.executable,
         "-m",
-        f"{PROGRAM}.cli.scripts.script_capture",
+        f"{PROGRAM}.cli.script_capture",
         str(frames),
         str(options.capture),
         str(options.out.resolve()),

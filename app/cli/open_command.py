@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from app.cli import nets, startup
+from app.cli import arguments, startup
 
 WORDS = """
 SOURCE is what `tapedeck draw` takes, or a project: NET.tape, or a .png or .svg that Tapedeck exported with the project
@@ -18,19 +18,17 @@ again.
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    from app.cli import draw
-
     parser: argparse.ArgumentParser = commands.add_parser(
         "open", help="open the window on any model", description=WORDS
     )
-    draw.add_source(parser)
+    arguments.add_source(parser)
     parser.set_defaults(command=run)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Open the window; invalid arguments are refused before."""
-    from app.cli import models
+    from app.cli import models, nets
     from app.engine.requests import observe
     from app.project import picture_file
 

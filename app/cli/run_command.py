@@ -11,7 +11,6 @@ from typing import Any
 
 import tapedeck
 from app.cli import arguments, console
-from app.cli.autograd import graph_output
 from app.util.resources import PROGRAM
 from tapedeck import frames
 
@@ -63,7 +62,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="R",
         help="of several ranks, the one to capture (0)",
     )
-    graph_output.add_output(graph)
+    arguments.add_graph_output(graph)
     parser.add_argument(
         "-m",
         dest="module",
@@ -72,14 +71,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, anywhere=True)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
-    from app.cli import startup
-    from app.cli.scripts import script_capture
+    from app.cli import script_capture, startup
 
     name = options.script
     if (options.capture is None) != (options.out is None):
@@ -93,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
             else "this is the only process; torchrun starts several"
         )
         raise console.CommandError(f"--rank {options.rank}: {ranks}")
-    graph_output.check_output(options)
+    console.check_graph_output(options)
     if not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
         raise console.CommandError(

@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from app.cli import arguments, console, nets
+from app.cli import arguments, console
+from app.data import description
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -26,7 +27,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Read the data; return 1 if unreadable samples block a run."""
-    from app.data import description
+    from app.cli import nets
     from app.data.preview import preview
 
     project = nets.read(options)

@@ -1,0 +1,135 @@
+"""`tapedeck autograd`: the graph of a project's network, a function in a Python file, or a snippet."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from app.cli import console, models
+from app.cli.autograd import graph_output, model_graph, project_graph
+
+if TYPE_CHECKING:
+    from app.autograd.snippets.snippet import SnippetAnswer, TensorGraph
+
+
+def run(options: argparse.Namespace) -> int:
+    """Capture the graph and write what was requested; return 1 if there are findings."""
+
+    if options.out is None and not options.findings and options.gradcheck is None:
+        raise console.CommandError("pass --out FILE, --findings or --gradcheck")
+    console.check_graph_output(options)
+    if models.is_model(options):
+        return model_graph.of_model(options)
+    file, _, function = str(options.project).rpartition(":")
+    if function.isidentifier() and file.endswith(".py"):
+        return _of_file(options, Path(file), function)
+    if options.project.suffix == ".py":
+        return _of_file(options, options.project, "")
+    return project_graph.of_project(options)
+
+
+def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
+    """Run a file in a separate process; its output goes to stderr."""
+    from app.autograd.snippets.snippet import Limits, Snippet
+    from app.engine import snippet_process
+    from app.engine.requests import import_model
+
+    project_graph.refuse_options(options)
+    if options.gradcheck is not None and not function:
+        raise console.CommandError(
+            "--gradcheck needs a network or a function: pass FILE.py:FUNCTION"
+        )
+    text = _trusted(options, file)
+    inputs = tuple(
+        (one.shape, one.dtype or "float32")
+        for one in map(import_model.parse_input, options.input)
+    )
+    folder, plays = str(file.resolve().parent), graph_output.plays(options)
+    snippet = Snippet(
+        text,
+        file.name,
+        function,
+        inputs,
+        folder,
+        plays,
+        options.findings,
+        options.gradcheck,
+    )
+    answer = snippet_process.run(
+        snippet, Limits(options.timeout, int(options.memory * (1 << 30)))
+    )
+    sys.stderr.write(answer.output)
+    graph = _selected_graph(answer, options.of)
+    if graph is not None and options.out is not None:
+        graph_output.write(
+            graph.tape,
+            options,
+            _playback_json(answer, graph),
+            graph.played,
+            graph.stopped,
+        )
+    for line in answer.report_lines:
+        print(console.printable(line))
+    looked = options.out is None and answer.report_lines
+    if (
+        answer.error is not None
+        or answer.ended != "done"
+        or (graph is None and not looked)
+    ):
+        raise console.CommandError(
+            f"{options.project}: {_no_graph_reason(answer, options.of)}", 1
+        )
+    return int(answer.found > 0)
+
+
+def _trusted(options: argparse.Namespace, file: Path) -> str:
+    """Return the text of a file that is trusted with what it imports from its folder."""
+    from app.source import layer_files, own_files
+    from app.source.trust import TrustStore, default_file
+    from app.util import regular_files
+
+    try:
+        regular_files.check(file)
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise console.CommandError(f"{file}: {reason}") from error
+    files = own_files.read(file, file.stem)
+    shown = TrustStore(default_file()).entry(
+        layer_files.digest(text)
+    )  # in the window, where it runs without others
+    alone = (
+        files is not None
+        and len(files.files) == 1
+        and shown is not None
+        and shown.path == str(file.absolute())
+    )
+    models.admit_files(files, str(file), options.trust or alone)
+    return text
+
+
+def _selected_graph(answer: SnippetAnswer, name: str | None) -> TensorGraph | None:
+    return answer.graph if name is None else answer.graph_of(name)
+
+
+def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
+    """Explain in one line why there is no graph."""
+    if answer.error is not None:
+        return answer.error.sentence(answer.error.message)
+    if answer.words:
+        return answer.words
+    known = ", ".join(graph.name for graph in answer.graphs)
+    return f"no tensor called {name} has a graph; there are {known}"
+
+
+def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
+    """Return the additional entries of a JSON file."""
+    return {
+        "of": graph.name,
+        "freed_at": graph.freed_at,
+        "tensors": to_builtins(answer.tensors),
+    }

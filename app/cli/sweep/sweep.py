@@ -1,0 +1,142 @@
+"""`tapedeck sweep`: run after run over a grid, or a random draw, of settings."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.cli import console, nets
+
+if TYPE_CHECKING:
+    from app.builder.results import Analysis
+    from app.project.project import Project
+    from app.runs.store import Kept
+    from app.training.events import Event
+    from app.training.job import Job
+    from app.training.trials.sweep import SweepSetting
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
+    from app.preflight import preflight
+    from app.runs import store
+    from app.training.trials.sweep import next_tag
+
+    planned = _planned(options)
+    folder = store.runs_beside(options.project)
+    tag = next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
+    root = str(options.data) if options.data else None
+    done, failed, stopped = list[Path](), 0, False
+    for number, (name, each, analysis) in enumerate(planned, 1):
+        if not options.json:
+            print(console.printable(f"{tag}, run {number} of {len(planned)}: {name}"))
+        with console.writing(folder):
+            kept = store.begin(folder, each, name=name[: store.MOST_NAME], tags=(tag,))
+        last, stopped = _train(preflight.job(each, analysis, root), each, kept, options)
+        done.append(kept.folder)
+        failed += _tell_failure(last, name)
+        if stopped:
+            break
+    _print_best(options, [kept for kept in store.listed(folder) if kept.folder in done])
+    if len(done) < len(planned):
+        console.warn(f"the sweep was stopped after {len(done)} of {len(planned)} runs")
+    return int(failed > 0)
+
+
+def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]:
+    """Return the name and the project of each run, and the net's analysis. Raises CommandError."""
+    from msgspec.structs import replace
+
+    from app.preflight import sweep_runs
+    from app.training.trials.sweep import SweepError
+
+    given = [_setting(text, options.random is not None) for text in options.settings]
+    project = nets.read(options)
+    if options.device is not None:
+        console.device(options.device)
+        project = replace(
+            project, training=replace(project.training, device=options.device)
+        )
+    console.read_data(project)
+    analysis = nets.sound(project, alone=True)
+    try:
+        runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
+    except SweepError as error:
+        raise console.CommandError(f"--set {error}") from error
+    return [
+        (run.name, replace(project, training=run.training), analysis) for run in runs
+    ]
+
+
+def _setting(text: str, draws: bool) -> SweepSetting:
+    """Parse an argument of --set. Raises CommandError."""
+    from app.training.trials.sweep import SweepError, parse_values
+
+    name, is_set, given = (part.strip() for part in text.partition("="))
+    if not (name and is_set and given):
+        raise console.CommandError(
+            f"--set {text}: write a setting and its values, as lr=0.1,0.01"
+        )
+    try:
+        found = parse_values(name, given)
+    except SweepError as error:
+        raise console.CommandError(f"--set {error}") from error
+    if found.bounds is not None and not draws:
+        raise console.CommandError(
+            f"--set {name} gives bounds, which only --random N draws between; list its values"
+        )
+    return found
+
+
+def _train(
+    job: Job, project: Project, kept: Kept, options: argparse.Namespace
+) -> tuple[Event, bool]:
+    """Train one run into its folder; return its last event, and whether the user stopped it."""
+    from app.cli.train import train
+    from app.cli.train.run_output import ProgressBar, RunOutput
+    from app.engine.dispatch import control_for
+    from app.engine.placement import RunPlacement
+    from app.runs.recorder import Recorder
+    from app.training.control import Control
+
+    place = RunPlacement(1) if options.own_process else None
+    control = Control() if place is None else control_for(place)
+    recorder = Recorder(kept, project, job.source.text)
+    out: RunOutput = _Silent() if options.json else ProgressBar(project.training.epochs)
+    with train.interruptible(control):
+        _, last, unread = train.watch(job, control, out, recorder, None, place)
+    if unread is not None:
+        raise unread
+    return last, control.stopping
+
+
+class _Silent:
+    """Shows nothing of a run: with --json stdout has a line per run."""
+
+    def show(self, _event: Event) -> None:
+        pass
+
+
+def _tell_failure(last: Event, name: str) -> bool:
+    """Report a run that failed; the sweep continues with the next."""
+    from app.training.events import Failed
+
+    if isinstance(last, Failed):
+        console.warn(f"{name}: {last.message}")
+    return isinstance(last, Failed)
+
+
+def _print_best(options: argparse.Namespace, runs: list[Kept]) -> None:
+    """Print the runs, the smallest validation loss first."""
+    import json
+
+    from app.cli import runs as listing
+    from app.runs.list_columns import named, ordered
+
+    shown = ordered(runs, named("best_loss"), False, listing.listed)
+    if options.json:
+        for kept in shown:
+            print(json.dumps(listing.plain(kept), ensure_ascii=False))
+    elif shown:
+        listing.print_table(shown)

@@ -1,0 +1,307 @@
+"""`tapedeck train`: train without a window, stored in a folder, with stop and resume."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from app.cli import console, nets
+from app.cli.train.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
+from app.engine.placement import RunPlacement
+
+if TYPE_CHECKING:
+    from app.cli.train.resumed import Resumed
+    from app.project.project import Project
+    from app.runs.recorder import Recorder
+    from app.training.checkpoints.save_report import SaveReport
+    from app.training.control import Control
+    from app.training.events import Event
+    from app.training.job import Job
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train to the end, and write the results."""
+    from app.cli import failures
+    from app.cli.train import resumed, run_results, surgeries
+    from app.engine.dispatch import control_for
+    from app.preflight import preflight
+    from app.training.control import Control
+    from app.training.events import Failed, Finished
+
+    place = _execution_target(options)
+    resume = resumed.find(options)
+    project = nets.read(options)
+    if resume is not None:
+        project = resumed.with_settings_of(resume, project, options)
+    project = _with_options(project, options)
+    analysis = nets.sound(project)
+    _warn_of_scale(project)
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if job.training.start is not None and not options.json:
+        from app.project.weights.start_weights import summary
+
+        print(summary(job.training.start, job.source))
+    folder: Path = options.out
+    if options.surgery and place is not None and place.processes > 1:
+        raise console.CommandError(
+            "--surgery is not supported with --processes; omit one of them"
+        )
+    recorder, checkpoint, job = _open_store(resume, project, job, options)
+    if not options.json:
+        _say_disk(job, analysis.total_parameters)
+    job = _as_before(job, project, checkpoint)
+    control = Control() if place is None else control_for(place)
+    with interruptible(control):
+        out: RunOutput = (
+            JsonLines() if options.json else ProgressBar(project.training.epochs)
+        )
+        history, last, unread = watch(job, control, out, recorder, checkpoint, place)
+    if isinstance(last, Finished) and (
+        late := [step for step in options.leave_out if step > last.steps]
+    ):
+        _warn(
+            f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read"
+        )
+    made = max((cut.stage for cut in history.cuts), default=1)
+    if isinstance(last, Finished):
+        surgeries.warn_of(job.stages[made - 1 :], last.steps, "ended at")
+    job = replace(job, stages=job.stages[: made - 1])
+    problem = ""
+    begun = history.started.resumed_at if history.started is not None else 0
+    if isinstance(last, Failed) and (
+        control.result is None or control.result.step == begun
+    ):
+        problem = f"No step was taken, so no weights, code or curves were written to {folder}."
+    elif (
+        control.result is not None
+        and (weights := control.result.state_dict) is not None
+    ):
+        ended = control.result.step
+        best = run_results.best_of(recorder, ended)
+        failed = last if isinstance(last, Failed) else None
+        results = run_results.leave(
+            recorder.project, job, weights, history, folder, best, failed
+        )
+        if results.missing:
+            problem = results.problem(run_results.rescued(results, weights, recorder))
+        elif not options.json:
+            names = ", ".join(results.names)
+            print(
+                f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}"
+            )
+            for line in run_results.which_weights(history, results, failed is not None):
+                print(line)
+            _say_kept(recorder.checkpoints)
+    if isinstance(last, Failed):
+        of_files = (
+            last.kind == "data" or last.kind == "job" and not last.step
+        )  # a file, or a setting of the run
+        raise console.CommandError(
+            failures.describe_failure(last, options.traceback, problem),
+            2 if of_files else 1,
+        )
+    if problem:
+        raise console.CommandError(problem)
+    if unread is not None:
+        raise unread
+    return 0
+
+
+def _execution_target(options: argparse.Namespace) -> RunPlacement | None:
+    """Return where the run is executed; None for this process."""
+    count = options.processes or 1
+    return RunPlacement(count) if count > 1 or options.own_process else None
+
+
+def _with_options(project: Project, options: argparse.Namespace) -> Project:
+
+    chosen = {
+        name: getattr(options, name)
+        for name in ("epochs", "device", "seed", "save_every", "revisit_seconds")
+    }
+    training = replace(
+        project.training,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+    left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
+    training = replace(training, leave_out=left_out)
+    if options.device is not None:
+        console.device(options.device)
+    return replace(project, training=training)
+
+
+def _warn_of_scale(project: Project) -> None:
+    """Warn of values to predict that are far from the outputs a net begins with."""
+    from app.data.loaders import read_spec
+    from app.preflight.setting_checks import target_scale
+
+    for problem in target_scale(project, read_spec(project.data)):
+        _warn(
+            f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it"
+        )
+
+
+def _say_disk(job: Job, parameters: int) -> None:
+    """Print an estimate of the size of the checkpoints for revisiting."""
+    from app.training.checkpoints.disk_estimate import estimated_bytes
+    from app.util.formatting import bytes_text
+
+    if within := job.training.revisit_seconds:
+        size = bytes_text(estimated_bytes(job.training, parameters))
+        print(
+            f"checkpoints for revisiting: one every {within / 2:g} s or sooner, each about {size} (estimate)"
+        )
+
+
+def _say_kept(folder: Path) -> None:
+    """Print the size of the checkpoints for revisiting."""
+    from app.runs.checkpoint_files import measured
+    from app.util.formatting import bytes_text, counted
+
+    use = measured(folder)
+    if use.to_revisit:
+        print(
+            f"{counted(use.to_revisit, 'checkpoint')} for revisiting: {bytes_text(use.bytes)} in {folder}"
+        )
+
+
+def _open_store(
+    resume: Resumed | None, project: Project, job: Job, options: argparse.Namespace
+) -> tuple[Recorder, Path | None, Job]:
+    """Return the store of the run, the checkpoint to resume from, and the job with the surgeries of the command."""
+    from app.cli.train import resumed, surgeries
+    from app.runs import store
+    from app.runs.recorder import Recorder
+
+    if resume is not None:
+        return resumed.open_store(resume, project, job, options)
+    projects, job = surgeries.planned(options, (project,), job)
+    with console.writing(options.out):
+        recorder = Recorder(
+            store.begin(options.out / "runs", project), project, job.source.text
+        )
+    surgeries.plan(recorder, projects, job.stages, 1)
+    return recorder, None, job
+
+
+def _warn(words: str) -> None:
+    """Print a line to stderr, over a progress bar if necessary."""
+
+    print(
+        f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(words)}",
+        file=sys.stderr,
+    )
+
+
+def _tell_saved(saves: SaveReport, event: Event | None) -> None:
+    """Report the first failing checkpoint, and the recovery."""
+    from app.training.events import Saved
+
+    if isinstance(event, Saved) and (words := saves.message_for(event)):
+        _warn(words)
+
+
+def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
+    """Restore the number of threads of a resumed run."""
+    from app.runs import resume as going_on
+
+    return going_on.as_before(job, project, resume) if resume is not None else job
+
+
+def _events(
+    job: Job,
+    control: Control,
+    folder: Path | None,
+    resume: Path | None,
+    place: RunPlacement | None,
+) -> Iterator[Event]:
+    from app.engine import dispatch
+    from app.training import loop
+
+    if place is None:
+        return loop.train(job, control, folder=folder, resume=resume)
+    return dispatch.train(job, control, place, folder=folder, resume=resume)
+
+
+def watch(
+    job: Job,
+    control: Control,
+    out: RunOutput,
+    recorder: Recorder,
+    resume: Path | None,
+    place: RunPlacement | None,
+) -> tuple[Any, Event, OSError | None]:
+    """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
+    from app.cli.train import surgeries
+    from app.runs import store
+    from app.training.checkpoints.save_report import SaveReport
+    from app.training.events import Noticed, Saved, Started
+    from app.training.history import History
+
+    recorder.threads = job.training.threads
+    recorder.processes = place.processes if place is not None else 1
+    problem = recorder.begin()
+    history = (
+        store.history_of(recorder.kept)
+        if resume is not None and not problem
+        else History()
+    )
+    last: Event | None = None
+    unread: OSError | None = None
+    saves = SaveReport()
+    try:
+        kept = None if problem else recorder.checkpoints
+        for last in _events(job, control, kept, resume, place):
+            history.add(last)
+            if isinstance(last, Started):
+                if last.changed:
+                    _warn(last.changed)
+                count = last.epochs * last.steps_per_epoch
+                surgeries.warn_of(
+                    [one for one in job.stages if one.step >= count],
+                    count,
+                    "has steps up to",
+                )
+            if isinstance(last, Noticed):
+                _warn(last.message)
+            _tell_saved(saves, recorder.take(last))
+            _tell_saved(saves, last)
+            # Without requested checkpoints the output equals that of the exported script.
+            if not isinstance(last, Saved) or last.problem or job.training.save_every:
+                try:
+                    out.show(last)
+                except OSError as error:  # the reader is gone: the run is stopped and saved, and `cli.run` reports it
+                    unread = error
+                    control.stop()
+    finally:
+        recorder.close()
+    _tell_saved(saves, recorder.unsaid())
+    if words := saves.at_end():
+        _warn(words)
+    assert last is not None
+    return history, last, unread
+
+
+@contextmanager
+def interruptible(control: Control) -> Iterator[None]:
+    """Stop the run on Ctrl+C after the current step, keeping its weights; exit on the second one."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print(
+            "\ntapedeck: stopping; the trained weights will be saved", file=sys.stderr
+        )
+        control.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
