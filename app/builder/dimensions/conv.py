@@ -1,8 +1,8 @@
 """Explain the output sizes of convolutions and pooling.
 
 The formulas are those of PyTorch's documentation, section "Shape" of `torch.nn.Conv2d`, `torch.nn.ConvTranspose2d`,
-`torch.nn.MaxPool2d`, `torch.nn.AvgPool2d` and `torch.nn.MaxUnpool2d` (those for one and three dimensions read the
-same): h is H_in, k kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
+`torch.nn.MaxPool2d` and `torch.nn.AvgPool2d` (those for one and three dimensions read the same): h is H_in, k
+kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from app.builder.dimensions.calls import (
     unchanged,
 )
 from app.builder.dimensions.formula import Formula, Symbol
-from app.builder.value_types import Size
 from app.util.formatting import shape_text, spelled_count
 
 AxisRule = Callable[[SizeCall, InputTensor, int, int], SizeNote]
@@ -27,7 +26,6 @@ _POOL = "(h + 2*p - k)//s + 1"
 _CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
 _POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
 _TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
-_UNPOOL = "(h - 1)*s - 2*p + k"
 _LAST_WINDOW = " The last window would start in the padding, so it is dropped."
 
 
@@ -49,123 +47,6 @@ def pooling(call: SizeCall) -> tuple[SizeNote, ...]:
 def adaptive(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the sizes of adaptive pooling: `output_size` per axis, that of the input for None."""
     return _windows(call, _same_channels(call), _adaptive_axis)
-
-
-def unpooling(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note the sizes of `nn.MaxUnpool1d` to `3d`: `_UNPOOL` per axis."""
-    return _windows(call, _same_channels(call), _unpool_axis)
-
-
-def unfolding(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`nn.Unfold`: (N, C, H, W) becomes (N, C·∏k, L), L the number of windows."""
-    arrived = call.first
-    c, rank = arrived.symbol("c", -3), len(arrived.shape)
-    kernel = tuple(
-        Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i))
-        for i in (0, 1)
-    )
-    words = "A column holds all values of one window: channels times the pixels of the kernel."
-    column = SizeNote(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
-    text, symbols = _window_count(call, arrived.shape[-2], arrived.shape[-1], arrived)
-    count = SizeNote(
-        Formula(text, symbols),
-        "One column for each position of the window.",
-        arrived.origin(-1),
-    )
-    return (*(unchanged(arrived, i) for i in range(rank - 3)), column, count)
-
-
-def sliding(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`x.unfold(dimension, size, step)`: the number of windows, and their size as an additional last dimension."""
-    arrived = call.first
-    at = call.params["dimension"] % len(arrived.shape)
-    size, step = (
-        Symbol("k", "size", call.params["size"]),
-        Symbol("s", "step", call.params["step"]),
-    )
-    notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
-    words = "The number of windows that fit, one per step."
-    notes[at] = SizeNote(
-        Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)),
-        words,
-        arrived.origin(at),
-    )
-    return (*notes, set_by("size", call.params["size"], "The values of one window."))
-
-
-def _window_count(
-    call: SizeCall, height: Size, width: Size, arrived: InputTensor
-) -> tuple[str, tuple[Symbol, ...]]:
-    """Return the number of window positions: the product of the counts per axis."""
-    text, symbols = [], []
-    for axis, (letter, size) in enumerate((("h", height), ("w", width))):
-        named = _symbols(call, axis)
-        text.append(
-            f"(({letter} + 2*p{axis} - d{axis}*(k{axis} - 1) - 1)//s{axis} + 1)"
-        )
-        symbols.append(
-            Symbol(
-                letter, f"dim {len(arrived.shape) - 2 + axis} of {arrived.name}", size
-            )
-        )
-        symbols += [
-            Symbol(f"{one.letter}{axis}", f"{one.meaning}[{axis}]", one.value)
-            for one in named
-        ]
-    return "*".join(text), tuple(symbols)
-
-
-def folding(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`nn.Fold`: (N, C·∏k, L) becomes (N, C, *output_size)."""
-    arrived = call.first
-    rank = len(arrived.shape)
-    kernel = tuple(
-        Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i))
-        for i in (0, 1)
-    )
-    words = "Each column becomes a window with this many channels; overlapping windows are summed."
-    channels = SizeNote(
-        Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)),
-        words,
-        arrived.origin(rank - 2),
-    )
-    sides = (
-        set_by(
-            f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)
-        )
-        for i in (0, 1)
-    )
-    return (*(unchanged(arrived, i) for i in range(rank - 2)), channels, *sides)
-
-
-def fractional(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note the sizes of `nn.FractionalMaxPool2d` and `3d`: `output_size`, or ⌊h · output_ratio⌋ per axis."""
-    return _windows(call, _same_channels(call), _fractional_axis)
-
-
-def _fractional_axis(
-    call: SizeCall, arrived: InputTensor, dimension: int, axis: int
-) -> SizeNote:
-    before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
-    if call.params.get("output_size") is not None:
-        size = call.each("output_size", axis)
-        return set_by(
-            "output_size",
-            size,
-            f"output_size sets the {size}: windows with uneven strides cover {before}.",
-        )
-    ratio = ratio[axis] if isinstance(ratio, tuple) else ratio
-    if ratio is None:
-        raise KeyError("output_ratio")
-    symbols = (
-        arrived.symbol("h", dimension, "input size"),
-        Symbol("r", "output_ratio", float(ratio)),
-    )
-    return SizeNote(
-        Formula("floor(h*r)", symbols),
-        f"output_ratio keeps {ratio} of the {before}, rounded down.",
-        arrived.origin(dimension),
-    )
 
 
 def axes(op: str) -> int:
@@ -264,16 +145,6 @@ def _transposed_axis(
         words[0].upper() + words[1:],
         arrived.origin(dimension),
     )
-
-
-def _unpool_axis(
-    call: SizeCall, arrived: InputTensor, dimension: int, axis: int
-) -> SizeNote:
-    h = arrived.symbol("h", dimension, "input size")
-    stride = call.each("stride", axis, call.each("kernel_size", axis))
-    symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
-    words = "Each value returns to the position it was taken from; the rest is zero."
-    return SizeNote(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
 
 
 def _adaptive_axis(

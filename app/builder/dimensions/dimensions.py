@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -22,9 +23,10 @@ from app.builder.dimensions.calls import (
     Rule,
     SizeCall,
     SizeNote,
+    unchanged,
 )
 from app.builder.dimensions.formula import Formula, Symbol
-from app.builder.dimensions.rules import passed_by, rule_of, stretches
+from app.builder.dimensions.rules import broadcasts, passed_by, rule_of
 from app.builder.graph import Graph, Node
 from app.builder.value_types import (
     Dim,
@@ -52,7 +54,6 @@ __all__ = [
     "upstream",
 ]
 
-BY_TORCH = "As computed by torch."
 # Kinds without inputs that have a shape.
 VALUES = ("parameter", "buffer")
 MOST = 4096  # cached derivations inside blocks
@@ -142,21 +143,23 @@ def _stories(
         if only is not None and i != only:
             stories.append(None)
             continue
-        one = notes[i] if notes else None
+        note = notes[i]
         if spec.kind == "block" and not here.muted:
-            one = _through(graph, catalog, analysis, node, output, i, size)
-        if one is None or one.formula.result != size:
-            words = (
-                f"Computed inside {spec.label}; open it to see each step."
-                if spec.kind == "block"
-                else BY_TORCH
-            )
-            stories.append(DimensionStory(i, names[i], size, words))
+            note = _through(graph, catalog, analysis, node, output, i, size)
+        if note is None or note.formula.result != size:
+            stories.append(DimensionStory(i, names[i], size, _without_formula(spec)))
         else:
             stories.append(
-                DimensionStory(i, names[i], size, one.words, one.formula, one.source)
+                DimensionStory(i, names[i], size, note.words, note.formula, note.source)
             )
     return tuple(stories)
+
+
+def _without_formula(spec: OpSpec) -> str:
+    """Say how a size was computed that no formula explains."""
+    if spec.kind == "block":
+        return f"Computed inside {spec.label}; open it to see each step."
+    return f"torch computed this size: {spec.label} was run on tensors without values."
 
 
 def chain(
@@ -202,7 +205,7 @@ def aligned(
 ) -> tuple[Aligned, ...]:
     """Align the input shapes of a broadcasting op, even if they clash; () for other ops and for a single tensor."""
     here, spec = graph.nodes[node], catalog.spec_of(graph, graph.nodes[node])
-    if here.muted or spec.category != "merge" or not stretches(here.op):
+    if here.muted or spec.category != "merge" or not broadcasts(here.op):
         return ()
     tensors = []
     for port in spec.inputs:
@@ -489,22 +492,28 @@ def _with_wires(
     return params
 
 
-def _notes(call: SizeCall, spec: OpSpec) -> tuple[SizeNote, ...] | None:
+def _notes(call: SizeCall, spec: OpSpec) -> tuple[SizeNote | None, ...]:
+    """Note how each size follows, None where no rule says it."""
     rule = passed_by if call.muted else rule_of(call, spec)
-    if rule is None:
-        return None
-    try:
-        notes = (
-            _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
-        )
-    except (
-        IndexError,
-        KeyError,
-        TypeError,
-        ZeroDivisionError,
-    ):  # arguments that the rule does not cover
-        return None
-    return notes if notes is not None and len(notes) == len(call.shape) else None
+    if rule is not None:
+        repeated = call.repeat > 1 and not call.muted
+        # an error: arguments that the rule does not cover
+        with suppress(IndexError, KeyError, TypeError, ZeroDivisionError):
+            notes = _repeated(call, rule) if repeated else rule(call)
+            if notes is not None and len(notes) == len(call.shape):
+                return notes
+    return _batch_alone(call)
+
+
+def _batch_alone(call: SizeCall) -> tuple[SizeNote | None, ...]:
+    """Note the batch where it stays at its dimension of the first input: torch's sizes follow it."""
+    before = call.first.shape if call.inputs else ()
+    return tuple(
+        unchanged(call.first, i)
+        if size == Dim(1) and before[i : i + 1] == (size,)
+        else None
+        for i, size in enumerate(call.shape)
+    )
 
 
 def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:

@@ -13,6 +13,7 @@ from app.builder.dimensions.calls import (
     unchanged,
 )
 from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.dimensions.shapes import stretched
 from app.builder.value_types import Dim
 
 STAYS = "The layer keeps the shape of the sequence."
@@ -56,33 +57,12 @@ def cell(call: SizeCall) -> tuple[SizeNote, ...]:
     return (*leading(call.first, 1), set_by("hidden_size", call.params["hidden_size"]))
 
 
-def bags(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`nn.EmbeddingBag` of (N, L): one row for each bag."""
-    size = call.params["embedding_dim"]
-    words = f"The {call.first.shape[-1]} rows of a bag become one of embedding_dim = {size} values."
-    return (*leading(call.first, 1), set_by("embedding_dim", size, words))
-
-
 def transformer(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of the processed sequence: `tgt` if there is one, else `src`."""
     arrived = call.inputs.get("tgt", (call.first,))[0]
     return tuple(
         unchanged(arrived, i, "" if size == Dim(1) else STAYS)
         for i, size in enumerate(arrived.shape)
-    )
-
-
-def halved(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`nn.GLU`: one half of `dim` gates the other."""
-    arrived = call.first
-    at = call.params.get("dim", -1) % len(arrived.shape)
-    half = SizeNote(
-        Formula("x/2", (arrived.symbol("x", at),)),
-        "One half gates the other.",
-        arrived.origin(at),
-    )
-    return tuple(
-        half if i == at else unchanged(arrived, i) for i in range(len(arrived.shape))
     )
 
 
@@ -234,3 +214,13 @@ def attention(call: SizeCall) -> tuple[SizeNote, ...]:
         )
     )
     return tuple(notes)
+
+
+def scaled_attention(call: SizeCall) -> tuple[SizeNote, ...]:
+    """`F.scaled_dot_product_attention`: query (..., L, E), key (..., S, E) and value (..., S, Ev) give (..., L, Ev)."""
+    query, value = call.inputs["query"][0], call.inputs["value"][0]
+    rows = unchanged(
+        query, len(query.shape) - 2, f"A row for each position of {query.name}."
+    )
+    columns = unchanged(value, len(value.shape) - 1, f"As wide as {value.name}.")
+    return (*stretched((query, value), cut=2), rows, columns)

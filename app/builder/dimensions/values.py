@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.calls import (
     InputTensor,
+    Rule,
     SizeCall,
     SizeNote,
     set_by,
@@ -16,7 +17,7 @@ from app.builder.dimensions.calls import (
 )
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.literals import Slice
-from app.builder.value_types import Dim, Size
+from app.builder.value_types import Size
 
 
 def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -42,49 +43,6 @@ def constant(call: SizeCall) -> tuple[SizeNote, ...]:
     return tuple(notes)
 
 
-def counting(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note the length of `arange`; with float arguments torch's rounding decides."""
-    start, end, step = (call.params[name] for name in ("start", "end", "step"))
-    if (
-        type(start) is not int
-        or not isinstance(end, int | Dim)
-        or type(step) is not int
-    ):
-        raise TypeError
-    symbols = (
-        Symbol("e", "end", end),
-        Symbol("s", "start", start),
-        Symbol("k", "step", step),
-    )
-    if start == 0 and step == 1:
-        return (set_by("end", end),)
-    words = "The numbers from start to end, which is excluded."
-    return (
-        SizeNote(
-            Formula(
-                "e - s" if step == 1 else "ceil(e - s, k)",
-                symbols[: 2 if step == 1 else 3],
-            ),
-            words,
-        ),
-    )
-
-
-def steps(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `steps` values, as of `torch.linspace`."""
-    return (set_by("steps", call.params["steps"]),)
-
-
-def numbered(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `n` values, as of `torch.randperm`."""
-    return (set_by("n", call.params["n"]),)
-
-
-def square(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note an n × n matrix, as of `torch.eye`."""
-    return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
-
-
 def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `torch.index_select`: one for each index along `dim`."""
     arrived, index = call.first, call.inputs["index"][0]
@@ -97,13 +55,28 @@ def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
 
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a convolution with a wired weight: its first size is the channels, its last ones the kernel."""
-    weight = call.inputs["weight"][0].shape
-    params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
-    notes = windows.convolution(replace(call, params=params))
-    words = f"The first size of {call.inputs['weight'][0].name} sets it."
-    return tuple(
-        replace(one, words=words) if i == 1 else one for i, one in enumerate(notes)
-    )
+    sizes = call.inputs["weight"][0].shape
+    return _with_weight(call, windows.convolution, sizes[0], "first")
+
+
+def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note a transposed convolution with a wired weight: its second size is the channels of a group."""
+    channels = call.inputs["weight"][0].shape[1]
+    if isinstance(channels, int):
+        channels *= call.params.get("groups", 1)
+    return _with_weight(call, windows.transposed, channels, "second")
+
+
+def _with_weight(
+    call: SizeCall, rule: Rule, channels: Size, which: str
+) -> tuple[SizeNote, ...]:
+    weight = call.inputs["weight"][0]
+    kernel = {"out_channels": channels, "kernel_size": weight.shape[2:]}
+    notes = list(rule(replace(call, params={**call.params, **kernel})))
+    channel_dim = len(call.shape) - windows.axes(call.op) - 1
+    words = f"The {which} size of {weight.name} sets it."
+    notes[channel_dim] = replace(notes[channel_dim], words=words)
+    return tuple(notes)
 
 
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
