@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from app.engine.values import IMPORTABLE
 from app.util import gc_pause
 from scripts.import_graph import IMPORTING, Import, SourceTree, arrows, circles
 from scripts.import_graph import last_name as _last
@@ -70,6 +71,16 @@ ARROWS = {
     "diagram": "",
 }
 
+# Each folder of it is a feature. It stands on the kernel, which is all else, and may import of another feature its
+# `api` alone; what its files may import, their names say.
+SHELF = "features"
+# Files of a feature that compute with tensors, in an engine; `command` may do so too, in its own process.
+COMPUTES = {"task", "compute"}
+# Files of a feature that the window's process does not import.
+ELSEWHERE = COMPUTES | {"command"}
+# Files of a feature that import neither Qt nor torch: they travel between processes.
+TRAVELS = {"values"}
+
 # Arrows that are taken inside a function alone: a command draws no picture unless one is asked for.
 LAZY_ONLY = {("cli", "views"), ("main", "cli")}
 
@@ -77,36 +88,13 @@ LAZY_ONLY = {("cli", "views"), ("main", "cli")}
 QT_ROOMS = "main views project.document training_thread"
 QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 
-# Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
-# imports these inside a function, so that the window stands before torch is loaded.
-TORCH_MODULES = """
-    autograd builder.analysis builder.catalog.custom_calls builder.catalog.init_checks builder.catalog.introspect
-    builder.codegen.class_args builder.codegen.class_code builder.codegen.codegen builder.codegen.constructor_code
-    builder.codegen.tensor_values builder.codegen.variables builder.diagnostics.call_problems
-    builder.diagnostics.context builder.importer builder.shapes.cost builder.shapes.meta_calls
-    builder.shapes.meta_shortcuts builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes
-    builder.shapes.try_sizes compare.borders compare.compare compare.containers compare.draws compare.facts
-    compare.metrics compare.operations compare.other_python compare.other_python_pass compare.passes compare.weights
-    data.loaders data.own_files.pictures data.own_files.picture_survey data.own_files.readers data.own_files.survey
-    data.own_files.table_survey data.own_files.tables
-    data.preview data.readers data.splits data.stand_ins data.streams data.targets
-    data.transforms engine.tasks export interpret.attention interpret.attention_maps interpret.attribution
-    interpret.interventions interpret.subject observe.interface observe.observe observe.own_losses observe.recorder
-    observe.tensors
-    preflight.net_cost preflight.random_batch preflight.surgery_plan sources.examples sources.index_ranges
-    sources.loading sources.positional
-    sources.stored_weights training.evaluation.evaluator training.evaluation.predict training.loop
-    training.monitoring.answers training.monitoring.measured_memory training.multi_output training.script_recipes
-    training.revisit.hashes training.revisit.recompute_steps training.setup.prepare
-    training.surgery.in_run training.surgery.operation training.surgery.transfer training.trials.lr_range_test
-"""
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
 HEAVY_LATE = {"torch", "torchvision", "sklearn", "torchmetrics"}
 # Parts of packages that are light otherwise.
 HEAVY_PARTS = {"safetensors.torch"}
-# Where the window's process runs; it may instantiate every request.
-WINDOW_PLACES = "views main training_thread engine.client engine.requests"
+# Where the window's process runs, beside features; it may also import what a message names (`values.IMPORTABLE`).
+WINDOW_PLACES = "views main training_thread engine.client"
 # What `main` imports and the window never does: a command computes in its own process.
 OTHER_PROCESSES = {("main", "cli")}
 # Modules that import by name, in a process that they begin: an engine, or what engines are forked off.
@@ -224,6 +212,27 @@ def inside(name: str, places: str) -> bool:
     )
 
 
+def role(name: str) -> str:
+    """Return what a file of a feature is for, which its name says; "" for all else."""
+    parts = name.split(".")
+    return parts[3] if parts[:2] == ["app", SHELF] and len(parts) > 3 else ""
+
+
+def may_use_qt(name: str) -> bool:
+    return inside(name, QT_ROOMS) or (
+        role(name) != "" and role(name) not in ELSEWHERE | TRAVELS
+    )
+
+
+def is_of_the_window(name: str) -> bool:
+    """Whether the window's process imports a module, or may be made to by what it receives."""
+    return (
+        inside(name, WINDOW_PLACES)
+        or IMPORTABLE.fullmatch(name.removeprefix("app.")) is not None
+        or (role(name) != "" and role(name) not in ELSEWHERE)
+    )
+
+
 def room(name: str) -> str:
     return name.removeprefix("app.").partition(".")[0]
 
@@ -246,6 +255,7 @@ def within_app() -> Iterator[Import]:
             ours
             and room(found.importer) != room(found.target)
             and not inside(found.target, LEAVES)
+            and room(found.importer) != SHELF
         ):
             yield found
 
@@ -258,7 +268,7 @@ def told(found: list[Import]) -> str:
 
 
 def test_every_room_is_on_the_map() -> None:
-    known = {key.partition(".")[0] for key in ARROWS} | set(LEAVES.split())
+    known = {key.partition(".")[0] for key in ARROWS} | {SHELF, *LEAVES.split()}
     rooms = {room(name) for name in modules() if name != "app"}
     unknown = sorted(rooms - known)
     assert len(rooms) > 10 and not unknown, (
@@ -354,41 +364,8 @@ def test_what_is_imported_from_app_exists() -> None:
 
 def test_qt_stays_in_its_rooms() -> None:
     of_qt = [found for found in imports() if found.target.split(".")[0] in QT]
-    wrong = [found for found in of_qt if not inside(found.importer, QT_ROOMS)]
+    wrong = [found for found in of_qt if not may_use_qt(found.importer)]
     assert len(of_qt) > 500 and not wrong, told(wrong)
-
-
-def test_heavy_packages_are_imported_late_or_in_torch_modules() -> None:
-    heavy = [
-        found
-        for found in imports()
-        if found.target.split(".")[0] in HEAVY and not (found.lazy or found.typing)
-    ]
-    wrong = [found for found in heavy if not inside(found.importer, TORCH_MODULES)]
-    assert len(heavy) > 200 and not wrong, told(wrong)
-
-
-def test_torch_modules_are_imported_late_by_all_others() -> None:
-    """Judged by what a module does, not by its name: one that imports torch at its top is a torch module."""
-    at_top = [found for found in imports() if not (found.lazy or found.typing)]
-    heavy = {found.importer for found in at_top if found.target.split(".")[0] in HEAVY}
-    while (
-        grown := {found.importer for found in at_top if _loads(found.target) & heavy}
-        - heavy
-    ):
-        heavy |= grown
-    wrong = [
-        found
-        for found in at_top
-        if _loads(found.target) & heavy and not inside(found.importer, TORCH_MODULES)
-    ]
-    assert len(heavy) > 100 and not wrong, told(wrong)
-    unused = {
-        place
-        for place in TORCH_MODULES.split()
-        if not any(inside(name, place) for name in heavy)
-    }
-    assert not unused, f"TORCH_MODULES names too many: {unused}"
 
 
 def _loads(target: str) -> set[str]:
@@ -413,7 +390,7 @@ def _import_all(names: list[str], unwanted: set[str]) -> set[str]:
 
 
 def test_the_window_does_not_wait_for_torch() -> None:
-    names = [name for name in modules() if inside(name, QT_ROOMS)]
+    names = [name for name in modules() if may_use_qt(name) or role(name) in TRAVELS]
     assert _import_all(names, HEAVY) == set()
 
 
@@ -427,13 +404,14 @@ def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> Non
     ours = [
         found
         for found in imports()
-        if inside(found.importer, "views training_thread") and not found.typing
+        if is_of_the_window(found.importer) and not found.typing
     ]
     wrong = [
         found
         for found in ours
         if found.target in direct
         or inside(found.target, "engine.tasks engine.programs")
+        or role(found.target) in COMPUTES
     ]
     wrong += [found for found in ours if found.target.split(".")[0] in HEAVY]
     assert len(direct) > 100 and len(ours) > 3000 and not wrong, told(wrong)
@@ -441,7 +419,7 @@ def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> Non
 
 def test_nothing_that_imports_torch_can_be_reached_from_the_window() -> None:
     """Along any chain of imports, late ones too: `X -> Y -> Z` names the shortest to each module that does."""
-    roots = [name for name in modules() if inside(name, WINDOW_PLACES)]
+    roots = [name for name in modules() if is_of_the_window(name)]
     found = _chains(roots)
     heavy = {
         each.importer
@@ -505,7 +483,7 @@ def _imported_by_name(parts: Sequence[ast.AST]) -> set[str]:
 
 
 def test_everything_else_runs_without_qt() -> None:
-    names = [name for name in modules() if not inside(name, QT_ROOMS)]
+    names = [name for name in modules() if not may_use_qt(name)]
     assert _import_all(names, QT) == set()
 
 
@@ -612,6 +590,7 @@ def test_features_meet_in_the_workspace() -> None:
         key=len,
     )
     features.remove("app.views")
+    features = [name for name in features if inside(name, "views")]
 
     def of(name: str) -> str:
         return next(
@@ -636,6 +615,23 @@ def test_features_meet_in_the_workspace() -> None:
         lent for lent in LENT if not any(inside(found.target, lent) for found in across)
     }
     assert not unused, f"LENT names too many: {unused}"
+
+
+def test_a_feature_stands_on_the_kernel_alone() -> None:
+    """So its folder can be taken away; `python -m scripts.remove_one` shows that it can."""
+    ours = [name for name in modules() if inside(name, SHELF)]
+    of_features = [found for found in imports() if inside(found.target, SHELF)]
+    wrong = [
+        found
+        for found in of_features
+        if not inside(found.importer, _feature(found.target))
+        if room(found.importer) != SHELF or role(found.target) != "api"
+    ]
+    assert ours and not wrong, told(wrong)
+
+
+def _feature(name: str) -> str:
+    return ".".join(name.split(".")[1:3])
 
 
 def test_a_service_is_changed_by_its_own_methods_alone() -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 ACCUMULATE = "AccumulateGrad"
 LOSS = "loss"
@@ -109,7 +109,7 @@ class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
     shape: tuple[int, ...] | None = None
 
 
-class Tape(Struct, frozen=True, dict=True, weakref=True):
+class Tape(Shared, frozen=True, dict=True, weakref=True):
     """Everything that backward would traverse, `nodes[i].id == i`.
 
     `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to class

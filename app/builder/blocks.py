@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct, field
+from msgspec import field
 
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
 from app.util.errors import CodedError
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 PREFIX = "block."
 _KEPT = 8
@@ -24,7 +24,7 @@ class BlockError(CodedError, ValueError):
     """An invalid edit of blocks; the text says why and what to do."""
 
 
-class Block(Struct, frozen=True):
+class Block(Shared, frozen=True):
     """A named graph. `name` is an identifier, the name of its class; `params` are what instances may set."""
 
     name: str

@@ -11,14 +11,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.util.errors import CodedError
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 
 class GraphError(CodedError, ValueError):
     """An edit that would leave the graph broken."""
 
 
-class Edge(Struct, frozen=True, order=True, dict=True):
+class Edge(Shared, frozen=True, order=True, dict=True):
     """A wire from output number `output` of `source` into `port` of `target`.
 
     `index` orders the wires of a variadic port (`torch.cat`); it is 0 elsewhere.
@@ -53,7 +53,7 @@ class Tie(Struct, frozen=True):
     name: str
 
 
-class Node(Struct, frozen=True):
+class Node(Shared, frozen=True):
     """One call. `op` is a key of the catalog; `params` holds only values that differ from the default.
 
     A `muted` node is bypassed: its first input becomes its first output. The parameters of a `frozen` node have
@@ -78,7 +78,7 @@ class Node(Struct, frozen=True):
     order: int = 0
 
 
-class Graph(Struct, frozen=True, dict=True):
+class Graph(Shared, frozen=True, dict=True):
     """Nodes by id and the edges between them. Every method returns a new graph."""
 
     nodes: FrozenMap[str, Node] = field(default_factory=FrozenMap)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
-from app.util.frozen import FrozenMap, equal_in
+from app.util.frozen import FrozenMap, Shared, equal_in
 
 
 class Ref(Struct, frozen=True):
@@ -23,7 +23,7 @@ class Ref(Struct, frozen=True):
 HOLDING = ("module", "parameter", "buffer")
 
 
-class Step(Struct, frozen=True, dict=True):
+class Step(Shared, frozen=True, dict=True):
     """One call. `args` holds the connected ports in the order of the spec; `live` is True if an output needs it, or if
     it is `kept`: constructed but never called.
 
@@ -52,7 +52,7 @@ class Step(Struct, frozen=True, dict=True):
         return tuple(ref for refs in self.args.values() for ref in refs)
 
 
-class Plan(Struct, frozen=True):
+class Plan(Shared, frozen=True):
     """Steps in execution order, outputs last; `loops` are the nodes on a cycle, which have no order.
 
     Nodes downstream of a loop have no step either. A muted node has none: `passed` maps it to the value that it

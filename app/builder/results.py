@@ -14,7 +14,7 @@ from app.builder.plan import Plan
 from app.builder.shapes.network_cost import NetworkCost
 from app.builder.value_types import TensorType, ValueType
 from app.source.generated import Path, Source
-from app.util.frozen import FrozenMap, equal_in
+from app.util.frozen import FrozenMap, Shared, equal_in
 
 
 class CallFailed(Struct, frozen=True):
@@ -28,7 +28,7 @@ class CallFailed(Struct, frozen=True):
     dtype: bool = False
 
 
-class Ran(Struct, frozen=True):
+class Ran(Shared, frozen=True):
     """The call runs: types of its outputs and how many parameters its module has.
 
     `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
@@ -42,7 +42,7 @@ class Ran(Struct, frozen=True):
 Inputs = FrozenMap[str, tuple[ValueType, ...]]
 
 
-class Inside(Struct, frozen=True):
+class Inside(Shared, frozen=True):
     """Shapes inside one instance of a block, given its inputs. Expressions in the steps are evaluated.
 
     `values` are the parameters of the block at that instance.
@@ -53,7 +53,7 @@ class Inside(Struct, frozen=True):
     values: FrozenMap[str, Any] = FrozenMap()
 
 
-class Turn(Struct, frozen=True):
+class Turn(Shared, frozen=True):
     """One repetition of a repeated node, or the single instance of a block."""
 
     outcome: Ran | CallFailed | None
@@ -62,7 +62,7 @@ class Turn(Struct, frozen=True):
     inside: Inside | None = None
 
 
-class StepResult(Struct, frozen=True):
+class StepResult(Shared, frozen=True):
     """Result of one call; `outcome` is None if something upstream is missing or failed.
 
     `turns` has one entry per repetition of a block or repeated node; `resolved` and `inputs` are those of the first.
@@ -83,7 +83,7 @@ HOW = (
 )  # fields of Analysis: how its values were computed
 
 
-class Analysis(Struct, frozen=True, dict=True):
+class Analysis(Shared, frozen=True, dict=True):
     """`values` maps each known output to its type, `resolved` the parameters with AUTO filled in.
 
     `parameters` counts the values of each node's module. `assumed` are nodes of unknown type, because an upstream one

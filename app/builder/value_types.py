@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.util.formatting import shape_text
+from app.util.frozen import Shared
 
 # Every call runs with both batch sizes; what differs between them depends on N. Both are primes that no layer has as a
 # size, so that the batch is not taken for channels, nor a batch of one size for one of any.
@@ -42,7 +43,7 @@ def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
     )
 
 
-class TensorType(Struct, frozen=True):
+class TensorType(Shared, frozen=True):
     """A tensor: its sizes, of which some may depend on the batch N, and the name of its dtype.
 
     `strides` is None where it lies in memory row by row; a transposed one does not, and `view` minds.

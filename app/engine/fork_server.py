@@ -21,27 +21,34 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from app.engine import entries
+from app.engine import entries, tasks
 from app.engine.child_process import die_with, die_with_parent, leave_signals_to_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
-from app.util import gc_pause
+from app.util import gc_pause, shelf
+from app.util.resources import PROGRAM
 
-# What runs, imports and snippets use; torch imports its compiler and its monitor with the first optimizer step.
-MODULES = """
+# Packages that tasks import when they need them; torch imports its compiler and its monitor with the first optimizer
+# step.
+LIBRARIES = """
     torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor
-    sklearn.datasets app.engine.tasks.train app.engine.programs.rank
-    app.engine.tasks.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
-    app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
-    app.engine.tasks.autograd.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.autograd.capture
-    app.engine.tasks.autograd.playback app.engine.tasks.autograd.findings app.engine.tasks.shapes
-    app.data.readers app.data.loaders app.data.own_files.readers app.training.script_recipes
-    app.engine.tasks.parity.check safetensors.torch importlib.resources.readers sklearn.datasets.data
-    app.builder.layout.arrange app.diagram.layout
+    sklearn.datasets sklearn.datasets.data safetensors.torch importlib.resources.readers
 """
+
+
+def own_modules() -> list[str]:
+    """Return the names of what engines and ranks run: all tasks, those of features too, and what they import late."""
+    late = ("engine.server", "engine.programs.rank", "builder.layout.arrange")
+    packages = walk_packages(tasks.__path__, f"{tasks.__name__}.")
+    return [
+        *(f"{PROGRAM}.{name}" for name in late),
+        *(module.name for module in packages),
+        *shelf.modules("task"),
+    ]
 
 
 class _Forked(Struct, frozen=True):
@@ -95,7 +102,7 @@ def _load() -> None:
         raise SystemExit(
             1
         ) from None  # without a word: a process that loads it itself reports why it cannot
-    for name in MODULES.split():
+    for name in (*LIBRARIES.split(), *own_modules()):
         with contextlib.suppress(
             ImportError
         ):  # the process that needs it reports that it is missing

@@ -20,7 +20,7 @@ A = TypeVar("A")
 
 
 class Request(Struct, Generic[A], frozen=True):
-    """A request to an engine, answered with an `A` by the handler in the module of the same name in `app.engine.tasks`.
+    """A request to an engine, answered with an `A` by a handler, which is found beside it (see `app.engine`).
 
     Requests of one `lane` run one after another, those of different lanes concurrently; those of MAIN on the main
     thread. `left_alone` is the number of seconds it may run without a client, to end cleanly. Garbage is collected

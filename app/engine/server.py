@@ -277,9 +277,19 @@ class Server:
 
 def _handler(kind: type) -> Callable[[Any, Context], Any]:
     if kind not in _HANDLERS:
-        name = kind.__module__.partition(".requests.")[2]
-        import_module(f"app.engine.tasks.{name}")
+        import_module(_task_of(kind.__module__))
     return _HANDLERS[kind]
+
+
+def _task_of(module: str) -> str:
+    """Return the name of the module that answers the requests of a module.
+
+    >>> _task_of("app.engine.requests.shapes"), _task_of("app.features.gradcheck.values")
+    ('app.engine.tasks.shapes', 'app.features.gradcheck.task')
+    """
+    if module.endswith(".values"):
+        return f"{module.removesuffix('.values')}.task"
+    return module.replace(".requests.", ".tasks.", 1)
 
 
 def main() -> None:

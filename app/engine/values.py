@@ -1,15 +1,17 @@
 """Serialise frozen values for another process, sharing what was sent before.
 
-Every value is plain msgpack data or a list that begins with a tag. Only classes of `MODULES` and of the requests are
-instantiated, and nothing received is executed. Graphs, shapes and the like are sent by reference once the other end has
-them, and a long container as its differences from the newest one like it: an edit sends only what changed, and an
-answer that contains the request's graph refers to that very object.
+Every value is plain msgpack data or a list that begins with a tag. Only frozen structs, enums and exceptions of the
+program are instantiated, and nothing received is executed; a module is imported for it only if it is IMPORTABLE.
+`Shared` values are sent by reference once the other end has them, and a long container as its differences from the
+newest one like it: an edit sends only what changed, and an answer that contains the request's graph refers to that very
+object.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
 import threading
 import time
@@ -29,43 +31,16 @@ from app.builder.results import Analysis
 from app.builder.results import known as known_values
 from app.util import gc_pause
 from app.util.errors import CodedError
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 from app.util.late_numpy import np
 from app.util.resources import PROGRAM
 
-# Modules whose structs, enums and exceptions are serialisable, beside those of requests; none of
-# them imports torch.
-REQUESTS = "engine.requests."
-MODULES = """
-    engine.protocol autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
-    autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
-    autograd.gradcheck.report telemetry.histogram telemetry.gpu_figures telemetry.layer_bytes
-    training.monitoring.memory_report data.sources training.setup.weights_header export.errors export.format_result
-    export.certify.certificate builder.importer.origin project.weights.state_dict_diff builder.graph builder.blocks
-    builder.sheet builder.plan builder.results builder.value_types builder.literals builder.expressions
-    builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation builder.diagnostics.problems
-    builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes source.generated
-    source.layer_files project.project data.config training.config training.job training.surgery.values
-    training.setup.device training.trials.sweep autograd.snippets.snippet data.downloads.archives preflight.examples
-    data.spec data.own_files.cache training.choices training.setup.schedule_length training.trials.results
-    training.events training.revisit.errors training.revisit.conditions runs.record runs.checkpoint_files
-    training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
-    training.evaluation.result training.evaluation.trying training.evaluation.of_run interpret.results compare.results
-    compare.modes observe.observation sources.spec sources.opened source.interface observe.figures
-"""
-
-# Sent once and by reference afterwards, like containers of `LONG` entries and more.
-SHARED = frozenset(
-    """
-    builder.graph:Graph builder.graph:Node builder.graph:Edge builder.blocks:Block builder.catalog.catalog:OpSpec
-    builder.catalog.catalog:Catalog builder.catalog.custom_classes:LayerClass builder.plan:Plan builder.plan:Step
-    builder.results:StepResult builder.results:Ran builder.results:Failed builder.results:Turn builder.results:Inside
-    builder.results:Analysis builder.value_types:TensorType builder.shapes.network_cost:NodeCost
-    builder.shapes.network_cost:NetworkCost builder.diagnostics.problems:Problem source.generated:Source
-    source.generated:ClassText source.layer_files:LayerFile project.project:Project training.job:Job autograd.tape:Tape
-""".split()
+# Modules that may be imported because a message names them; none leads to torch. All others have been imported by who
+# can ask for what they define.
+IMPORTABLE = re.compile(
+    r"engine\.requests\.[\w.]+|features\.\w+\.values|[\w.]+\.errors"
 )
-LONG = 32
+LONG = 32  # a container of as many entries is sent once and by reference afterwards, as `Shared` values are
 FEW = 4  # one in this many entries may differ in a container that is sent as its differences from another
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries of the tables before both ends clear them
@@ -89,21 +64,14 @@ class NotAValueError(CodedError, ValueError):
 def _class(name: str) -> type:
     """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
-    if not module.startswith(REQUESTS) and module not in MODULES.split():
-        raise NotAValueError(
-            f"{name!r} is not a message class: its module is neither below {REQUESTS} nor in MODULES"
-        )
-    try:
-        found = getattr(import_module(f"{PROGRAM}.{module}"), kind, None)
-    except ImportError as error:
-        raise NotAValueError(f"{name!r} is not a message class: {error}") from error
-    if (
-        not isinstance(found, type)
-        or found.__module__ != f"{PROGRAM}.{module}"
-        or not _travels(found)
-    ):
-        raise NotAValueError(f"{name!r} is not a message class")
-    return found
+    whole = f"{PROGRAM}.{module}"
+    if whole not in sys.modules and IMPORTABLE.fullmatch(module):
+        with contextlib.suppress(ImportError):
+            import_module(whole)
+    value = getattr(sys.modules.get(whole), kind, None)
+    if isinstance(value, type) and value.__module__ == whole and _travels(value):
+        return value
+    raise NotAValueError(f"{name!r} is not a message class")
 
 
 def _value_class(name: str) -> type:
@@ -121,7 +89,9 @@ def _error_class(name: str) -> type[Exception]:
 
 
 def _travels(kind: type) -> bool:
-    return issubclass(kind, msgspec.Struct | Enum | Exception)
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_config__.frozen
+    return issubclass(kind, Enum | Exception)
 
 
 @cache
@@ -285,7 +255,7 @@ class Codec:
         elif isinstance(value, BaseException):
             return self._error(value)
         else:
-            data, shared = self._object(kind, value), _name(kind) in SHARED
+            data, shared = self._object(kind, value), issubclass(kind, Shared)
         if not shared:
             return data
         number = next(self._counter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import field
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
@@ -11,10 +11,10 @@ from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
 from app.sources.opened import OpenedModel
 from app.training.config import TrainingConfig
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 
-class Project(Struct, frozen=True):
+class Project(Shared, frozen=True):
     """The content of a `.tape` file: the network's sheet, its blocks, data and training.
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.source.layer_files import LayerFile
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 from app.util.user_frames import GENERATED
 
 # The function of a source that constructs a model from user code, and the module that it is exported as.
@@ -61,7 +61,7 @@ class OutputSpec(Struct, frozen=True):
     when: str = "always"
 
 
-class ClassText(Struct, frozen=True):
+class ClassText(Shared, frozen=True):
     """Map of the lines and attributes of one class to nodes.
 
     `blocks` maps nodes that are instances of another class to its name, and `repeated` are the nodes whose attribute is
@@ -88,7 +88,7 @@ class ClassText(Struct, frozen=True):
 Path = tuple[tuple[str, int], ...]
 
 
-class Source(Struct, frozen=True):
+class Source(Shared, frozen=True):
     """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing; or that of
     `make_model`, which constructs a model from user code.
 

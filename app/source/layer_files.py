@@ -13,10 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from msgspec import Struct
-
 from app.util.errors import CodedError
-from app.util.frozen import equal_in
+from app.util.frozen import Shared, equal_in
 
 FOLDER = "imported_layers"  # of files that an import wrote, each in a folder named by its hash
 
@@ -29,7 +27,7 @@ class UntrustedError(LayerFileError):
     """A file that is not trusted."""
 
 
-class LayerFile(Struct, frozen=True):
+class LayerFile(Shared, frozen=True):
     """A file's text and the name that it is imported by. `path` is where it was read, "" if nowhere."""
 
     module: str

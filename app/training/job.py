@@ -21,6 +21,7 @@ from app.training.setup import weighted_losses
 from app.training.setup.losses_in_words import takes
 from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
+from app.util.frozen import Shared
 
 AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -37,7 +38,7 @@ class Stage(Struct, frozen=True):
     surgery: Surgery
 
 
-class Job(Struct, frozen=True):
+class Job(Shared, frozen=True):
     """`data_root` is the folder of downloaded data; None is the usual one. `stages` are those after the first, in their
     order; `source` and `training` are those of the first stage. `begin` is the file of the checkpoint that the run
     begins with, if settings were changed there; its script begins there too.

@@ -1,9 +1,11 @@
-"""An immutable mapping, so that every part of a project can be compared, hashed and shared."""
+"""Values that never change, so that every part of a project can be compared, hashed and shared."""
 
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,6 +83,10 @@ class FrozenMap(Mapping[K, V]):
         """Return the mapping without `keys`; absent keys are no error."""
         gone = set(keys)
         return FrozenMap({k: v for k, v in self._items.items() if k not in gone})
+
+
+class Shared(Struct, frozen=True):
+    """Base class of values that many others contain: another process gets each once, and a reference afterwards."""
 
 
 def equal_in(names: Iterable[str], first: object, second: object) -> bool:

@@ -1,4 +1,4 @@
-"""Features: units that contribute pages, commands and overlays. Each has a `feature.py` in its folder, found here.
+"""Features: units that contribute pages, commands and overlays. Each is found in the `feature.py` of its folder.
 
 A feature is made with a workspace and nothing else, and reaches other features through it alone.
 """
@@ -16,6 +16,7 @@ from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.util import shelf
 from app.views.ui import icons
 
 if TYPE_CHECKING:
@@ -130,16 +131,17 @@ class Feature(QObject):
 
 
 def feature_classes() -> list[type[Feature]]:
-    """Return the class of each `feature.py` below this folder, by rank."""
+    """Return the class of each `feature.py` on the shelf and below this folder, by rank."""
     here = Path(__file__).parent
-    classes: list[type[Feature]] = []
-    for file in sorted(here.glob("*/**/feature.py")):
-        name = ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
-        for value in vars(import_module(name)).values():
-            if (
-                isclass(value)
-                and issubclass(value, Feature)
-                and value.__module__ == name
-            ):
-                classes.append(value)
-    return sorted(classes, key=lambda one: one.rank)
+    own = sorted(here.glob("*/**/feature.py"))
+    names = [
+        ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
+        for file in own
+    ]
+    classes = [
+        value
+        for name in (*names, *shelf.modules("feature"))
+        for value in vars(import_module(name)).values()
+        if isclass(value) and issubclass(value, Feature) and value.__module__ == name
+    ]
+    return sorted(classes, key=lambda kind: kind.rank)

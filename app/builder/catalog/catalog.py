@@ -18,7 +18,7 @@ from app.builder import literals
 from app.builder.catalog import snapshot
 from app.builder.graph import Graph, Node
 from app.util.errors import CodedError
-from app.util.frozen import FrozenMap, equal_in
+from app.util.frozen import FrozenMap, Shared, equal_in
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
@@ -95,7 +95,7 @@ class Param(Struct, frozen=True):
 INSIDE = ("definition", "contains")  # fields of OpSpec
 
 
-class OpSpec(Struct, frozen=True, dict=True):
+class OpSpec(Shared, frozen=True, dict=True):
     """One operation. `target` is its dotted name in torch, resolved only for keys of the catalog.
 
     `outputs_by` is the parameter that determines the number of outputs, "" if all are returned. Its documentation is

@@ -10,8 +10,6 @@ import ast
 import warnings
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from app.builder.catalog.catalog import OpSpec, Param, Port
 from app.builder.catalog.custom_arguments import (
     Scope,
@@ -21,6 +19,7 @@ from app.builder.catalog.custom_arguments import (
     forward_ports,
 )
 from app.util.errors import CodedError
+from app.util.frozen import Shared
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 # Containers whose `forward` the file does not have to write.
@@ -32,7 +31,7 @@ class LayerTextError(CodedError, ValueError):
     """A text whose classes cannot be read; the words say why."""
 
 
-class LayerClass(Struct, frozen=True):
+class LayerClass(Shared, frozen=True):
     """One class. `kind` is "module" or "function"; `reason` tells why it cannot be used, "" if it can.
 
     `order` has the arguments of `forward`, ports and parameters; `kept` are arguments that keep their default because

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Edge, Graph, Node
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 
 class SetParam(Struct, frozen=True):
@@ -169,7 +169,7 @@ class Cure(Struct, frozen=True):
         }
 
 
-class Problem(Struct, frozen=True):
+class Problem(Shared, frozen=True):
     """A problem: `severity` is "error" (the net cannot run), "warning" or "info".
 
     `port` is the input that causes it: None for any of them, "" for a problem with none, such as one of weights.

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from app.builder.graph import Graph
 from app.builder.shapes.receptive_field import Receptive
-from app.util.frozen import FrozenMap
+from app.util.frozen import FrozenMap, Shared
 
 COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = (
     "counted",
@@ -33,7 +33,7 @@ class CallCost(Struct, frozen=True):
     tried: bool = True
 
 
-class NodeCost(Struct, frozen=True):
+class NodeCost(Shared, frozen=True):
     """Cost of one node for one sample.
 
     `state` is COUNTED, NOT_COUNTED, UNKNOWN if the shapes are, MUTED, or NO_CALL for inputs and outputs. `activation`
@@ -65,7 +65,7 @@ class NodeCost(Struct, frozen=True):
         return self.call.shares
 
 
-class NetworkCost(Struct, frozen=True, dict=True):
+class NetworkCost(Shared, frozen=True, dict=True):
     """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
 
     graph: Graph

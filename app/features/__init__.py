@@ -1,0 +1,7 @@
+"""The shelf: a folder for each thing that a person can do, found by what lies in it; without the folder all else works.
+
+A file's name says what it is for and may import. `values.py` has requests, answers and what else travels: neither Qt
+nor torch. `task.py` has handlers of requests, `compute.py` or `compute/` what they run: torch, no Qt. `command.py` is a
+command. `feature.py` declares pages and actions; it and every other file run in the window: Qt, and torch along no
+chain of imports. `api.py` is all that other features may import.
+"""

@@ -1,0 +1,19 @@
+"""The shelf of features: one folder of `app/features` each, whose files are found by the role that their name says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.util.resources import PROGRAM
+
+FEATURES = Path(__file__).resolve().parent.parent / "features"
+
+
+def modules(role: str) -> list[str]:
+    """Return the names of the modules of a role, one of each feature that has it.
+
+    >>> modules("nothing")
+    []
+    """
+    folders = sorted(file.parent.name for file in FEATURES.glob(f"*/{role}.py"))
+    return [f"{PROGRAM}.features.{folder}.{role}" for folder in folders]
