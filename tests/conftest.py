@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, settings
 from pytestqt.qtbot import QtBot
 
 from app.util import gc_pause
+from tests.support import script_here
 
 if TYPE_CHECKING:
     from app.views.engine_service import EngineService
@@ -179,7 +180,11 @@ def same_torch() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def same_imports() -> Iterator[None]:
-    """A test that loads a user's code here restricts what else is imported, as an engine does for good."""
+    """A test that loads a user's code here restricts what else is imported, as an engine does for good.
+
+    So does a fixture of a whole module, which is made before this one.
+    """
+    sys.meta_path[:] = script_here.finders_of_python()
     before = list(sys.meta_path)
     yield
     for finder in sys.meta_path:

@@ -12,7 +12,7 @@ import pytest
 from app.source import own_imports
 
 
-def _as_python_begins() -> list[object]:
+def finders_of_python() -> list[object]:
     """Return the finders of modules without the one that restricts what the user's code imports."""
     return [
         PathFinder if isinstance(one, own_imports.OwnFinder) else one
@@ -26,7 +26,7 @@ def run_script(folder: Path, *arguments: str) -> SystemExit | None:
     with pytest.MonkeyPatch.context() as here:
         here.chdir(folder)
         here.syspath_prepend(str(folder))
-        here.setattr(sys, "meta_path", _as_python_begins())
+        here.setattr(sys, "meta_path", finders_of_python())
         here.setattr(sys, "argv", ["train.py", *arguments])
         for name in beside:
             here.delitem(sys.modules, name, raising=False)
