@@ -115,7 +115,7 @@ def of_project(options: argparse.Namespace) -> int:
                     graph_output.write(
                         graph.tape, options, None, played, stopped, carried
                     )
-        if not options.findings and options.gradcheck is None:
+        if not options.findings and not options.checks:
             return 0
         batch = batch_of(request.diagnosed)
         if chosen.left_out:
@@ -165,14 +165,15 @@ def rephrased_error(words: str, chosen: CaptureOptions) -> str:
 
 
 def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
+    from app.autograd import checks
     from app.autograd.diagnostics import report
 
     found = 0
     if options.findings:
         lines, found = report.findings(batch)
         _print(lines)
-    if options.gradcheck is not None:
-        lines, wrong = report.gradcheck(batch, options.gradcheck)
+    for name, layer in options.checks.items():
+        lines, wrong = checks.check(name).of_batch(batch, layer)
         _print(lines)
         found += wrong
     return int(found > 0)
