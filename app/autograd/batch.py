@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
@@ -141,8 +142,6 @@ def _hold(
 
 
 def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
-    import torch
-
     model, inputs, loss, target, source = (
         batch.model,
         batch.tensors,
@@ -285,8 +284,6 @@ def backward_of(
     ends: list[Tensor], seeds: Sequence[Tensor | None] | None = None
 ) -> None:
     """Backward from those that require a gradient, with ones, or with `seeds` of which each end has one or None."""
-    import torch
-
     given = [torch.ones_like(end) for end in ends] if seeds is None else seeds
     pairs = [
         (end, seed)

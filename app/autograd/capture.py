@@ -8,8 +8,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace as with_values
+from torch.utils._pytree import tree_leaves
 
 from app.autograd.errors import CaptureError, ForwardError
 from app.autograd.layers import OriginRecorder
@@ -178,8 +180,6 @@ def with_leaves_placed(
 
 
 def storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> StorageTable:
-    import torch
-
     table = StorageTable()
     table.mark(module_tree.parameters(model), "parameter")
     table.mark(module_tree.buffers(model), "buffer")
@@ -199,9 +199,6 @@ def parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
 
 def tensors_of(output: Any) -> list[Tensor]:
     """List every tensor in a net's output or arguments, in order: of containers, mappings and dataclasses."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     found: list[Tensor] = []
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor):

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace as with_values
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from app.autograd.errors import CaptureCancelledError
 from app.autograd.walk import is_accumulate
@@ -55,8 +58,6 @@ class Special(Struct, frozen=True):
 
     def casting(self, device: str) -> AbstractContextManager[Any]:
         """Return autocast for a device type ("cpu"), or a null context."""
-        import torch
-
         return (
             torch.autocast(device, getattr(torch, self.amp))
             if self.amp
@@ -73,9 +74,6 @@ class Special(Struct, frozen=True):
 
         Raises AttributeError for a path in `checkpoint` that the net does not have.
         """
-        import torch
-        from torch.utils.checkpoint import checkpoint
-
         again = functools.partial(checkpoint, use_reentrant=self.reentrant)
         changed: dict[nn.Module, Any] = {
             module: functools.partial(again, module.forward)
@@ -109,8 +107,6 @@ class SecondOrder:
     def __init__(
         self, ends: Iterable[Tensor], parameters: Iterable[Tensor], nodes: Iterable[Any]
     ) -> None:
-        import torch
-
         counter = torch._C._autograd._get_sequence_nr
         self._starts: list[int] = []
         self._makers: list[int] = []
@@ -179,7 +175,6 @@ def until_cancelled(
     cancelled: Callable[[], bool], options: CaptureOptions
 ) -> AbstractContextManager[object]:
     """Return a context in which the next operation of torch raises CaptureCancelledError once `cancelled` is true."""
-    from torch.overrides import TorchFunctionMode
 
     class UntilCancelled(TorchFunctionMode):
         def __torch_function__(

@@ -16,7 +16,9 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct, field
+from torch.overrides import TorchFunctionMode
 
 from app.source.generated import Source
 from app.util import module_tree, user_frames
@@ -107,8 +109,6 @@ class OriginRecorder:
     @property
     def listening(self) -> bool:
         """False in other threads and while autograd's engine runs."""
-        import torch
-
         return (
             threading.get_ident() == self._thread
             and torch._C._current_graph_task_id() == -1
@@ -262,14 +262,11 @@ class FileRecorder(OriginRecorder):
 
 
 def _sequence() -> int:
-    import torch
-
     return torch._C._autograd._get_sequence_nr()
 
 
 def _line_mode(recorder: OriginRecorder) -> Any:
     """Create a mode that intercepts every call of torch's functions, methods and operators on this thread."""
-    from torch.overrides import TorchFunctionMode
 
     class LineMode(TorchFunctionMode):
         def __torch_function__(

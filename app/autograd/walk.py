@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+from torch.autograd.graph import get_gradient_edge
+
 from app.autograd.tape import ACCUMULATE, TapeEdge
 
 # AccumulateGrad nodes carry the largest sequence number there is, so that the engine runs them first.
@@ -35,9 +38,6 @@ def is_accumulate(node: Any) -> bool:
 
 def edge_of(tensor: Any) -> tuple[Any, int]:
     """Return the node and output number that a tensor's gradient arrives at; for a leaf its AccumulateGrad."""
-    import torch
-    from torch.autograd.graph import get_gradient_edge
-
     if (
         tensor.grad_fn is None and tensor.layout is not torch.strided
     ):  # torch takes a view, which not all layouts have

@@ -9,21 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import arguments, console, models, streams
+import msgspec
+
+from app.cli import arguments, console, files, models, streams
+from app.engine.tasks import observe as task
+from app.graphviz_export import TEXTS
+from app.observe.folding import Tree
+from app.observe.picture import summary, to_drawing
+from app.observe.plain import to_plain
+from app.sources.stored_weights import weights_of
+from app.util.formatting import figure, shape_text
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
-    from app.observe.folding import Tree
     from app.observe.observation import Observation
 
 
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
-    from app.util import gc_pause
-
-    with gc_pause.put_off():  # torch makes very many objects that stay
-        from app.engine.tasks import observe as task
-
     console.can_be_written(options.out, arguments.PICTURES, "a picture can end in")
     request = models.request_of(options, options.source, viewed=True)
     source = request.source
@@ -51,9 +54,6 @@ def run(options: argparse.Namespace) -> int:
 
 def weight_lines(folder: Path, layer: str) -> list[str]:
     """Describe the stored weights of a layer, one a line. Raises SourceError."""
-    from app.sources.stored_weights import weights_of
-    from app.util.formatting import figure, shape_text
-
     return [
         f"{one.name}  {shape_text(one.shape, 'scalar')} {one.dtype}  mean {figure(one.mean)}, std {figure(one.std)}, "
         f"from {figure(one.least)} to {figure(one.greatest)}"
@@ -62,30 +62,22 @@ def weight_lines(folder: Path, layer: str) -> list[str]:
 
 
 def _write(found: Observation, options: argparse.Namespace) -> None:
-    import msgspec
-
-    from app.observe.plain import to_plain
-
     if options.out.suffix.lower() == ".json":
         plain = msgspec.json.format(
             json.dumps(to_plain(found)).encode(), indent=1
         )  # json itself indents slowly
-        console.write_text(options.out, plain.decode() + "\n")
+        files.write_text(options.out, plain.decode() + "\n")
         return
     with streams.StatusLine() as tell:
         tell("Choosing the modules that are open")
         drawing = _drawing(found, options)
         tell(f"Drawing {len(drawing.boxes):,} boxes")
-        words = console.picture(drawing, options.out, options)
+        words = files.picture(drawing, options.out, options)
     print(words)
 
 
 def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
     """Draw with everything open, or with as many levels as fit the size of the picture."""
-    from app.graphviz_export import TEXTS
-    from app.observe.folding import Tree
-    from app.observe.picture import to_drawing
-
     tree = Tree(found)
     if options.unfold or options.depth is not None:
         return to_drawing(found, _opened(tree, options), tree)
@@ -128,8 +120,6 @@ def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
 
 
 def _report(found: Observation) -> int:
-    from app.observe.picture import summary
-
     print(summary(found))
     for remark in found.remarks:
         console.warn(remark)

@@ -6,7 +6,17 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from app.cli import console, nets
+from msgspec.structs import replace
+
+from app.cli import console, nets, settings
+from app.preflight import preflight
+from app.project.weights import state_dicts
+from app.runs import store
+from app.runs.resume import find_checkpoint, newest_weights
+from app.training.evaluation.evaluator import Evaluator, checkpoint_weights
+from app.training.metrics import label_of
+from app.util import atomic
+from app.util.formatting import counted
 
 if TYPE_CHECKING:
     from app.training.evaluation.result import Evaluation
@@ -14,17 +24,11 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the results."""
-    from msgspec.structs import replace
-
-    from app.preflight import preflight
-    from app.training.evaluation.evaluator import Evaluator
-    from app.util import atomic
-
     project = nets.read(options)
     if options.device is not None:
         project = replace(
             project,
-            training=replace(project.training, device=console.device(options.device)),
+            training=replace(project.training, device=settings.device(options.device)),
         )
     if options.csv is not None:
         console.has_place(options.csv)
@@ -48,11 +52,6 @@ def run(options: argparse.Namespace) -> int:
 def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
     """Return the weights of --checkpoint or --weights, else the newest of the project's runs, with their name;
     None for start weights. Raises RunError, WeightsError, CheckpointError."""
-    from app.project.weights import state_dicts
-    from app.runs import store
-    from app.runs.resume import find_checkpoint, newest_weights
-    from app.training.evaluation.evaluator import checkpoint_weights
-
     if options.checkpoint is not None:
         path = find_checkpoint(options.checkpoint, console.warn)
         return checkpoint_weights(path), path.name
@@ -67,9 +66,6 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
 
 def lines(found: Evaluation) -> list[str]:
     """Format the results as text."""
-    from app.training.metrics import label_of
-    from app.util.formatting import counted
-
     told = [
         f"{found.weights} on {counted(found.count, f'{found.part} sample')}",
         f"loss {found.loss:.4f}",

@@ -8,8 +8,23 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import arguments, console, nets
+from msgspec.structs import replace
+
+from app.cli import arguments, console, files, nets
 from app.cli.streams import StatusLine
+from app.data.config import DataConfig
+from app.export.certify.certify import certify_export
+from app.export.format_result import FormatError, parse_axis
+from app.export.formats import write_format
+from app.export.layers import write_model
+from app.export.onnx_extra import onnx_missing
+from app.export.script.script import training_script, write_start
+from app.export.weights_choice import weights_to_export
+from app.preflight import preflight
+from app.project import drawing_digest
+from app.project import file as project_file
+from app.runs import newest, store
+from app.runs.record import RunError
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -33,10 +48,6 @@ NOTHING = (
 
 def run(options: argparse.Namespace) -> int:
     """Write the requested files and print their paths."""
-    from msgspec.structs import replace
-
-    from app.data.config import DataConfig
-
     _check_paths(options)
     project = nets.read(options)
     if project.opened is not None and options.on is None and not options.script:
@@ -49,14 +60,12 @@ def run(options: argparse.Namespace) -> int:
             f"the net is defined by its own code and has no drawing; tapedeck draw {source} draws its calls"
         )
     if options.drawing:
-        from app.project import file as project_file
-
         drawing = nets.drawing(
             project,
             "none" if options.folded else "all" if options.unfolded else "as drawn",
         )
         print(
-            console.picture(
+            files.picture(
                 drawing,
                 options.drawing,
                 options,
@@ -67,8 +76,6 @@ def run(options: argparse.Namespace) -> int:
             return 0
     analysis = nets.sound(project, alone=not options.script)
     if options.code:
-        from app.export.layers import write_model
-
         with console.writing(options.code):
             print(
                 *write_model(
@@ -79,10 +86,6 @@ def run(options: argparse.Namespace) -> int:
                 sep="\n",
             )
     if options.script:
-        from app.export.script.script import training_script, write_start
-        from app.preflight import preflight
-        from app.runs import newest, store
-
         module = options.code.stem if options.code else None
         job = preflight.job(project, analysis)
         job = job.ran_with(
@@ -91,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             )
         )
         with console.writing(options.script):
-            console.write_text(
+            files.write_text(
                 options.script, training_script(job, module, options.script.name)
             )
             for path in write_start(job, options.script):
@@ -100,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     chosen = _weights(options, project, analysis)
     if options.weights:
-        console.save(chosen.state_dict, options.weights)
+        files.save(chosen.state_dict, options.weights)
         print(f"{options.weights}: weights {chosen.words}")
     return _proofs(options, project, analysis, chosen)
 
@@ -109,9 +112,6 @@ def _weights(
     options: argparse.Namespace, project: Project, analysis: Analysis
 ) -> ExportWeights:
     """Return the newest weights of a stored run of this network, else the start weights. Raises CommandError."""
-    from app.export.weights_choice import weights_to_export
-    from app.runs import newest, store
-    from app.runs.record import RunError
 
     def newest_stored() -> ExportWeights | None:
         return newest.newest_of(
@@ -164,8 +164,6 @@ def _check_paths(options: argparse.Namespace) -> None:
     if options.code and options.script:
         _check_importable(options.code, options.script)
     if options.onnx:
-        from app.export.onnx_extra import onnx_missing
-
         if missing := onnx_missing():
             raise console.CommandError(missing)
 
@@ -210,9 +208,6 @@ def _format(
     analysis: Analysis,
     chosen: ExportWeights,
 ) -> bool:
-    from app.export.format_result import FormatError, parse_axis
-    from app.export.formats import write_format
-
     try:
         with console.writing(path), StatusLine() as tell:
             state, seed = chosen.state_dict, project.training.seed
@@ -242,9 +237,6 @@ def _certificate(
     analysis: Analysis,
     chosen: ExportWeights,
 ) -> bool:
-    from app.export.certify.certify import certify_export
-    from app.project import drawing_digest
-
     with console.writing(options.code or options.project), StatusLine() as tell:
         found, path = certify_export(
             analysis.source,

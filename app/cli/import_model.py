@@ -8,13 +8,32 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from app.cli import console, models, nets
+from app.builder.analysis import analyse
+from app.builder.catalog.custom import read_text
+from app.cli import console, files, models, nets, weights
+from app.engine import import_process
+from app.engine.requests import import_advice, import_model, observe
+from app.engine.requests.import_model import (
+    ImportRequestError,
+    ModelSource,
+    is_plain,
+    parse_input,
+    parse_source,
+)
+from app.engine.tasks import import_model as task
+from app.preflight import synthetic_data
+from app.preflight.opened import analysis_of, project_of
+from app.project import custom_layers, file
+from app.project.project import Project
+from app.project.weights.state_dict_files import holds_weights
+from app.source import layer_files
+from app.sources.finding import file_of, files_of
+from app.sources.spec import SourceError
+from app.sources.spec import parse_source as parse_any
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.engine.requests.import_model import ModelSource
-    from app.project.project import Project
 
 # Refusals of models that run, but that no drawing is.
 ONLY_OBSERVED = (
@@ -28,9 +47,6 @@ ONLY_OBSERVED = (
 
 def run(options: argparse.Namespace) -> int:
     """Import, and print the result."""
-    from app.cli import weights
-    from app.project.weights.state_dict_files import holds_weights
-
     if holds_weights(Path(options.source)):
         return weights.run(options)
     if options.into or options.strict or options.partial or options.suggested:
@@ -48,11 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _observed(options: argparse.Namespace) -> int:
     """Write a project that refers to the model's own code."""
-    from app.preflight.opened import analysis_of, project_of
-    from app.project import custom_layers, file
-    from app.project.project import Project
-
-    known = console.digest(options.out)
+    known = files.digest(options.out)
     model = nets.open_model(options, options.source)
     project = project_of(model, Project(nets.name(model)))
     if options.synthetic_data:
@@ -60,8 +72,8 @@ def _observed(options: argparse.Namespace) -> int:
     if options.trust:
         custom_layers.trust_opened(model)
     backup = file.write(project, options.out, known)
-    console.note_backup(options.out, backup)
-    console.note_open(options.out)
+    files.note_backup(options.out, backup)
+    files.note_open(options.out)
     print(
         f"{options.out}: {model.interface.model}, {model.interface.parameters:,} parameters, by its own code"
     )
@@ -72,17 +84,8 @@ def _observed(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its files are in a folder for the time being."""
-    from app.builder.analysis import analyse
-    from app.builder.catalog.custom import read_text
-    from app.engine import import_process
-    from app.engine.requests import import_advice, import_model, observe
-    from app.engine.tasks import import_model as task
-    from app.project import custom_layers, file
-    from app.source import layer_files
-    from app.sources.finding import files_of
-
     out: Path = options.out
-    known = console.digest(out)
+    known = files.digest(out)
     try:
         source = _source(options)
         arguments = import_model.parse_arguments(options.args)
@@ -98,8 +101,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             or ".py:" in (options.example or "")
         )
         if source.file or own:
-            files = files_of(source.own_spec, source.folder)
-            models.admit_files(files, source.file or str(source), options.trust)
+            imported = files_of(source.own_spec, source.folder)
+            models.admit_files(imported, source.file or str(source), options.trust)
         seen = (
             layer_files.digest(read_text(Path(source.file)))
             if Path(source.file).is_file()
@@ -143,8 +146,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     )
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
-    console.note_backup(out, backup)
-    console.note_open(out)
+    files.note_backup(out, backup)
+    files.note_open(out)
     print(
         f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code"
     )
@@ -164,17 +167,6 @@ def _source(options: argparse.Namespace) -> ModelSource:
 
     Raises ImportRequestError.
     """
-    from app.engine.requests.import_model import (
-        ImportRequestError,
-        ModelSource,
-        is_plain,
-        parse_input,
-        parse_source,
-    )
-    from app.sources.finding import file_of
-    from app.sources.spec import SourceError
-    from app.sources.spec import parse_source as parse_any
-
     here = str(Path.cwd())
     try:
         source = parse_source(options.source)
@@ -210,8 +202,6 @@ def _source(options: argparse.Namespace) -> ModelSource:
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
     """Return the project with data of its net's shapes. Raises CommandError."""
-    from app.preflight import synthetic_data
-
     made = synthetic_data.with_these(project, analysis)
     if made is None:
         words = "they need inputs of known shape whose first dimension is the batch"

@@ -8,7 +8,29 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+from msgspec.structs import replace
+
 from app.cli import arguments, console, settings
+from app.data.loaders import load
+from app.engine import observe_process
+from app.engine.requests import observe
+from app.project import custom_layers
+from app.project.project import Project
+from app.source import layer_files, own_files
+from app.source.trust import TrustStore, default_file
+from app.sources import finding
+from app.sources.finding import package_of
+from app.sources.spec import (
+    BATCH,
+    FILES,
+    AskedModel,
+    InputSpec,
+    SourceNameError,
+    parse_example,
+    parse_source,
+)
+from app.training.config import TARGET
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -16,7 +38,7 @@ if TYPE_CHECKING:
 
     from app.engine.requests.observe import Observe
     from app.source.own_files import OwnFiles
-    from app.sources.spec import AskedModel, SourceSpec
+    from app.sources.spec import SourceSpec
 
 FORMS = """
 SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
@@ -32,8 +54,6 @@ def asked_model(
     options: argparse.Namespace, source: str, constructor: str | None = None
 ) -> AskedModel:
     """Return a model as the options of a command describe it; `constructor` replaces --args."""
-    from app.sources.spec import AskedModel
-
     made_with = (
         arguments.value_of(options, "--args") if constructor is None else constructor
     )
@@ -54,10 +74,6 @@ def request_of(
 
     Raises SourceError, ImportRequestError, and CommandError for code that is not trusted.
     """
-    from msgspec.structs import replace
-
-    from app.engine.requests import observe
-
     request = observe.request_of(asked_model(options, source, constructor))
     request = request if viewed else replace(request, source=request.source.as_run)
     admit(request.source, request.folder, options.trust)
@@ -68,8 +84,6 @@ def request_of(
 def admit(source: SourceSpec, folder: str, trust: bool) -> str:
     """Let the code of a model run in this process and its engines from now on, if it is trusted or if `trust` says that
     it was reviewed, which is remembered. Return the version of its files, "" without any. Raises CommandError."""
-    from app.sources import finding
-
     if not source.own_code:
         return ""
     return admit_files(
@@ -79,10 +93,6 @@ def admit(source: SourceSpec, folder: str, trust: bool) -> str:
 
 def admit_example(example: str, trust: bool) -> None:
     """Let the function run that returns the inputs of a model, as `admit` does."""
-    from app.source import own_files
-    from app.sources.finding import package_of
-    from app.sources.spec import parse_example
-
     spec = parse_example(example) if example else None
     if spec is not None and spec.function and Path(spec.file).is_file():
         path = Path(spec.file).resolve()
@@ -91,10 +101,6 @@ def admit_example(example: str, trust: bool) -> None:
 
 def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
     """Let files run as `admit` does. None are those of a source that has no file to review: it is asked each time."""
-    from app.project import custom_layers
-    from app.source import layer_files
-    from app.source.trust import TrustStore, default_file
-
     TrustStore(default_file()).admit()
     if files is not None and layer_files.allowed(files.key):
         return files.digest
@@ -114,8 +120,6 @@ def admit_files(files: OwnFiles | None, name: str, trust: bool) -> str:
 def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A]) -> A:
     """Answer a request about a model: code of the user's own in a process that ends after `seconds`, else here, by
     `task`. Raises what the handler raises."""
-    from app.engine import observe_process
-
     if not model.runs_own_code:
         return task(request)
     found: A = observe_process.answer(request, model, seconds)
@@ -137,8 +141,6 @@ def is_model(options: argparse.Namespace) -> bool:
 
 
 def _named(text: str) -> SourceSpec | None:
-    from app.sources.spec import FILES, SourceNameError, parse_source
-
     path = Path(text)
     if path.exists() and path.suffix.removeprefix(".") not in FILES:
         return None
@@ -185,14 +187,6 @@ def _example_of(options: argparse.Namespace) -> str:
 
 def _written(options: argparse.Namespace) -> str:
     """Write the first batch of the data to a file, print a line about it, and return its path."""
-    import torch
-
-    from app.data.loaders import load
-    from app.project import custom_layers
-    from app.project.project import Project
-    from app.sources.spec import BATCH
-    from app.training.config import TARGET
-
     project = settings.with_settings(Project(), options)
     custom_layers.admit(project, options.trust)
     root = arguments.value_of(options, "--data")
@@ -215,8 +209,6 @@ def _fields(values: Any, name: str) -> dict[str, Tensor]:
 
 def _described(fields: Mapping[str, Tensor]) -> str:
     """Describe tensors in the form of --input."""
-    from app.sources.spec import InputSpec
-
     return ", ".join(
         str(InputSpec(tuple(one.shape), str(one.dtype).removeprefix("torch."), name))
         for name, one in fields.items()

@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from app.builder.analysis import analyse
+from app.builder.diagram import to_drawing
 from app.cli import arguments, console, models, settings
+from app.engine.requests.observe import opened_model
+from app.engine.tasks import observe as task
+from app.preflight import opened, preflight
+from app.preflight.net_cost import with_cost
+from app.project import custom_layers, file
+from app.project.project import Project
+from app.project.weights import start_weights
+from app.sources import finding
 
 if TYPE_CHECKING:
     from app.builder.diagnostics.problems import Problem
     from app.builder.diagram import Unfolded
     from app.builder.results import Analysis
     from app.diagram.diagram import Drawing
-    from app.project.project import Project
     from app.sources.opened import OpenedModel
 
 
 def read(options: argparse.Namespace) -> Project:
     """Read the project that a command names, or open a model where it takes one. Raises CommandError."""
-    from app.project import custom_layers
-    from app.project.file import read
-
     path: Path = options.project
     if path.suffix in (".pt2", ".onnx"):
         raise console.CommandError(
@@ -45,7 +51,7 @@ def read(options: argparse.Namespace) -> Project:
         )
     else:
         try:
-            project = read(path)
+            project = file.read(path)
         except OSError as error:
             raise console.CommandError(f"{path}: {error.strerror or error}") from error
         project = (
@@ -58,14 +64,8 @@ def read(options: argparse.Namespace) -> Project:
 def analysed(
     project: Project, alone: bool = False
 ) -> tuple[Analysis, tuple[Problem, ...]]:
-    from app.builder.analysis import analyse
-    from app.preflight import opened, preflight
-    from app.preflight.net_cost import with_cost
-    from app.project import custom_layers
-    from app.project.weights import start_weights
-
     if not alone:
-        console.read_data(project)
+        settings.read_data(project)
     if project.opened is not None:
         analysis = opened.analysis_of(project)
     else:
@@ -86,15 +86,13 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
     With `alone` only the net and its start weights are checked, not its data and its loss.
     """
-    from app.project import custom_layers
-
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise console.CommandError(
             f"{names} is not trusted yet and none of its code was run; review it, then pass --trust",
             1,
         )
-    if not alone and (wrong := console.read_data(project)):
+    if not alone and (wrong := settings.read_data(project)):
         raise console.CommandError(f"{project.name} cannot run. {wrong}")
     analysis, problems = analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
@@ -113,25 +111,18 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
 def drawing(project: Project, unfolded: Unfolded) -> Drawing:
     """Return the diagram of the network with known shapes."""
-    from app.builder.analysis import analyse
-    from app.builder.diagram import to_drawing
-    from app.project import custom_layers
-
     ops = custom_layers.ops_of(project)
     return to_drawing(project, ops, analyse(project.graph, ops), unfolded, project.name)
 
 
 def project_of(options: argparse.Namespace) -> Project:
     """Open the model that SOURCE names, as a project with the settings of the command. Raises CommandError."""
-    from app.preflight import opened as opened_nets
-    from app.project.project import Project
-
     project = settings.with_settings(
         Project(), options
     )  # first, so that invalid settings are reported before any code runs
-    opened = open_model(options, str(options.project))
-    return opened_nets.project_of(
-        opened, replace(project, name=name(opened)), own=not settings.sets_loss(options)
+    model = open_model(options, str(options.project))
+    return opened.project_of(
+        model, replace(project, name=name(model)), own=not settings.sets_loss(options)
     )
 
 
@@ -145,10 +136,6 @@ def name(opened: OpenedModel) -> str:
 
 def open_model(options: argparse.Namespace, source: str) -> OpenedModel:
     """Construct a model and run one forward pass; user code runs in a separate process. Raises SourceError."""
-    from app.engine.requests.observe import opened_model
-    from app.engine.tasks import observe as task
-    from app.sources import finding
-
     request = models.request_of(options, source)
     sha256 = finding.digest_of(request.source, request.folder)
     seconds = arguments.value_of(options, "--timeout")

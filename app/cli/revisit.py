@@ -9,10 +9,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.autograd.playback.full_backward import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
 from app.cli.revisit_report import parted_text, plain_parted, plain_step, print_step
+from app.cli.runs import folder_of
 from app.cli.train.run_output import CLEARED
+from app.engine.tasks.past.bisect import first_step
+from app.engine.tasks.past.revisit import labels_of, revisited
+from app.preflight import preflight
+from app.project import custom_layers
+from app.runs import record, stages, store
+from app.runs.record import RunError
+from app.training.revisit.conditions import parse_condition
 
 if TYPE_CHECKING:
     from app.engine.tasks.past.revisit import HeldRevisit
@@ -23,8 +32,6 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Recompute the step, print it and write its graph; return 1 where the hashes part."""
-    from app.engine.tasks.past.revisit import revisited
-
     if options.first is not None and options.out is not None:
         raise console.CommandError("--out writes the graph of one step: pass --step")
     console.check_graph_output(options)
@@ -52,9 +59,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
     """Print the first step at which a condition held; return 1 if the recomputed run differed before."""
-    from app.engine.tasks.past.bisect import first_step
-    from app.training.revisit.conditions import parse_condition
-
     found = first_step(kept, job, parse_condition(options.first), _progress(options))
     _clear()
     if options.json:
@@ -96,10 +100,6 @@ def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
 
 def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
     """Return the job of a run, and the labels of its nodes. Raises RunError and CommandError."""
-    from app.engine.tasks.past.revisit import labels_of
-    from app.preflight import preflight
-    from app.project import custom_layers
-    from app.runs import stages, store
 
     def job_of(each: Project) -> Job:
         return preflight.job(
@@ -114,10 +114,6 @@ def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
 
 def run_of(given: Path, name: str | None) -> Kept:
     """Return the run that a command names. Raises CommandError."""
-    from app.cli.runs import folder_of
-    from app.runs import record, store
-    from app.runs.record import RunError
-
     if (given / record.FILE).is_file():
         return store.Kept(given, record.read(given))
     if given.exists():
@@ -131,9 +127,6 @@ def run_of(given: Path, name: str | None) -> Kept:
 
 def _named(name: str) -> Kept:
     """Return the run of that name beside a project of the current folder. Raises RunError."""
-    from app.runs import store
-    from app.runs.record import RunError
-
     here = Path()
     folders = [
         *map(store.runs_beside, sorted(here.glob("*.tape"))),
@@ -177,8 +170,6 @@ def _clear() -> None:
 
 
 def _write(held: HeldRevisit, options: argparse.Namespace) -> None:
-    from app.autograd.playback.full_backward import play_through
-
     played, stopped = None, ""
     if graph_output.plays(options):
         played, stopped = play_through(held.hold())

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from app.cli import console
+from app.util.formatting import counted
 
 if TYPE_CHECKING:
     from app.engine.requests.past.revisit import Parted, Revisited
@@ -65,8 +66,6 @@ def print_step(found: Revisited) -> None:
 
 def parted_text(parted: Parted) -> str:
     """Describe where a recomputed run parted from the recorded one."""
-    from app.util.formatting import counted
-
     what = {
         "gradients": f"the gradients of {counted(len(parted.layers), 'layer')} differ, {parted.layer} first",
         "generator": "torch's generators are in another state",

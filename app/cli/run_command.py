@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import tapedeck
-from app.cli import arguments, console
-from app.util.resources import PROGRAM
+from app.cli import arguments, console, startup
+from app.util.resources import PROGRAM, python_path
 from tapedeck import frames
 
 WORDS = """
@@ -77,8 +77,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Become the script's process; where a process cannot be replaced, start it and return its exit status."""
-    from app.cli import script_capture, startup
-
     name = options.script
     if (options.capture is None) != (options.out is None):
         raise console.CommandError("--capture STEP and --out FILE require each other")
@@ -113,35 +111,59 @@ def run(options: argparse.Namespace) -> int:
         open_window(folder / frames.FRAMES)
     captures = options.capture is not None and rank == str(options.rank)
     if captures:
-        script_capture.begin(options, folder / frames.FRAMES)
+        _begin_capture(options, folder / frames.FRAMES)
     launcher = str(Path(tapedeck.__file__).with_name("script.py"))
     before = [options.python, launcher, str(folder), *["--captured"] * captures]
-    words = [*before, *["-m"] * options.module, name, *options.arguments]
+    command = [*before, *["-m"] * options.module, name, *options.arguments]
     sys.stdout.flush()
     sys.stderr.flush()
     if os.name != "posix":
-        return subprocess.call(words)
+        return subprocess.call(command)
     try:
-        os.execvp(words[0], words)
+        os.execvp(command[0], command)
     except OSError as error:
         raise console.CommandError(
-            f"{words[0]} cannot be run: {error.strerror or error}"
+            f"{command[0]} cannot be run: {error.strerror or error}"
         ) from error
 
 
-def open_window(path: Path) -> None:
-    """Open the window on the frames of a script, in a process that is no child of the script's."""
-    words = [sys.executable, "-m", f"{PROGRAM}.main", str(path)]
-    nowhere: dict[str, Any] = dict.fromkeys(
-        ("stdin", "stdout", "stderr"), subprocess.DEVNULL
+def _begin_capture(options: argparse.Namespace, frames: Path) -> None:
+    """Start a process that writes the captured step beside the script; its output goes to stderr."""
+    command = [
+        sys.executable,
+        "-m",
+        f"{PROGRAM}.cli.script_capture",
+        str(frames),
+        str(options.capture),
+        str(options.out.resolve()),
+        options.group,
+        *["--play"] * options.play,
+        *["--unfolded"] * options.unfolded,
+    ]
+    _start_detached(
+        command,
+        env={**os.environ, "PYTHONPATH": python_path()},
+        stdout=sys.stderr,
+        stderr=None,
     )
+
+
+def open_window(path: Path) -> None:
+    """Open the window on the frames of a script."""
+    _start_detached([sys.executable, "-m", f"{PROGRAM}.main", str(path)])
+
+
+def _start_detached(command: list[str], **process: Any) -> None:
+    """Start a process that is no child of the script's, and that Ctrl+C in its terminal does not reach."""
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    streams: dict[str, Any] = {**silent, **process}
     if os.name != "posix":
-        subprocess.Popen(words, **nowhere)
+        subprocess.Popen(command, **streams)
         return
     between = os.fork()
     if not between:
         try:
-            subprocess.Popen(words, start_new_session=True, **nowhere)
+            subprocess.Popen(command, start_new_session=True, **streams)
         finally:
             os._exit(0)
     os.waitpid(between, 0)

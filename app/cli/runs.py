@@ -8,10 +8,17 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from app.cli import console, nets
+from app.preflight import preflight
+from app.project import custom_layers
+from app.runs import list_columns, store, tensorboard
+from app.runs.list_columns import ALL, COLUMNS, ListedRun
+from app.runs.record import RunError
+from app.training.monitoring.gradient_health import lost_over
 
 if TYPE_CHECKING:
-    from app.runs.list_columns import ListedRun
     from app.runs.store import Kept
 
 SHOWN = 6  # of the steps that were measured, evenly spread, where they are printed
@@ -23,8 +30,6 @@ OMITTED = (
 
 def run(options: argparse.Namespace) -> int:
     """List the runs, or edit or export one of them."""
-    from app.runs import store
-
     folder = folder_of(options.project)
     found = store.listed(folder)
     if options.tensorboard:
@@ -56,8 +61,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
     """Change the name, the note or the tags of the requested run."""
-    from app.runs import store
-
     tags = None if options.tags is None else options.tags.split(",")
     kept = _requested_run(options, found)
     with console.writing(kept.folder):
@@ -66,8 +69,6 @@ def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
 
 def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
     """Return the runs that the filter takes, sorted as requested."""
-    from app.runs import list_columns
-
     takes = list_columns.matcher(options.filter)
     chosen = [kept for kept in found if takes(listed(kept))]
     if options.sort:
@@ -78,8 +79,6 @@ def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
 
 def print_table(shown: list[Kept]) -> None:
     """Print a line per run; columns that no run has a value for are left out."""
-    from app.runs.list_columns import COLUMNS
-
     runs = [listed(kept) for kept in shown]
     columns = [
         column
@@ -117,8 +116,6 @@ def print_table(shown: list[Kept]) -> None:
 
 
 def listed(kept: Kept) -> ListedRun:
-    from app.runs.list_columns import ListedRun
-
     return ListedRun(kept.record, kept.record.summary, kept.state)
 
 
@@ -129,10 +126,6 @@ def _surgeries(kept: Kept) -> list[str]:
 
 def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     """Export the requested run as event files; return their folder."""
-    from app.preflight import preflight
-    from app.project import custom_layers
-    from app.runs import store, tensorboard
-
     kept = _requested_run(options, found)
     project = store.project_of(kept)
     custom_layers.admit(project, options.trust)
@@ -145,9 +138,6 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
 
 def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
     """Return the requested run. Raises RunError."""
-    from app.runs import store
-    from app.runs.record import RunError
-
     if not found:
         raise RunError(f"{options.project}: no runs are stored")
     return store.find(found[0].folder.parent, options.run) if options.run else found[0]
@@ -155,9 +145,6 @@ def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
 
 def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     """Print the relative gradient norm of each layer, last layer first: one column per step."""
-    from app.runs import store
-    from app.training.monitoring.gradient_health import lost_over
-
     kept = _requested_run(options, found)
     tables = store.history_of(kept).seen.tables
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
@@ -243,8 +230,6 @@ def _plain_number(value: float) -> float | str | None:
 
 def folder_of(project: Path) -> Path:
     """Return the run folder of a project. Raises CommandError if there is no such project."""
-    from app.runs import store
-
     if project.is_dir():
         inside = project / "runs"
         return inside if inside.is_dir() else project
@@ -254,10 +239,6 @@ def folder_of(project: Path) -> Path:
 
 
 def plain(kept: Kept) -> dict[str, Any]:
-    import msgspec
-
-    from app.runs.list_columns import ALL
-
     told: dict[str, Any] = msgspec.to_builtins(kept.record)
     run = listed(kept)
     columns = {column.key: column.value(run) for column in ALL}

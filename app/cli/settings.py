@@ -7,12 +7,24 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from app.cli import arguments, console
+from app.data.config import DataConfig
+from app.data.loaders import read_spec
+from app.data.own_files import dataset_class
+from app.data.sources import SOURCES, DataError, check, spec_of
+from app.preflight import opened_losses
+from app.project import run_records
+from app.project.sheet_records import ProjectFileError, encoded
+from app.training.choices import OWN_LOSS, ChoiceError, loss_named
+from app.training.config import INPUT, Choice, OutputLoss
+from app.training.job import JobError
+from app.training.setup.devices import devices, resolve
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.data.config import DataConfig
     from app.project.project import Project
 
 # Sources of data by the ending of a path.
@@ -30,11 +42,6 @@ _BY_ENDING = {
 def with_loss(project: Project, options: argparse.Namespace) -> Project:
     """Return the project with the rows of --loss and --against, of a model that is opened now else with the loss that
     fits its data. Raises CommandError."""
-    from app.data.sources import DataError, spec_of
-    from app.preflight import opened_losses
-    from app.training.choices import OWN_LOSS
-    from app.training.config import INPUT, OutputLoss
-
     if (
         options.loss is not None
         and project.training.loss.name == OWN_LOSS
@@ -57,7 +64,7 @@ def with_loss(project: Project, options: argparse.Namespace) -> Project:
         target = INPUT if options.against in ("input", INPUT) else options.against
         row = OutputLoss(output.name, project.training.loss, 1.0, target)
         project = replace(project, training=project.training.changed(losses=(row,)))
-    console.read_data(project)
+    read_data(project)
     try:
         source = spec_of(project.data)
     except DataError:  # the checks report it
@@ -84,11 +91,6 @@ def sets_loss(options: argparse.Namespace) -> bool:
 def with_settings(project: Project, options: argparse.Namespace) -> Project:
     """Return the project with the data of --on, the loss of --loss and the values of --set, such as parameters of that
     loss. Raises CommandError."""
-    import msgspec
-
-    from app.project import run_records
-    from app.project.sheet_records import ProjectFileError
-
     data, settings = (
         arguments.value_of(options, "--on"),
         arguments.value_of(options, "--set"),
@@ -127,9 +129,6 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
 def _with_named_loss(project: Project, name: str | None) -> Project:
     """Return the project with the loss of --loss, with its parameters if it has this loss already, in place of those of
     its outputs. Raises CommandError."""
-    from app.training.choices import ChoiceError, loss_named
-    from app.training.config import Choice
-
     if name is None:
         return project
     try:
@@ -143,8 +142,6 @@ def _with_named_loss(project: Project, name: str | None) -> Project:
 
 def _put(raw: dict[str, Any], text: str) -> None:
     """Set the value at a dotted name; a plain name stands for a class without parameters."""
-    from app.project.sheet_records import encoded
-
     name, equals, value = text.partition("=")
     way = name.split(".")
     if not equals or not all(way):
@@ -176,11 +173,6 @@ def _frozen(value: Any) -> Any:
 
 def _data_of(text: str) -> DataConfig:
     """Return the data settings for a name, a folder or a file. Raises CommandError."""
-    from app.data.config import DataConfig
-    from app.data.own_files import dataset_class
-    from app.data.sources import SOURCES
-    from app.util.frozen import FrozenMap
-
     file, colon, call = text.rpartition(".py:")
     if colon:
         text = f"{file}.py"
@@ -207,3 +199,28 @@ def _data_of(text: str) -> DataConfig:
             f"--on {text}: unknown data; expected one of {known}, or a file or folder"
         )
     return DataConfig(found[0])
+
+
+def device(name: str) -> str:
+    """Validate a device name. Raises CommandError if it is not available, rather than falling back to the CPU."""
+    try:
+        absent = resolve(name).note
+    except JobError as error:
+        raise console.CommandError(str(error)) from error
+    if absent:
+        raise console.CommandError(
+            f"device {name} is not available here; available: {', '.join(each.id for each in devices())}"
+        )
+    return name
+
+
+def read_data(project: Project) -> str:
+    """Read the user's files, so that the data can be checked against the network; return why they cannot be read, ""
+    if they can.
+    """
+    try:
+        check(project.data)
+        read_spec(project.data)
+    except DataError as error:
+        return str(error)
+    return ""

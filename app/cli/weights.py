@@ -6,7 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import console, nets
+from app.cli import console, files, nets
+from app.project import file
+from app.project.weights import start_weights, state_dict_diff, state_dicts
+from app.project.weights.state_dict_diff import KINDS
 
 if TYPE_CHECKING:
     from app.project.weights.state_dict_diff import Diff
@@ -17,8 +20,6 @@ MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; with --into also the comparison, and load the requested tensors."""
-    from app.project.weights import state_dict_diff, state_dicts
-
     if (
         options.out
         or options.args != "{}"
@@ -48,11 +49,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _into(options: argparse.Namespace, state: StateDict) -> int:
-    from app.project import file
-    from app.project.weights import start_weights, state_dict_diff, state_dicts
-
     path: Path = options.into
-    known = console.digest(path)
+    known = files.digest(path)
     project = nets.read(argparse.Namespace(project=path, trust=options.trust))
     analysis = nets.sound(file.with_start(project, None), alone=True)
     ours = state_dicts.net_infos(analysis.source)
@@ -85,8 +83,8 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     start = start_weights.chosen(state, found)
     with console.writing(path):
         backup = file.write(file.with_start(project, start), path, known)
-    console.note_backup(path, backup)
-    console.note_open(path)
+    files.note_backup(path, backup)
+    files.note_open(path)
     print(
         f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}"
     )
@@ -95,8 +93,6 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
 
 def _print(found: Diff) -> None:
     """Print one line per key: a mark, the key, its tensor in the file and in the net."""
-    from app.project.weights.state_dict_diff import KINDS
-
     wide = max(len(row.key) for row in found.rows) if found.rows else 0
     for row in found.rows:
         both = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -41,8 +42,6 @@ class Dataset(Struct, frozen=True):
 
     def unscaled(self, name: str, values: Tensor) -> Tensor:
         """Return columns (..., C) of an input in the units of the data, before they were standardised."""
-        import torch
-
         scale = self.scales.get(name)
         if scale is None or tuple(values.shape[-1:]) != scale.mean.shape:
             return values
@@ -53,8 +52,6 @@ class Dataset(Struct, frozen=True):
 
         Random generators are restored.
         """
-        import torch
-
         return self.batch_of(torch.arange(min(size, len(self.train))))
 
     def batch_of(self, numbers: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,6 +47,7 @@ from app.util import regular_files
 from app.util.formatting import counted, plural, shape_text
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
+from app.util.torchvision_import import import_torchvision
 from app.util.user_folders import default_root
 
 Pair = tuple[
@@ -481,8 +482,6 @@ def _idx(name: str, root: Path, train: bool) -> Pair:
 
 
 def _cifar(name: str, root: Path, train: bool) -> Pair:
-    from app.util.torchvision_import import import_torchvision
-
     import_torchvision("datasets")  # as it can be imported here; the reader finds it so
     return readers.read_cifar(root, name, train)
 

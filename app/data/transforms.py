@@ -12,6 +12,7 @@ from torch import Tensor
 from app.data.config import Transform
 from app.data.readers import as_floats
 from app.data.transform_list import alone, is_random, params_of
+from app.util.torchvision_import import import_torchvision
 
 
 def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
@@ -57,8 +58,6 @@ def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
 
 def composed(transforms: Sequence[Transform]) -> Any:
     """Compose the transforms with torchvision. Raises DataError."""
-    from app.util.torchvision_import import import_torchvision
-
     v2 = import_torchvision("transforms.v2")
     return v2.Compose(
         [

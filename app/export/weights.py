@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+from safetensors.torch import save_file
+
 from app.export.text_files import write_atomically
 
 if TYPE_CHECKING:
@@ -16,8 +19,6 @@ StateDict = Mapping[str, "Tensor"]
 
 def save_safetensors(state_dict: StateDict, path: str | Path) -> None:
     """Write a `.safetensors` file. Tensors that share memory are written once each, under all their names."""
-    from safetensors.torch import save_file
-
     alone = _each_alone(state_dict)
     write_atomically(
         path, lambda temporary: save_file(alone, temporary, metadata={"format": "pt"})
@@ -35,8 +36,6 @@ def save_pt(state_dict: StateDict, path: str | Path) -> None:
 
 def _save(plain: dict[str, Tensor], path: Path) -> None:
     """Save through an open file: torch.save to a path would name the inner archive after that path."""
-    import torch
-
     with path.open("wb") as file:
         torch.save(plain, file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import itertools
 import os
@@ -168,8 +169,6 @@ def back_up_old(path: Path) -> Path | None:
             atomic.write(copy, partial(shutil.copyfile, path))
             shutil.copystat(path, copy)
             return copy
-        import filecmp
-
         if copy.is_file() and filecmp.cmp(path, copy, shallow=False):
             return copy
     raise AssertionError

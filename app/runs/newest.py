@@ -6,13 +6,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.export.weights_choice import ExportWeights
 from app.runs import store
 from app.runs.record import RunError
+from app.source.compiled import make_module
+from app.training.checkpoints.checkpoint import (
+    BEST,
+    CheckpointError,
+    load,
+    newest,
+    step_of,
+)
+from app.training.evaluation.evaluator import checkpoint_weights
+from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.export.weights_choice import ExportWeights
     from app.runs.store import Kept
     from app.source.generated import Source
 
@@ -23,8 +33,6 @@ def newest_of(folder: Path, source: Source, best: bool = False) -> ExportWeights
     They are those of its newest whole checkpoint, of the running mean where there is one; with `best` those with the
     smallest validation loss of the newest run. Raises OSError, and RunError for a run without best weights.
     """
-    from app.export.weights_choice import ExportWeights
-
     found = (best_checkpoint if best else newest_checkpoint)(folder, source)
     return ExportWeights(weights_in(found[0]), found[1]) if found is not None else None
 
@@ -56,8 +64,6 @@ def threads_of_newest(folder: Path, source: Source) -> int:
 def best_checkpoint(folder: Path, source: Source) -> tuple[Path, str]:
     """Return the checkpoint with the smallest validation loss of the newest run with weights that fit the net, and its
     run and step as text. Raises OSError, and RunError if that run has none."""
-    from app.training.checkpoints.checkpoint import BEST, CheckpointError, load, step_of
-
     for kept in store.listed(folder):
         if not _trained(kept, source):
             continue
@@ -100,9 +106,6 @@ def _fits(checkpoint: Path, source: Source) -> bool:
     """Return whether the network has the same tensors, since imported layer files may have changed."""
     if not source.files:
         return True
-    from app.source.compiled import make_module
-    from app.util.rng import borrowed
-
     with borrowed(0):
         own = make_module(source).state_dict()
     return {key: value.shape for key, value in own.items()} == {
@@ -124,8 +127,6 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
 def _newest(
     folder: Path, state: tuple[tuple[str, int, int], ...], title: str
 ) -> tuple[Path, str] | None:
-    from app.training.checkpoints.checkpoint import newest, step_of
-
     path = newest(folder) if state else None
     return (
         (path, f"of {title} at step {step_of(path)[0]:,}") if path is not None else None
@@ -134,6 +135,4 @@ def _newest(
 
 @lru_cache(maxsize=1)
 def _weights(checkpoint: Path, _written: int, _size: int) -> dict[str, Tensor]:
-    from app.training.evaluation.evaluator import checkpoint_weights
-
     return checkpoint_weights(checkpoint)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from app import __version__
 from app.project.project import Project
 from app.training.config import TrainingConfig
 from app.training.events import Cut, Started
@@ -341,11 +344,6 @@ def _number(value: float) -> float | None:
 
 def environment(started: Started, threads: int, processes: int = 1) -> Environment:
     """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose."""
-    import platform  # the start of the window need not wait for these
-    from importlib import metadata
-
-    from app import __version__
-
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
     name = started.device_name or (

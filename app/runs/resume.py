@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from msgspec.structs import replace
 
+from app.export.weights import save_safetensors
 from app.project.project import Project
 from app.project.weights import files
 from app.runs import compare, store
@@ -15,6 +17,20 @@ from app.runs import record as records
 from app.runs.checkpoint_files import GoingOn
 from app.runs.record import Changed, RunError
 from app.runs.store import Kept
+from app.training.checkpoints import checkpoint
+from app.training.checkpoints.checkpoint import (
+    BEST,
+    CheckpointError,
+    DamagedCheckpointError,
+    go_on,
+    load,
+    load_chosen,
+    ran_on_of,
+    stage_file,
+    stage_of,
+    step_by_name,
+    step_of,
+)
 from app.training.checkpoints.fixed_settings import (
     FROM_WEIGHTS,
     fixed_settings,
@@ -24,6 +40,8 @@ from app.training.checkpoints.fixed_settings import (
 )
 from app.training.config import StartWeights, TrainingConfig
 from app.training.job import Job
+from app.training.setup.prepare import set_up
+from app.util.rng import borrowed
 
 
 def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
@@ -31,9 +49,7 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
 
     Raises RunError if there is none.
     """
-    from app.training.checkpoints.checkpoint import newest
-
-    found = newest(kept.checkpoints, tell, len(kept.record.stages) + 1)
+    found = checkpoint.newest(kept.checkpoints, tell, len(kept.record.stages) + 1)
     if found is None:
         raise RunError(
             f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run."
@@ -48,14 +64,6 @@ def nearest(
 
     `tell` is called for each one skipped.
     """
-    from app.training.checkpoints.checkpoint import (
-        CheckpointError,
-        load,
-        stage_of,
-        step_by_name,
-        step_of,
-    )
-
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         try:
@@ -85,12 +93,6 @@ def check(job: Job, path: Path) -> None:
 
     `going_on` removes checkpoints, so call this first if job and checkpoint may not match.
     """
-    import torch
-
-    from app.training.checkpoints.checkpoint import CheckpointError, go_on, stage_of
-    from app.training.setup.prepare import set_up
-    from app.util.rng import borrowed
-
     if (stage := stage_of(path)) > len(job.stages) + 1:
         raise CheckpointError(
             f"{path.name} was saved after the net of its run was edited; resume the run that it belongs to."
@@ -117,15 +119,6 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
     Raises CheckpointError and OSError.
     """
-    from app.training.checkpoints.checkpoint import (
-        BEST,
-        CheckpointError,
-        DamagedCheckpointError,
-        stage_file,
-        stage_of,
-        step_of,
-    )
-
     (step, done), stage = step_of(path), stage_of(path)
     for other in kept.checkpoints.glob("*.pt"):
         try:
@@ -234,8 +227,6 @@ def as_before(job: Job, project: Project, path: Path) -> Job:
 
     Raises CheckpointError.
     """
-    from app.training.checkpoints.checkpoint import ran_on_of
-
     ran_on = ran_on_of(path)
     if (
         project.training.threads
@@ -308,14 +299,16 @@ def newest_weights(
 
     `tell` is called for each one skipped. None if there is none. Raises OSError.
     """
-    from app.training.checkpoints.checkpoint import newest, step_of
-
     for kept in store.listed(folder):
-        found = newest(kept.checkpoints, tell) if kept.checkpoints.is_dir() else None
+        found = (
+            checkpoint.newest(kept.checkpoints, tell)
+            if kept.checkpoints.is_dir()
+            else None
+        )
         if found is not None:
             return (
                 found,
-                f"newest weights, of {kept.record.title} at step {step_of(found)[0]:,}",
+                f"newest weights, of {kept.record.title} at step {checkpoint.step_of(found)[0]:,}",
             )
     return None
 
@@ -327,10 +320,8 @@ def find_checkpoint(
 
     `tell` is called for each one skipped. Raises RunError, and CheckpointError for a damaged file.
     """
-    from app.training.checkpoints.checkpoint import load_chosen, newest
-
     if path.is_file():
-        load_chosen(path)
+        checkpoint.load_chosen(path)
         return path
     if not path.is_dir():
         raise RunError(
@@ -340,7 +331,7 @@ def find_checkpoint(
     known = [(kept.checkpoints, len(kept.record.stages) + 1) for kept in runs]
     inside = path / store.CHECKPOINTS, path
     for folder, stages in (*known, *((each, None) for each in inside)):
-        found = newest(folder, tell, stages) if folder.is_dir() else None
+        found = checkpoint.newest(folder, tell, stages) if folder.is_dir() else None
         if found is not None:
             return found
     raise RunError(f"There is no readable checkpoint in {path}.")
@@ -351,9 +342,6 @@ def weights_of(path: Path, name: str) -> StartWeights:
 
     Raises CheckpointError, OSError, and ValueError for weights that cannot be written.
     """
-    from app.export.weights import save_safetensors
-    from app.training.checkpoints.checkpoint import load_chosen
-
     state = load_chosen(path)
     weights: dict[str, Any] = state["model"]
     if state["average"] is not None:

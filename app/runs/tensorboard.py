@@ -13,10 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.runs import checkpoint_files, store
+import torch
+
+from app.runs import checkpoint_files, layer_tables, store, tables
 from app.runs.record import RunError
 from app.runs.store import Kept
+from app.source.compiled import make_module
 from app.telemetry.histogram import Histogram
+from app.training.checkpoints.checkpoint import CheckpointError, load
 from app.training.events import (
     EpochDone,
     Event,
@@ -29,8 +33,10 @@ from app.training.events import (
     Saved,
     StepDone,
 )
+from app.training.inputs import arguments, fields_of
 from app.util import atomic
 from app.util.leftovers import TemporaryFolder
+from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +131,6 @@ class EventWriter:
 
     def weights(self, checkpoint: Path) -> None:
         """Write histograms of the weights in a checkpoint; a deleted one is skipped."""
-        from app.training.checkpoints.checkpoint import CheckpointError, load
-
         try:
             state = load(checkpoint)
         except CheckpointError:
@@ -178,12 +182,7 @@ class EventWriter:
 
 def begin(out: Any, job: Job) -> None:
     """Write the pictures of the first samples, and the graph of the net. Draws from no generator of the run's."""
-    import torch
-
     from app.data.loaders import load
-    from app.source.compiled import make_module
-    from app.training.inputs import arguments, fields_of
-    from app.util.rng import borrowed
 
     data = load(job.data, job.data_root)
     with borrowed():
@@ -247,8 +246,6 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
 
 def _stored_events(kept: Kept) -> list[Event]:
     """Return the events that a run's tables were written from."""
-    from app.runs import layer_tables, tables
-
     found: list[Event] = [*layer_tables.read_events(kept.folder)]
     names, columns = tables.read(kept.folder / store.STEPS)
     whole = {"step", "epoch", "samples"}

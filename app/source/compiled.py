@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.source import layer_files, own_files, switches
 from app.source.generated import InputSpec, OwnModel, Source
 from app.source.layer_files import LayerFileError, UntrustedError
@@ -88,8 +90,6 @@ def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
 
 
 def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
-    import torch
-
     dtype, low, high = getattr(torch, spec.dtype), spec.low, spec.high
     if dtype.is_complex:
         return torch.randn(shape, dtype=dtype)

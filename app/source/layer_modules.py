@@ -19,6 +19,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from app.source import layer_files, own_imports
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError, error_text
 from app.util.resources import python_path
@@ -156,8 +158,6 @@ def _try(file: LayerFile) -> None:
 
 def _run(file: LayerFile) -> None:
     """Run the text as a separate module, with its output on stderr, since stdout may be parsed."""
-    import torch
-
     name = f"tapedeck_layers_{file.sha256[:12]}_{file.module}"
     module = types.ModuleType(name)
     module.__file__ = file.path or file.filename

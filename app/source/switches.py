@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from msgspec import Struct
 
 _noted: list[str] = []  # what was turned in this process
@@ -35,8 +36,6 @@ class Switches(Struct, frozen=True):
 
 def current() -> Switches:
     """Return the switches as they are."""
-    import torch
-
     return Switches(
         torch.is_grad_enabled(),
         str(torch.get_default_dtype()).removeprefix("torch."),

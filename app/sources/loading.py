@@ -42,6 +42,7 @@ from app.sources.spec import (
     parse_example,
 )
 from app.util import module_tree
+from app.util.torchvision_import import import_torchvision, mend_torchvision
 
 PACKAGES = {
     "torchvision": "torchvision",
@@ -358,8 +359,6 @@ def _described(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 
 def _imported(name: str) -> Any:
-    from app.util.torchvision_import import mend_torchvision
-
     mend_torchvision()
     return importlib.import_module(name)
 
@@ -465,8 +464,6 @@ def _adapted(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 
 def _package(name: str, source: SourceSpec) -> Any:
-    from app.util.torchvision_import import mend_torchvision
-
     mend_torchvision()
     try:
         with _installed_alone():
@@ -500,8 +497,6 @@ def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 
 def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
-    from app.util.torchvision_import import import_torchvision
-
     models = import_torchvision("models")
     name, _, part = source.name.partition(".")
     if name not in models.list_models():

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from app.telemetry.gradient_gains import NET, Gains
 from app.telemetry.throttle import Meter
 from app.util import module_tree
@@ -71,8 +73,6 @@ class GainProbe:
 
     def fetch(self) -> Gains | None:
         """Return the measurements, None if there are none; synchronises with the device. Waits for the device."""
-        import torch
-
         found: dict[tuple[str, bool], float] = {}
         norms = [norm for _, _, norm in self._norms]
         # On the CPU every number is there at once.
@@ -115,8 +115,6 @@ class GainProbe:
         self._note(self._open[-1] if self._open else "")
 
     def _note(self, key: str) -> None:
-        import torch
-
         self._from.append(torch._C._autograd._get_sequence_nr())
         self._key.append(key)
 
@@ -169,8 +167,6 @@ class GainProbe:
         arrived: tuple[Tensor | None, ...],
     ) -> None:
         """Hook of a node: measure the norms of outgoing gradients by `slots`, and of incoming ones."""
-        import torch
-
         with self._meter, torch.no_grad():
             if key not in self._order:
                 self._order.append(key)
@@ -202,8 +198,6 @@ def _graph(root: Any) -> tuple[dict[Any, int], list[tuple[Any, int, Any]]]:
 
 def _is_plain(gradient: Tensor) -> bool:
     """Return whether a norm can be computed: an exception in a hook would end the run."""
-    import torch
-
     return (
         gradient.layout in (torch.strided, torch.sparse_coo) and not gradient.is_nested
     )
@@ -211,8 +205,6 @@ def _is_plain(gradient: Tensor) -> bool:
 
 def _norm(gradient: Tensor) -> Tensor:
     """Return the norm in float32, on the gradient's device."""
-    import torch
-
     dense = gradient.coalesce().values() if gradient.is_sparse else gradient
     return torch.linalg.vector_norm(
         dense, dtype=torch.promote_types(dense.dtype, torch.float32)

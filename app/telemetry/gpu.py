@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from app.telemetry.gpu_figures import Allocator, GpuReading
 
 
@@ -31,8 +33,6 @@ def read(device: str) -> GpuReading:
 
 def _uuid(device: str) -> str:
     """Return the GPU's UUID: CUDA_VISIBLE_DEVICES may renumber GPUs."""
-    import torch
-
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
@@ -64,8 +64,6 @@ def allocator(device: str) -> Allocator | None:
     """Return the statistics of CUDA's allocator; None for another device."""
     if not device.startswith("cuda"):
         return None
-    import torch
-
     stats = torch.cuda.memory_stats(device)
     names = (
         "allocated_bytes.all.current",
@@ -78,8 +76,6 @@ def allocator(device: str) -> Allocator | None:
 
 def empty_cache(device: str) -> int:
     """Return unused cached memory to the device; return the number of bytes."""
-    import torch
-
     before = torch.cuda.memory_reserved(device)
     with torch.cuda.device(device):
         torch.cuda.empty_cache()
@@ -88,6 +84,4 @@ def empty_cache(device: str) -> int:
 
 def write_snapshot(path: str) -> None:
     """Save a snapshot of CUDA's allocator, for pytorch.org/memory_viz. Raises OSError."""
-    import torch
-
     torch.cuda.memory._dump_snapshot(path)

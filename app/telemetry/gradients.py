@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.util import module_tree
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ class GradientSampler:
 
     def measure(self) -> Tensor:
         """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
-        import torch
-
         grads = (parameter.grad for parameter in self.parameters)
         gradients = [
             None if gradient is None else values_of(gradient) for gradient in grads

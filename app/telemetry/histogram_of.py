@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from app.telemetry.histogram import BINS, Histogram
 
 if TYPE_CHECKING:
@@ -15,8 +17,6 @@ def histogram(layer: str, values: Tensor, size: int = 0) -> Histogram:
 
     Counts with NumPy: torch would share so few values among its threads, and a run's next step wait for all of them.
     """
-    import numpy as np
-
     counted = values.detach().float().cpu().flatten().numpy()
     size, given = size or len(counted), len(counted)
     if not (finite := np.isfinite(counted)).all():

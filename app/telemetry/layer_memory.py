@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from app.telemetry.layer_bytes import LayerBytes, StepBytes
 from app.util import module_tree
 
@@ -55,8 +57,6 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
 
     Parameters and buffers are no activations. The dict holds ids of storages that live as long as the graph does.
     """
-    import torch
-
     own = {
         _storage(tensor)
         for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))
@@ -101,6 +101,4 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _is_tensor(value: Any) -> bool:
-    import torch
-
     return isinstance(value, torch.Tensor)

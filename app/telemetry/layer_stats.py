@@ -11,7 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
+from torch.overrides import TorchFunctionMode
 
 from app.source.generated import Source
 from app.telemetry.gain_probe import GainProbe
@@ -127,8 +129,6 @@ class Look:
 
     def end(self) -> None:
         """Measure by how much the weights changed, after the optimizer's step."""
-        import torch
-
         with self._meter, torch.no_grad():
             torch._foreach_sub_(
                 self._before,
@@ -148,8 +148,6 @@ class Look:
 
     def fetch(self) -> Seen:
         """Return the measurements; synchronises the device."""
-        import torch
-
         with self._meter:
             assert self._norms is not None and self._changes is not None
             weights, changes = torch.stack([self._norms, self._changes]).tolist()
@@ -192,8 +190,6 @@ class Look:
     def _take_output(
         self, path: str, _module: nn.Module, _inputs: Any, output: Any
     ) -> None:
-        import torch
-
         while isinstance(output, tuple | list) and output:
             output = output[0]
         if (
@@ -209,8 +205,6 @@ class Look:
 
     def _take_cut(self, function: str, output: Tensor) -> None:
         """Measure dead units of a function's output, for the layer or line that called it."""
-        import torch
-
         if output.ndim < 2:
             return
         with self._meter, torch.no_grad():
@@ -244,9 +238,6 @@ class _Functions:
     """Observes the torch functions called on this thread, without changing them."""
 
     def __init__(self, take: Callable[[str, Tensor], None]) -> None:
-        import torch
-        from torch.overrides import TorchFunctionMode
-
         class ZeroOutputMode(TorchFunctionMode):
             def __torch_function__(
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -275,8 +266,6 @@ def _some(tensor: Tensor) -> Tensor:
 
 def _norms(tensors: list[Tensor]) -> Tensor:
     """Return the norm of each, shape (tensors,), float32."""
-    import torch
-
     norms = torch._foreach_norm(tensors)
     return torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms])
 

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any, Literal
 
+import torch
 from msgspec import Struct
 
 EVERY = 0.25
@@ -25,8 +26,6 @@ class MemoryReading(Struct, frozen=True):
 def read(device: str) -> MemoryReading:
     """Return the memory of `device` ("cuda:0", "mps"), or of this process for the CPU."""
     if device.startswith("cuda"):
-        import torch
-
         return MemoryReading(
             "device",
             torch.cuda.memory_allocated(device),
@@ -34,8 +33,6 @@ def read(device: str) -> MemoryReading:
             torch.cuda.max_memory_allocated(device),
         )
     if device == "mps":
-        import torch
-
         return MemoryReading(
             "device",
             torch.mps.current_allocated_memory(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+import torch
+
 
 class Meter:
     """Measures the cost of one kind of telemetry, `with meter:` around each part, and decides when it is due again.
@@ -51,8 +53,6 @@ class Meter:
 
     @staticmethod
     def _event() -> Any:
-        import torch
-
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event

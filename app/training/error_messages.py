@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+import torch
+
 from app.data.sources import DataError
 from app.source import layer_files, switches
 from app.source.generated import Source
@@ -121,8 +123,6 @@ def _output_node(source: Source) -> str | None:
 
 
 def _kind(error: BaseException) -> str:
-    import torch
-
     text = str(error)
     if isinstance(error, NotFinite):
         return "not finite"

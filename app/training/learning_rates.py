@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.training.script_recipes import scale_schedule
+
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
@@ -89,8 +91,6 @@ class LearningRates:
         From a rate of 0 there is no proportion: the schedule continues unscaled. Raises ValueError for an unknown
         group.
         """
-        from app.training.script_recipes import scale_schedule
-
         name = name or self.names[0]
         if name not in self._places:
             known = ", ".join(one or "the main group" for one in self.names)

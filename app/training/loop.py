@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec.structs import replace
 
 from app.data.spec import ReadingCancelledError
@@ -47,6 +48,7 @@ from app.training.monitoring import answers
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
+from app.training.revisit.snapshot import seconds_to_copy
 from app.training.run_requests import Operate
 from app.training.setup.batch_count import batch_count
 from app.training.setup.batch_order import ordered
@@ -56,6 +58,8 @@ from app.training.setup.losses_in_words import losses_in_words
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import BatchResult, NonFiniteLoss
+from app.training.surgery.in_run import Operation
+from app.training.surgery.operation import surgery_seed
 from app.training.surgery.values import Outcome, Surgery, SurgeryError
 from app.training.trials.thread_count import choose_threads
 from app.util.formatting import counted
@@ -208,8 +212,6 @@ class _Run:
             raise ReadingCancelledError
 
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
-        import torch
-
         device = resolved.id
         self._begin_stage(
             checkpoint.stage_of(resume)
@@ -520,8 +522,6 @@ class _Run:
 
     def _flush(self) -> Iterator[Event]:
         """Fetch pending values from the device and emit them. Raises NotFinite for a non-finite loss."""
-        import torch
-
         losses, self._losses = self._losses, []
         if losses:
             values = torch.stack([batch.loss for *_, batch in losses]).tolist()
@@ -576,8 +576,6 @@ class _Run:
 
     def _begin_placing(self, set_up: float) -> Placing:
         """Return the placer of checkpoints; its CPU time includes the start of the process."""
-        from app.training.revisit.snapshot import seconds_to_copy
-
         spent = process_time()
         begin = max(set_up, spent if spent < LONGEST_START else 0.0)
         placing = Placing(
@@ -675,9 +673,6 @@ class _Run:
 
     def _operate(self, surgery: Surgery) -> Generator[Event, None, Outcome]:
         """Put the net of the next stage in place. Raises SurgeryError before anything is changed."""
-        from app.training.surgery.in_run import Operation
-        from app.training.surgery.operation import surgery_seed
-
         live, number = self._now, self._stage + 1
         job, seed = (
             self._whole.at_stage(number),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.data.dataset import Dataset
 from app.data.spec import VALUES, DataInfo, TargetInfo
+from app.data.targets import WithInput, WithTargets
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES, OWN_LOSS
 from app.training.config import INPUT, TARGET, OutputLoss, TrainingConfig
 from app.training.inputs import target_fields
 from app.training.job import Job, JobError
+from app.training.multi_output import SeveralLosses, named
 from app.training.registry import make_loss
 from app.training.setup.losses_in_words import takes
 from app.training.task import OutputError, OwnTask, Task, ignored_label
@@ -76,8 +79,6 @@ class SeveralTasks(Task, frozen=True):
 
     def named(self, output: Any) -> dict[str, Any]:
         """Return the net's outputs by name. Raises OutputError."""
-        from app.training.multi_output import named
-
         try:
             return named(output, self.forms)
         except ValueError as error:
@@ -99,8 +100,6 @@ class SeveralTasks(Task, frozen=True):
 
     def loss_module(self) -> nn.Module:
         """Create the module that takes all outputs and all labels. Raises ChoiceError."""
-        from app.training.multi_output import SeveralLosses
-
         return SeveralLosses(
             self.forms,
             [
@@ -118,8 +117,6 @@ class SeveralTasks(Task, frozen=True):
 
 
 def _labels_of(labels: Any, name: str) -> Any:
-    import torch
-
     return labels if isinstance(labels, torch.Tensor) else labels[name]
 
 
@@ -223,8 +220,6 @@ def input_is_target(training: TrainingConfig) -> bool:
 def prepared(job: Job, data: Dataset) -> Dataset:
     """Return the data with the targets that the losses need, described by the first loss's target, and with those that
     go into the net."""
-    from app.data.targets import WithInput, WithTargets
-
     fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
     if names := tuple(name for name in target_fields(data.info) if name in fed):
         train, val, test = (

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
+from torch import nn, optim
+from torch.optim import lr_scheduler
 
 from app.training.argument_docs import argument_docs
 from app.training.choices import (
@@ -30,10 +33,10 @@ from app.training.choices import (
     ChoiceParam,
 )
 from app.training.config import MOST, Choice, Schedule
+from app.training.script_recipes import OwnLoss
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from torch import nn
     from torch.optim import Optimizer
 
 # Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, set by the loop
@@ -107,11 +110,7 @@ def scheduler_params(name: str) -> tuple[ChoiceParam, ...]:
 
 def make_loss(choice: Choice) -> nn.Module:
     """Construct the loss. Raises ChoiceError with torch's error message."""
-    import torch
-
     if choice.name == OWN_LOSS:
-        from app.training.script_recipes import OwnLoss
-
         _checked(choice, ())
         return OwnLoss()
     fields = _checked(choice, loss_params(choice.name))
@@ -136,8 +135,6 @@ def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
 
 def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
     """Construct the scheduler of an optimizer, after its warmup. Raises ChoiceError with torch's error message."""
-    from torch.optim import lr_scheduler
-
     choice, warmup = schedule.choice, schedule.warmup
     values = _checked(choice, scheduler_params(choice.name))
     _check_warmup(schedule)
@@ -173,8 +170,6 @@ def _check_warmup(schedule: Schedule) -> None:
 
 def check_loss(choice: Choice) -> None:
     """Construct the loss and evaluate it once on zeros of two classes. Raises ChoiceError."""
-    import torch
-
     loss = make_loss(choice)
     if choice.name == OWN_LOSS:
         return
@@ -221,8 +216,6 @@ def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
 
 def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
     """Create the optimizer over a small matrix with a gradient, and the closure if it needs one."""
-    import torch
-
     parameter = torch.zeros(1, 1, requires_grad=True)
     gradient = torch.zeros(1, 1)
     parameter.grad = gradient.to_sparse() if choice.name == "SparseAdam" else gradient
@@ -311,20 +304,14 @@ def _known(what: str, name: str, names: Iterable[str]) -> None:
 
 
 def _loss_class(name: str) -> Callable[..., Any]:
-    from torch import nn
-
     return {key: getattr(nn, key) for key in LOSSES}[name]
 
 
 def _optimizer_class(name: str) -> Callable[..., Any]:
-    from torch import optim
-
     return {key: getattr(optim, key) for key in OPTIMIZERS}[name]
 
 
 def _class_of(name: str) -> Callable[..., Any]:
-    from torch.optim import lr_scheduler
-
     if name in SCHEDULERS:
         return {key: getattr(lr_scheduler, key) for key in SCHEDULERS}[name]
     return _loss_class(name) if name in LOSSES else _optimizer_class(name)

@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import torch
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
 from app.training.checkpoints.fixed_settings import SETS_RATES
 from app.training.choices import CLOSURE, OF_ONE_OUTPUT, PLATEAU
 from app.training.config import Choice, TrainingConfig
@@ -21,6 +25,15 @@ from app.training.registry import (
     make_optimizer,
     make_schedule,
     missing_state,
+)
+from app.training.script_recipes import (
+    clippable,
+    mixed,
+    mixed_loss,
+    options_of,
+    parameter_groups,
+    recompute,
+    take_options,
 )
 from app.training.task import Task, check_weights
 from app.util.frozen import FrozenMap
@@ -116,10 +129,6 @@ class Stepper:
         device: str,
         fields: Sequence[str] = (),
     ) -> None:
-        import torch
-
-        from app.training.script_recipes import options_of, parameter_groups, recompute
-
         self.model, self.config, self.task, self.fields = (
             model,
             config,
@@ -147,8 +156,6 @@ class Stepper:
         )
         self.average: Any = None
         if config.ema is not None:
-            from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-
             self.average = AveragedModel(
                 model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True
             )
@@ -205,8 +212,6 @@ class Stepper:
         given = arguments(inputs, self.fields)
         if not self.config.channels_last:
             return given
-        import torch
-
         return tuple(
             one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one
             for one in given
@@ -217,8 +222,6 @@ class Stepper:
         given = self.arguments(inputs)
         if not self.config.amp:
             return module(*given)
-        import torch
-
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return module(*given)
 
@@ -232,8 +235,6 @@ class Stepper:
         """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`."""
         if not self.config.amp:
             return self._measured(output, labels, others, share)
-        import torch
-
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
             return self._measured(output, labels, others, share)
 
@@ -244,8 +245,6 @@ class Stepper:
         if others is None:
             loss: Tensor = self.loss(output, known)
             return loss
-        from app.training.script_recipes import mixed_loss
-
         if self._several:  # of several outputs, each mixed separately
             loss = self.loss(output, known, others, share)
             return loss
@@ -314,8 +313,6 @@ class Stepper:
             return output, self.loss(output, labels)
         others, share = None, 1.0
         if self.config.mixup:
-            from app.training.script_recipes import mixed
-
             inputs, others, share = mixed(inputs, self.config.mixup)
         if self.before_forward is not None:
             self.before_forward(StepInputs(inputs, labels, others, share))
@@ -392,10 +389,6 @@ class Stepper:
     def _clip(self) -> None:
         if not self._clips:
             return
-        from torch.nn.utils import clip_grad_norm_, clip_grad_value_
-
-        from app.training.script_recipes import clippable
-
         if self.config.clip_value is not None:
             clip_grad_value_(clippable(self.model), self.config.clip_value)
         if self.config.clip_norm is not None:
@@ -457,8 +450,6 @@ class Stepper:
 
         Raises torch's error for a state that does not match, ValueError for an option that cannot be changed.
         """
-        from app.training.script_recipes import take_options
-
         for group, kept in zip(
             self.optimizer.param_groups,
             state["optimizer"]["param_groups"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 
 from app.training.choices import (
@@ -14,6 +15,7 @@ from app.training.choices import (
     takes_one_output,
 )
 from app.training.config import Choice
+from app.training.script_recipes import class_scores, float_targets, in_units
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -74,10 +76,6 @@ class Task(Struct, frozen=True):
         """Return values to predict, or predictions, of the first target in the units of the data."""
         if not self.units:
             return values.float()
-        import torch
-
-        from app.training.script_recipes import in_units
-
         mean, spread = (torch.tensor(one, dtype=torch.float64) for one in self.units)
         return in_units(values, mean, spread)
 
@@ -88,16 +86,12 @@ class Task(Struct, frozen=True):
             return output, labels
         if LOSSES[self.loss] == CLASS_IDS:
             return (output.movedim(-1, 1) if self.kind == TOKENS else output), labels
-        from app.training.script_recipes import float_targets
-
         return output, float_targets(labels, self.classes, output)
 
     def scores(self, output: Tensor) -> Tensor:
         """Return the scores of classes, (N, classes), also of an output with one value a sample; others as they are."""
         if self.kind != CLASSES or not takes_one_output(self.loss, self.classes):
             return output
-        from app.training.script_recipes import class_scores
-
         return class_scores(output, OF_ONE_OUTPUT[self.loss])
 
     def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
@@ -118,8 +112,6 @@ class Task(Struct, frozen=True):
 
     def judged(self, labels: Tensor) -> Tensor:
         """Return which labels the loss does not ignore, bool (...)."""
-        import torch
-
         return (
             torch.ones_like(labels, dtype=torch.bool)
             if self.ignore is None
@@ -246,8 +238,6 @@ def _misfit(
 
 
 def _check_tensor(output: Any) -> None:
-    import torch
-
     if not isinstance(output, torch.Tensor):
         raise OutputError(
             f"The network returns a {type(output).__name__}, and the loss expects one tensor: keep one output."
@@ -259,8 +249,6 @@ def _check_learns(output: Tensor, loss: str) -> None:
         raise OutputError(
             f"The network returns {str(output.dtype)}, and {loss} expects floating point values."
         )
-    import torch
-
     if not torch.is_grad_enabled():
         raise OutputError(GRADIENTS_OFF)
     if not output.requires_grad:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import hashlib
 import os
 import re
@@ -147,8 +148,6 @@ def _is_dead(process: int, started: int) -> bool:
 
 def _is_alive(process: int) -> bool:
     if sys.platform == "win32":
-        import ctypes
-
         wanted = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
         handle = ctypes.windll.kernel32.OpenProcess(wanted, False, process)
         if not handle:

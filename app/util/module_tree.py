@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
 if TYPE_CHECKING:
-    from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
 
 _TABLES = ("_modules", "_parameters", "_buffers")
@@ -54,8 +57,6 @@ def named_modules(
 
 def class_name(module: nn.Module) -> str:
     """Return the name of a module's class, for TorchScript of the class that it was compiled from."""
-    import torch
-
     return str(
         module.original_name
         if isinstance(module, torch.jit.ScriptModule)
@@ -82,8 +83,6 @@ def named_children(
 
 def submodule(model: nn.Module, path: str) -> nn.Module:
     """Return the module at a path, "" for the model itself, also of TorchScript. Raises AttributeError."""
-    from torch import nn
-
     return nn.Module.get_submodule(model, path)
 
 
@@ -149,8 +148,6 @@ def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Modul
     The tensors of TorchScript are copied one by one: torch's own copies of its parameters are no leaves, so that they
     get no gradients. Raises what copying raises.
     """
-    import torch
-
     memo: dict[int, Any] = {
         id(value): value.detach().clone()
         for module in modules(model)
@@ -169,8 +166,6 @@ def on_call(
     module: nn.Module, hook: Callable[..., Any], **options: bool
 ) -> RemovableHandle:
     """Register a forward hook, also of TorchScript, which hides that. What TorchScript calls itself is not seen."""
-    from torch import nn
-
     return nn.Module.register_forward_hook(module, hook, **options)
 
 
@@ -178,8 +173,6 @@ def before_call(
     module: nn.Module, hook: Callable[..., Any], **options: bool
 ) -> RemovableHandle:
     """Register a forward pre-hook, as `on_call` does."""
-    from torch import nn
-
     return nn.Module.register_forward_pre_hook(module, hook, **options)
 
 
@@ -200,8 +193,6 @@ def quantised(model: nn.Module) -> str:
 
 
 def _is_packed(module: nn.Module) -> bool:
-    from torch import Tensor
-
     own: dict[str, Any] = {}
     module._save_to_state_dict(own, "", False)
     return not all(isinstance(value, Tensor) for value in own.values())
@@ -258,8 +249,6 @@ def unregistered_sentence(model: nn.Module) -> str:
 
 def _in_containers(owner: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
     """Yield the modules in the lists, tuples and dicts among the attributes of a module, and in those within them."""
-    from torch import nn
-
     start = f"{path}." if path else ""
     waiting = [
         (f"{start}{name}", value, 0)
@@ -304,9 +293,6 @@ def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
 
     Restores all buffers, since kernels of batch norm write running statistics without raising the version counter.
     """
-    import torch
-    from torch.nn.parameter import is_lazy
-
     modes = [(module, module.training) for module in modules(model)]
     values = [
         (buffer, buffer.detach().clone())
@@ -337,9 +323,6 @@ def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
 
 def _has_memory(parameter: Tensor) -> bool:
     """Return whether a parameter is an ordinary dense tensor with memory of its own."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
     return (
         not is_lazy(parameter)
         and parameter.layout is torch.strided

@@ -11,6 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+import torch
+
 GENERATOR = threading.RLock()
 
 
@@ -18,9 +21,6 @@ class Generators:
     """The states of the random generators of torch, its devices, NumPy and Python, as they are now."""
 
     def __init__(self) -> None:
-        import numpy as np
-        import torch
-
         self._torch = torch.get_rng_state()
         self._cuda = (
             torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -32,9 +32,6 @@ class Generators:
 
     def restore(self) -> None:
         """Put the states back."""
-        import numpy as np
-        import torch
-
         torch.set_rng_state(self._torch)
         if self._cuda:
             torch.cuda.set_rng_state_all(self._cuda)
@@ -49,8 +46,6 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
     """Hold the generators of all devices, seeded with `seed` or in its states if given, and restore their states
     afterwards; of such states also those of NumPy and Python.
     """
-    import torch
-
     if isinstance(seed, Generators):
         with GENERATOR:
             now = Generators()
@@ -78,8 +73,6 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
 
 def _seed(seed: int, cuda: bool, mps: bool) -> None:
     """Seed only the generators that `borrowed` restores; `torch.manual_seed` also leaves a seed for a later CUDA."""
-    import torch
-
     torch.default_generator.manual_seed(seed)
     if cuda:
         torch.cuda.manual_seed_all(seed)

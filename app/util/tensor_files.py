@@ -12,6 +12,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
+
 from app.util import regular_files
 from app.util.errors import CodedError
 from app.util.tensors_on_disk import TensorsOnDisk
@@ -60,8 +65,6 @@ def load(path: str | Path, mmap: bool = False) -> Any:
 
     With `mmap` tensors are read lazily.
     """
-    import torch
-
     _check(path)
     try:
         with warnings.catch_warnings(
@@ -93,9 +96,6 @@ def load_tensors_alone(path: str | Path) -> tuple[Any, list[str]]:
     It is read by torch's own reader of weights, `weights_only=True`, with nothing in the place of each class; none is
     imported or called. Raises UnreadableTensorsError, for a file that names functions of the system, too.
     """
-    import torch
-    from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
-
     _check(path)
     try:
         names = get_unsafe_globals_in_checkpoint(path)
@@ -121,17 +121,12 @@ def load_tensors_alone(path: str | Path) -> tuple[Any, list[str]]:
 
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write a new file with `torch.save`. Raises OSError."""
-    import torch
-
     torch.save(dict(tensors), path)
 
 
 def load_safetensors(path: str | Path) -> dict[str, Tensor]:
     """Load a `.safetensors` file on the CPU, tied tensors under all their names, see `aliases`. Raises
     UnreadableTensorsError."""
-    from safetensors import safe_open
-    from safetensors.torch import load_file
-
     _check(path)
     try:
         tensors: dict[str, Tensor] = load_file(path)

@@ -16,6 +16,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+import torch
+
 _NAME = "torchvision"
 _LOCK = threading.Lock()
 _POOLED = "Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width"
@@ -99,8 +101,6 @@ def _let_operators_raise() -> None:
 
 
 def _define_missing_operators() -> None:
-    import torch
-
     library = torch.library.Library(_NAME, "DEF")
     for schema in _SCHEMAS:
         library.define(schema)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import script_capture
+from app.cli import run_command
 from app.main import main
 from tests.support.forked_python import run_replaced
 
@@ -131,7 +131,7 @@ def test_a_page_is_written_in_place_of_data_by_the_rank_that_is_asked_for(
         other.setenv("WORLD_SIZE", "2")
         begun: list[list[str]] = []
         other.setattr(os, "execvp", lambda _file, words: begun.append(words))
-        other.setattr(script_capture, "begin", lambda *_: begun.append([]))
+        other.setattr(run_command, "_begin_capture", lambda *_: begun.append([]))
         main(["run", *asked, str(train)])
         (words,) = begun
         assert str(train) in words and "--captured" not in words

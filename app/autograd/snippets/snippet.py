@@ -17,7 +17,6 @@ from app.autograd.diagnostics.results import Findings
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
 from app.util import resources
-from app.util.frozen import FrozenMap
 
 Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 
@@ -35,8 +34,8 @@ class Snippet(Struct, frozen=True):
     With `function` the text is a file whose function is called with random `inputs` (shapes and dtypes); if it returns
     a module or a function, that is called with them instead. `folder` is searched first for imports, "" for none.
 
-    With `play` the backward pass of the first graph is played. `findings` and `checks` (by name a layer, ""
-    for all) run diagnostics on the net that the function returns; `diagnose` runs them on the text itself.
+    With `play` the backward pass of the first graph is played. `findings` and `gradcheck` (a layer, "" for all, None
+    for no check) run diagnostics on the net that the function returns; `diagnose` runs them on the text itself.
     """
 
     text: str
@@ -46,7 +45,7 @@ class Snippet(Struct, frozen=True):
     folder: str = ""
     play: bool = False
     findings: bool = False
-    checks: FrozenMap[str, str] = FrozenMap()
+    gradcheck: str | None = None
     diagnose: bool = False
 
 

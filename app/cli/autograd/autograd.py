@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from app.autograd import checks
+from app.autograd.snippets.snippet import Limits, Snippet
 from app.cli import console, models
 from app.cli.autograd import graph_output, model_graph, project_graph
+from app.engine import snippet_process
+from app.engine.requests import import_model
+from app.source import layer_files, own_files
+from app.source.trust import TrustStore, default_file
+from app.util import regular_files
 
 if TYPE_CHECKING:
     from app.autograd.snippets.snippet import SnippetAnswer, TensorGraph
@@ -20,9 +25,8 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Capture the graph and write what was requested; return 1 if there are findings."""
 
-    if options.out is None and not options.findings and not options.checks:
-        others = ["--findings", *(f"--{name}" for name in checks.names())]
-        raise console.CommandError(f"pass --out FILE or one of {', '.join(others)}")
+    if options.out is None and not options.findings and options.gradcheck is None:
+        raise console.CommandError("pass --out FILE, --findings or --gradcheck")
     console.check_graph_output(options)
     if models.is_model(options):
         return model_graph.of_model(options)
@@ -36,14 +40,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     """Run a file in a separate process; its output goes to stderr."""
-    from app.autograd.snippets.snippet import Limits, Snippet
-    from app.engine import snippet_process
-    from app.engine.requests import import_model
-
     project_graph.refuse_options(options)
-    if options.checks and not function:
+    if options.gradcheck is not None and not function:
         raise console.CommandError(
-            f"--{next(iter(options.checks))} needs a network or a function: pass FILE.py:FUNCTION"
+            "--gradcheck needs a network or a function: pass FILE.py:FUNCTION"
         )
     text = _trusted(options, file)
     inputs = tuple(
@@ -59,7 +59,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
         folder,
         plays,
         options.findings,
-        options.checks,
+        options.gradcheck,
     )
     answer = snippet_process.run(
         snippet, Limits(options.timeout, int(options.memory * (1 << 30)))
@@ -90,10 +90,6 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
 def _trusted(options: argparse.Namespace, file: Path) -> str:
     """Return the text of a file that is trusted with what it imports from its folder."""
-    from app.source import layer_files, own_files
-    from app.source.trust import TrustStore, default_file
-    from app.util import regular_files
-
     try:
         regular_files.check(file)
         text = file.read_text("utf-8")

@@ -7,7 +7,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli import console
+from app.autograd.blocks import group_by_block
+from app.autograd.grouping import fold, group_by_layer, opened
+from app.autograd.pictures.diagram import draw
+from app.autograd.pictures.replay_html import played_json, replay_html
+from app.autograd.tape import to_json
+from app.cli import console, files
 
 if TYPE_CHECKING:
     from app.autograd.playback.steps import PassResult
@@ -34,9 +39,6 @@ def write(
 
     `extra` are additional entries of a JSON file, `project` the bytes of the project that a picture carries.
     """
-    from app.autograd.pictures.replay_html import played_json, replay_html
-    from app.autograd.tape import to_json
-
     path: Path = options.out
     missing = stopped if plays(options) else ""
     if plays(options) and played is None and not stopped:
@@ -50,7 +52,7 @@ def write(
                 **({"played": None} if played is None else more),
                 "not_played": missing,
             }
-        console.write_text(
+        files.write_text(
             path,
             json.dumps({**to_json(tape), **(extra or {}), **more}, indent=1) + "\n",
         )
@@ -62,10 +64,6 @@ def write(
         return
     if missing and (played is None or path.suffix != ".html"):
         raise console.CommandError(missing, 1)
-    from app.autograd.blocks import group_by_block
-    from app.autograd.grouping import fold, group_by_layer, opened
-    from app.autograd.pictures.diagram import draw
-
     groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
     everything = frozenset(group.key for group in groups)
     # Snippets have few lines, and one box per line would hide autograd's nodes.
@@ -82,11 +80,11 @@ def write(
     if path.suffix == ".html":
         assert played is not None
         title = f"{options.project.name.removesuffix('.tape')}: backward"
-        console.write_text(
+        files.write_text(
             path,
             replay_html(tape, folded, drawing, played, title=title, failed=stopped),
         )
         if missing:
             raise console.CommandError(f"{missing} {path} contains {STOPPED}", 1)
         return
-    print(console.picture(drawing, path, options, project))
+    print(files.picture(drawing, path, options, project))

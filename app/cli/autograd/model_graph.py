@@ -5,24 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from app.autograd.errors import CaptureError
+from app.autograd.playback.steps import PassResult
 from app.cli import console, models
 from app.cli.autograd import graph_output, project_graph
+from app.engine.requests.autograd.playback import Steps
+from app.engine.requests.observe import ModelCapture, ModelReport
+from app.engine.tasks import observe as task
 
 if TYPE_CHECKING:
-    from app.engine.requests.observe import ModelReport, ModelReported
+    from app.engine.requests.observe import ModelReported
 
 
 def of_model(options: argparse.Namespace) -> int:
     """Capture a model and write the requested files; return 1 if there are findings."""
-    from app.autograd.errors import CaptureError
-    from app.autograd.playback.steps import PassResult
-    from app.engine.requests.autograd.playback import Steps
-
     request = _request(options)
 
     def report(request: ModelReport) -> ModelReported:
-        from app.engine.tasks import observe as task
-
         return task.report(request)
 
     try:
@@ -44,10 +45,6 @@ def of_model(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> ModelReport:
-    from msgspec.structs import replace
-
-    from app.engine.requests.observe import ModelCapture, ModelReport
-
     unfit = [
         f"--{name.replace('_', '-')}"
         for name in (
@@ -74,5 +71,5 @@ def _request(options: argparse.Namespace) -> ModelReport:
         options.out is not None,
         graph_output.plays(options),
         options.findings,
-        options.checks,
+        options.gradcheck,
     )

@@ -5,12 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from app.autograd.capture_options import VECTORS, CaptureOptions
+from app.autograd.diagnostics import report
+from app.autograd.errors import CaptureError
+from app.autograd.node_notes import notes_of_tape
+from app.autograd.playback.full_backward import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
+from app.engine.requests.autograd.capture import (
+    CaptureRequest,
+    InitialWeights,
+    WeightsFile,
+    node_labels,
+)
+from app.engine.tasks.autograd.capture import batch_of
+from app.preflight import preflight
+from app.project import custom_layers
+from app.project import file as project_file
+from app.runs import newest, store
 
 if TYPE_CHECKING:
     from app.autograd.batch import TrainingBatch
-    from app.autograd.capture_options import CaptureOptions
     from app.engine.requests.autograd.capture import WeightsChoice
     from app.source.generated import Source
 
@@ -40,8 +55,6 @@ def refuse_options(options: argparse.Namespace) -> None:
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
     """Parse the options. Raises CommandError for invalid combinations."""
-    from app.autograd.capture_options import VECTORS, CaptureOptions
-
     kind, _, index = (options.vector or "ones").partition(":")
     if kind not in VECTORS or (index and (kind != "one-hot" or not index.isdecimal())):
         raise console.CommandError(
@@ -78,12 +91,6 @@ def mode_line(source: object, train: bool) -> str:
 
 def of_project(options: argparse.Namespace) -> int:
     """Run one batch of the project's data through its network; return 1 if there are findings."""
-    from app.engine.requests.autograd.capture import CaptureRequest, node_labels
-    from app.engine.tasks.autograd.capture import batch_of
-    from app.preflight import preflight
-    from app.project import custom_layers
-    from app.project import file as project_file
-
     chosen = capture_options(options)
     if options.on is not None:
         raise console.CommandError(
@@ -91,10 +98,6 @@ def of_project(options: argparse.Namespace) -> int:
         )
     project = nets.read(options)
     analysis = nets.sound(project, alone=options.random)
-    from app.autograd.errors import CaptureError
-    from app.autograd.node_notes import notes_of_tape
-    from app.autograd.playback.full_backward import play_through
-
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     labels = node_labels(project.graph, custom_layers.ops_of(project))
     request = CaptureRequest(
@@ -115,7 +118,7 @@ def of_project(options: argparse.Namespace) -> int:
                     graph_output.write(
                         graph.tape, options, None, played, stopped, carried
                     )
-        if not options.findings and not options.checks:
+        if not options.findings and options.gradcheck is None:
             return 0
         batch = batch_of(request.diagnosed)
         if chosen.left_out:
@@ -129,9 +132,6 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     """Return the newest weights of a stored run of this network, and print which; None without any, or if not
     wanted.
     """
-    from app.engine.requests.autograd.capture import InitialWeights, WeightsFile
-    from app.runs import newest, store
-
     if options.weights is not None:
         return WeightsFile(str(options.weights), options.weights.name)
     try:
@@ -165,15 +165,12 @@ def rephrased_error(words: str, chosen: CaptureOptions) -> str:
 
 
 def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
-    from app.autograd import checks
-    from app.autograd.diagnostics import report
-
     found = 0
     if options.findings:
         lines, found = report.findings(batch)
         _print(lines)
-    for name, layer in options.checks.items():
-        lines, wrong = checks.check(name).of_batch(batch, layer)
+    if options.gradcheck is not None:
+        lines, wrong = report.gradcheck(batch, options.gradcheck)
         _print(lines)
         found += wrong
     return int(found > 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from app.cli import console, models, nets
+from app.cli import console, files, models, nets, settings
 
 if TYPE_CHECKING:
     from app.engine.protocol import Handle
@@ -85,7 +85,7 @@ def _evaluator(options: argparse.Namespace) -> Evaluator:
     if options.device is not None:
         project = replace(
             project,
-            training=replace(project.training, device=console.device(options.device)),
+            training=replace(project.training, device=settings.device(options.device)),
         )
     job = preflight.job(
         project, nets.sound(project), str(options.data) if options.data else None
@@ -127,7 +127,7 @@ def write(
     """Write a result as .json, its arrays as .npz, or its picture as .png. Raises CommandError."""
 
     if path.suffix == ".json":
-        console.write_text(
+        files.write_text(
             path, json.dumps(plain(found), ensure_ascii=False, allow_nan=False) + "\n"
         )
         return

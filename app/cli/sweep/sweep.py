@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import console, nets
+from app.cli import console, nets, settings
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -54,11 +54,11 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
     given = [_setting(text, options.random is not None) for text in options.settings]
     project = nets.read(options)
     if options.device is not None:
-        console.device(options.device)
+        settings.device(options.device)
         project = replace(
             project, training=replace(project.training, device=options.device)
         )
-    console.read_data(project)
+    settings.read_data(project)
     analysis = nets.sound(project, alone=True)
     try:
         runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)

@@ -10,11 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cli import console, settings
+from app.cli.train import surgeries
+from app.runs import compare, resume, store
+from app.runs.record import Changed, Parent, RunError
+from app.runs.recorder import Recorder
+from app.training.checkpoints.checkpoint import CheckpointError, stage_of, step_of
 
 if TYPE_CHECKING:
     from app.project.project import Project
-    from app.runs.record import Changed, Parent
-    from app.runs.recorder import Recorder
     from app.runs.store import Kept
     from app.training.job import Job
 
@@ -31,10 +34,6 @@ class Resumed(Struct, frozen=True):
 
 def find(options: argparse.Namespace) -> Resumed | None:
     """Return what --resume names, with --leave-out from before the first of these steps. Raises CommandError."""
-    from app.runs import resume
-    from app.runs.record import RunError
-    from app.training.checkpoints.checkpoint import CheckpointError
-
     if options.resume is None:
         return None
     try:
@@ -56,9 +55,6 @@ def _before(named: Path, path: Path, run: Kept | None, step: int) -> Path | None
 
     Raises CheckpointError and CommandError.
     """
-    from app.runs import resume
-    from app.training.checkpoints.checkpoint import step_of
-
     if named.is_file():
         if (at := step_of(path)[0]) >= step:
             raise console.CommandError(
@@ -78,9 +74,6 @@ def with_settings_of(
     resumed: Resumed, project: Project, options: argparse.Namespace
 ) -> Project:
     """Return the project with the settings of the run, and on top those of --on and --set. Raises CommandError."""
-    from app.runs import compare, store
-    from app.runs.record import RunError
-
     if resumed.run is None:
         console.warn(
             f"{resumed.path} is of no stored run: the settings are those of {options.project}"
@@ -118,12 +111,6 @@ def open_store(
     It is that of the run itself if it lies in the output folder and nothing is changed, else a new one with this run as
     its parent. Raises CommandError.
     """
-    from app.cli.train import surgeries
-    from app.runs import resume, store
-    from app.runs.record import RunError
-    from app.runs.recorder import Recorder
-    from app.training.checkpoints.checkpoint import CheckpointError, stage_of
-
     run, path, runs = resumed.run, resumed.path, options.out / "runs"
     try:
         projects, job = surgeries.stored(
@@ -168,9 +155,6 @@ def _from_the_start(
     """Return the store of a run that repeats another one from its start, as it leaves out a batch before the first
     checkpoint.
     """
-    from app.runs import store
-    from app.runs.recorder import Recorder
-
     run = resumed.run
     with console.writing(options.out):
         kept = store.begin(options.out / "runs", project, _parent(run, None))
@@ -184,9 +168,6 @@ def _from_the_start(
 
 def _parent(run: Kept | None, path: Path | None) -> Parent:
     """Return the record of what a run continues; `path` is None for the start of the other run."""
-    from app.runs.record import Parent
-    from app.training.checkpoints.checkpoint import step_of
-
     step = step_of(path)[0] if path is not None else 0
     return Parent(
         run.record.title if run is not None else str(path),
@@ -197,10 +178,6 @@ def _parent(run: Kept | None, path: Path | None) -> Parent:
 
 def _changed(resumed: Resumed, project: Project) -> Changed | None:
     """Return the settings that the command changes, and say so; None without any. Raises RunError."""
-    from app.runs import resume, store
-    from app.runs.record import Changed
-    from app.training.checkpoints.checkpoint import step_of
-
     run, path = resumed.run, resumed.path
     if run is None or path is None:
         return None

@@ -6,6 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from app.cli import console
+from app.training import events
+from app.training.events import to_json
+from app.training.surgery.outcome_text import outcome_text
+from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
     from app.training.events import Cut, EpochDone, Event, Finished, StepDone
@@ -24,8 +28,6 @@ class JsonLines:
     """One JSON object per line on stdout."""
 
     def show(self, event: Event) -> None:
-        from app.training.events import to_json
-
         line = to_json(event)
         if line is not None:
             print(line, flush=True)
@@ -44,9 +46,6 @@ class ProgressBar:
         self._full, self._empty = "━─" if _takes("━─") else "#-"
 
     def show(self, event: Event) -> None:
-        from app.training import events
-        from app.util.formatting import counted, parameters_text
-
         match event:
             case events.Started():
                 self._steps = event.steps_per_epoch
@@ -72,8 +71,6 @@ class ProgressBar:
                 self._finished(event)
 
     def _finished(self, event: Finished) -> None:
-        from app.util.formatting import counted
-
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         word = (
@@ -87,8 +84,6 @@ class ProgressBar:
         print(console.printable(f"{word} after {counted(event.steps, 'step')}{why}"))
 
     def _cut(self, event: Cut) -> None:
-        from app.training.surgery.outcome_text import outcome_text
-
         if self._terminal:
             print(CLEARED, end="", file=sys.stderr)
         output, *layers = outcome_text(event.outcome)

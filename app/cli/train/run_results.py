@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from app.builder.analysis import analyse
+from app.engine.requests.autograd.capture import CaptureRequest, node_labels
+from app.engine.tasks.autograd.capture import batch_of
+from app.export.errors import WeightsError
+from app.export.layers import write_models
+from app.export.script.script import training_script, write_start
+from app.export.weights import save_pt, save_safetensors
+from app.project.custom_layers import ops_of
+from app.runs.store import plain
+from app.training.checkpoints import checkpoint
+from app.training.evaluation.evaluator import checkpoint_weights
+from app.util.atomic import write_text
 from app.util.formatting import counted
 
 if TYPE_CHECKING:
@@ -71,16 +83,6 @@ def leave(
     """Write weights and metrics, then code, then pictures into `folder`. `best` is the checkpoint of the best epoch,
     unless that was the last. Of a run that `failed` a file says so.
     """
-    from app.builder.analysis import analyse
-    from app.engine.requests.autograd.capture import CaptureRequest, node_labels
-    from app.engine.tasks.autograd.capture import batch_of
-    from app.export.layers import write_models
-    from app.export.script.script import training_script, write_start
-    from app.export.weights import save_pt, save_safetensors
-    from app.project.custom_layers import ops_of
-    from app.training.evaluation.evaluator import checkpoint_weights
-    from app.util.atomic import write_text
-
     results = Results(folder)
     name = f"{job.source.module_name}.py"
     part, model, script = results.part, folder / name, folder / "train.py"
@@ -142,8 +144,6 @@ def failure_text(failed: Failed) -> str:
 
 def best_of(recorder: Recorder, steps: int) -> Path | None:
     """Return the checkpoint of the best epoch of a run; None if that was its last, or was not saved."""
-    from app.training.checkpoints import checkpoint
-
     path = recorder.checkpoints / checkpoint.BEST
     try:
         return path if path.is_file() and checkpoint.step_of(path)[0] != steps else None
@@ -182,11 +182,6 @@ def which_weights(
 
 def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:
     """Save the weights elsewhere if neither weights file could be written, and print where."""
-    from app.export.errors import WeightsError
-    from app.export.weights import save_safetensors
-    from app.runs.store import plain
-    from app.training.checkpoints import checkpoint
-
     if any(name in results.names for name in WEIGHTS):
         return ""
     name = f"{plain(recorder.kept.record.project)}-{time.strftime('%Y%m%d-%H%M%S')}.safetensors"

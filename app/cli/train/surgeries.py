@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from app.builder.analysis import analyse
 from app.cli import console, nets
+from app.preflight import preflight
+from app.project import custom_layers
+from app.project.surgery import surgery_between
+from app.runs import stages
+from app.runs.record import RunError
+from app.training.job import Stage
+from app.training.surgery.values import SurgeryError
 
 if TYPE_CHECKING:
     from app.project.project import Project
     from app.runs.store import Kept
-    from app.training.job import Job, Stage
+    from app.training.job import Job
 
 
 def planned(
@@ -23,12 +31,6 @@ def planned(
     """Return the project of every stage and the whole job, with the surgeries of the command after those that a stored
     run has. Raises CommandError.
     """
-    from app.builder.analysis import analyse
-    from app.project import custom_layers
-    from app.project.surgery import surgery_between
-    from app.training.job import Stage
-    from app.training.surgery.values import SurgeryError
-
     for step, path in sorted(options.surgery, key=lambda one: one[0]):
         edited = _edited(path, projects[-1], options)
         analysis = nets.sound(edited)
@@ -86,10 +88,6 @@ def stored(
     """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
     `project`, whose net is one of them; without a run, those of `project` alone. Raises RunError.
     """
-    from app.preflight import preflight
-    from app.runs import stages
-    from app.runs.record import RunError
-
     if kept is None or not kept.record.stages:
         return (project,), job
 

@@ -12,29 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from app.cli import console, nets
+from app.cli import console, failures, nets, settings
+from app.cli.train import resumed, run_results, surgeries
 from app.cli.train.run_output import CLEARED, JsonLines, ProgressBar, RunOutput
+from app.data.loaders import read_spec
+from app.engine import dispatch
+from app.engine.dispatch import control_for
 from app.engine.placement import RunPlacement
+from app.preflight import preflight
+from app.preflight.setting_checks import target_scale
+from app.project.weights.start_weights import summary
+from app.runs import resume as going_on
+from app.runs import store
+from app.runs.checkpoint_files import measured
+from app.runs.recorder import Recorder
+from app.training import loop
+from app.training.checkpoints.disk_estimate import estimated_bytes
+from app.training.checkpoints.save_report import SaveReport
+from app.training.control import Control
+from app.training.events import Failed, Finished, Noticed, Saved, Started
+from app.training.history import History
+from app.util.formatting import bytes_text, counted
 
 if TYPE_CHECKING:
     from app.cli.train.resumed import Resumed
     from app.project.project import Project
-    from app.runs.recorder import Recorder
-    from app.training.checkpoints.save_report import SaveReport
-    from app.training.control import Control
     from app.training.events import Event
     from app.training.job import Job
 
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
-    from app.cli import failures
-    from app.cli.train import resumed, run_results, surgeries
-    from app.engine.dispatch import control_for
-    from app.preflight import preflight
-    from app.training.control import Control
-    from app.training.events import Failed, Finished
-
     place = _execution_target(options)
     resume = resumed.find(options)
     project = nets.read(options)
@@ -45,8 +53,6 @@ def run(options: argparse.Namespace) -> int:
     _warn_of_scale(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if job.training.start is not None and not options.json:
-        from app.project.weights.start_weights import summary
-
         print(summary(job.training.start, job.source))
     folder: Path = options.out
     if options.surgery and place is not None and place.processes > 1:
@@ -133,15 +139,12 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
     training = replace(training, leave_out=left_out)
     if options.device is not None:
-        console.device(options.device)
+        settings.device(options.device)
     return replace(project, training=training)
 
 
 def _warn_of_scale(project: Project) -> None:
     """Warn of values to predict that are far from the outputs a net begins with."""
-    from app.data.loaders import read_spec
-    from app.preflight.setting_checks import target_scale
-
     for problem in target_scale(project, read_spec(project.data)):
         _warn(
             f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it"
@@ -150,9 +153,6 @@ def _warn_of_scale(project: Project) -> None:
 
 def _say_disk(job: Job, parameters: int) -> None:
     """Print an estimate of the size of the checkpoints for revisiting."""
-    from app.training.checkpoints.disk_estimate import estimated_bytes
-    from app.util.formatting import bytes_text
-
     if within := job.training.revisit_seconds:
         size = bytes_text(estimated_bytes(job.training, parameters))
         print(
@@ -162,9 +162,6 @@ def _say_disk(job: Job, parameters: int) -> None:
 
 def _say_kept(folder: Path) -> None:
     """Print the size of the checkpoints for revisiting."""
-    from app.runs.checkpoint_files import measured
-    from app.util.formatting import bytes_text, counted
-
     use = measured(folder)
     if use.to_revisit:
         print(
@@ -176,10 +173,6 @@ def _open_store(
     resume: Resumed | None, project: Project, job: Job, options: argparse.Namespace
 ) -> tuple[Recorder, Path | None, Job]:
     """Return the store of the run, the checkpoint to resume from, and the job with the surgeries of the command."""
-    from app.cli.train import resumed, surgeries
-    from app.runs import store
-    from app.runs.recorder import Recorder
-
     if resume is not None:
         return resumed.open_store(resume, project, job, options)
     projects, job = surgeries.planned(options, (project,), job)
@@ -202,16 +195,12 @@ def _warn(words: str) -> None:
 
 def _tell_saved(saves: SaveReport, event: Event | None) -> None:
     """Report the first failing checkpoint, and the recovery."""
-    from app.training.events import Saved
-
     if isinstance(event, Saved) and (words := saves.message_for(event)):
         _warn(words)
 
 
 def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
     """Restore the number of threads of a resumed run."""
-    from app.runs import resume as going_on
-
     return going_on.as_before(job, project, resume) if resume is not None else job
 
 
@@ -222,9 +211,6 @@ def _events(
     resume: Path | None,
     place: RunPlacement | None,
 ) -> Iterator[Event]:
-    from app.engine import dispatch
-    from app.training import loop
-
     if place is None:
         return loop.train(job, control, folder=folder, resume=resume)
     return dispatch.train(job, control, place, folder=folder, resume=resume)
@@ -239,12 +225,6 @@ def watch(
     place: RunPlacement | None,
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
-    from app.cli.train import surgeries
-    from app.runs import store
-    from app.training.checkpoints.save_report import SaveReport
-    from app.training.events import Noticed, Saved, Started
-    from app.training.history import History
-
     recorder.threads = job.training.threads
     recorder.processes = place.processes if place is not None else 1
     problem = recorder.begin()

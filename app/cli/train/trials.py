@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from app.cli import console, nets
+from app.cli import console, failures, nets, settings
+from app.preflight import preflight
+from app.training.control import Control
+from app.training.events import Failed, StepDone
+from app.training.loop import train
+from app.training.run_requests import ProfileStep, TellMemory
+from app.training.trials.dry_run import dry_run
+from app.training.trials.lr_range_test import rate_test
 from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:
@@ -24,13 +31,11 @@ PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 def run(options: argparse.Namespace) -> int:
     """Run the trial and print its measurements; return 1 if it fails."""
-    from app.preflight import preflight
-
     project = nets.read(options)
     if options.device:
         project = replace(
             project,
-            training=replace(project.training, device=console.device(options.device)),
+            training=replace(project.training, device=settings.device(options.device)),
         )
     analysis = nets.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
@@ -42,10 +47,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _try(job: Job, as_json: bool, whole: bool) -> int:
-    from app.cli import failures
-    from app.training.events import Failed
-    from app.training.trials.dry_run import dry_run
-
     tried = dry_run(job)
     if isinstance(tried, Failed):
         raise console.CommandError(failures.describe_failure(tried, whole), 1)
@@ -72,8 +73,6 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
 
 def _measure(job: Job, options: argparse.Namespace) -> int:
     """Measure the second step of a run."""
-    from app.training.run_requests import ProfileStep, TellMemory
-
     if options.memory:
         report = _answered(job, TellMemory(), options)
         print(report.to_json() if options.json else "\n".join(_memory_lines(report)))
@@ -89,11 +88,6 @@ def _measure(job: Job, options: argparse.Namespace) -> int:
 
 def _answered(job: Job, request: RunRequest[T], options: argparse.Namespace) -> T:
     """Return what a run answers after its first step, when its optimizer has its state."""
-    from app.cli import failures
-    from app.training.control import Control
-    from app.training.events import Failed, StepDone
-    from app.training.loop import train
-
     control, answer = Control(), None
     for event in train(
         replace(job, training=replace(job.training, epochs=2, max_steps=2)), control
@@ -153,8 +147,6 @@ def _profile_lines(profile: StepProfile) -> list[str]:
 
 
 def _find(job: Job, batches: int, as_json: bool) -> int:
-    from app.training.trials.lr_range_test import rate_test
-
     found = rate_test(job, batches=batches)
     if as_json:
         print(json.dumps(to_builtins(found)))

@@ -6,21 +6,18 @@ The file runs only if its text was allowed, see `app.source.layer_files`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset
 
 from app.data.own_files.dataset_class import NotTrustedError, file_of, parse_call
 from app.data.spec import DataError
 from app.source import layer_files, layer_modules
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError
 
-if TYPE_CHECKING:
-    from torch.utils.data import Dataset
-
 
 def class_name(path: Path, wanted: str) -> str:
     """Return the selected class with its arguments, or the only one. Raises DataError."""
-    from torch.utils.data import Dataset
-
     file, call = file_of(path), parse_call(wanted)
     try:
         module = layer_modules.load(file)
@@ -47,8 +44,6 @@ def class_name(path: Path, wanted: str) -> str:
 
 def is_iterable(path: Path, name: str) -> bool:
     """Return whether a trusted class is an iterable dataset. Raises DataError."""
-    from torch.utils.data import IterableDataset
-
     return issubclass(
         layer_modules.attribute(file_of(path), parse_call(name).name), IterableDataset
     )
@@ -60,8 +55,6 @@ def make(path: Path, name: str) -> Dataset[Any]:
 
 
 def _instantiate(file: LayerFile, name: str) -> Dataset[Any]:
-    from torch.utils.data import Dataset
-
     call = parse_call(name)
     try:
         dataset: Dataset[Any] = layer_modules.attribute(file, call.name)(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,8 +83,6 @@ def brightness(picture: Any, span: Sequence[float] | None = None) -> Any:
     `span` are black and white where the picture's format has no depth; None takes them from the picture alone. Raises
     ValueError for values that are not finite.
     """
-    import numpy as np
-
     white = white_of(picture)
     pixels = np.asarray(picture).astype(np.float64)
     if not np.isfinite(pixels).all():
@@ -104,7 +103,6 @@ def read_picture(
     It is (3 or 1, height, width) uint8, or float32 in [0, 1] with `deep`, which keeps more than 8 bits. Transparency
     and EXIF orientation are ignored, as by torchvision's ImageFolder.
     """
-    import numpy as np
     from PIL import Image
 
     with open_picture(file) as opened:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -31,8 +32,6 @@ def read_tensors(
     one 1 that become class ids, or "values", numbers of any dtype to predict. Samples of the class id -100 are left
     out; among the labels of positions it stays, and -1 becomes it. Raises ValueError for anything but a tensor.
     """
-    import numpy as np
-
     wanted = [inputs] if isinstance(inputs, str) else list(inputs)
     if path.suffix == ".pt":
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -141,8 +140,6 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
 def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
     """Map labels to class ids (N,) int64: the index of each in the sorted `known`; -1 if unknown."""
-    import numpy as np
-
     values, among = np.asarray(values), np.asarray(known)
     values = (values.astype(str) if values.dtype.kind == "S" else values).reshape(
         len(values)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from msgspec import Struct
 
 from app.data.own_files.file_survey import FileSurvey, check_class_count, fits
@@ -91,8 +94,6 @@ class LabelForm(Struct, frozen=True):
 
 def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelForm:
     """Choose how labels (N, ...) are read; `tokens` is the shape of the inputs. Raises DataError."""
-    import numpy as np
-
     what, kind = Path(name).name, values.dtype.kind
     if kind not in "biufSU" or not values.ndim:
         return LabelForm()  # refused by the reader
@@ -138,8 +139,6 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
 
 def _numbered(name: str, values: Any) -> LabelForm:
     """Return the classes of one label per sample; those that are 0, 1, 2, ... already need no numbering."""
-    import numpy as np
-
     what, text = Path(name).name, values.dtype.kind in "SU"
     known = np.unique(values.astype(str) if text else values)
     left_out = 0
@@ -180,8 +179,6 @@ def _numbered(name: str, values: Any) -> LabelForm:
 
 def _check_size(path: Path, names: tuple[str, ...]) -> None:
     """Reject arrays of a .npz file that do not fit into memory. Raises DataError."""
-    import zipfile
-
     if path.suffix != ".npz":
         return
     with zipfile.ZipFile(path) as archive:
@@ -198,8 +195,6 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
 
 def _label_values(path: Path, name: str) -> Any:
     """Return a tensor of a file as an array; an empty object array if it is none that labels can be."""
-    import numpy as np
-
     if path.suffix == ".pt":
         held = tensor_files.load(path)
         value = held[name] if isinstance(held, dict) else held[int(name)]
@@ -222,8 +217,6 @@ def _label_values(path: Path, name: str) -> Any:
 
 def _tensor_names(path: Path) -> list[str]:
     if path.suffix == ".pt":
-        import torch
-
         try:
             held = tensor_files.load(path)
         except tensor_files.UnreadableTensorsError as error:
@@ -236,10 +229,6 @@ def _tensor_names(path: Path) -> list[str]:
             else ()
         )
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
-    import zipfile
-
-    import numpy as np
-
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return list(arrays.files)

@@ -15,8 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
+from torch import nn
 
+from app.builder.catalog.custom import read_file
+from app.builder.importer.lowering.constructor_args import recording
+from app.builder.importer.lowering.opaque import OwnClasses
 from app.engine.requests.import_model import (
     CHECKING,
     EarlyDrawing,
@@ -32,18 +37,21 @@ from app.engine.requests.import_model import (
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.import_errors import code_of, fitting, line_in
+from app.engine.tasks.import_pipeline import Wish, complete, imported
 from app.engine.tasks.parity.blank_tensors import blank
+from app.engine.tasks.parity.initial import recording_inits
 from app.export.errors import WeightsError
 from app.project.project import Project
 from app.source import layer_files, own_imports
-from app.sources.finding import files_of
+from app.sources.examples import dtype_of
+from app.sources.finding import file_of, files_of, package_of, relative_level
+from app.sources.loading import Loaded, load
+from app.sources.positional import positional
+from app.sources.spec import InputSpec, ModelRaisedError, SourceError
 from app.util import module_tree, tensor_files
+from app.util.torchvision_import import import_torchvision, mend_torchvision
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from app.builder.importer.lowering.opaque import OwnClasses
-    from app.sources.loading import Loaded
     from app.sources.spec import SourceSpec
 
 # Sizes of torchvision's images and clips, for models without weights that state them.
@@ -67,8 +75,6 @@ def list_models(_request: ListModels, _context: Context) -> tuple[KnownModel, ..
 
 @handles(ImportModel)
 def import_model(request: ImportModel, context: Context) -> Project:
-    from app.builder.importer import building  # noqa: F401  # torch is there before what follows is put away
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
     gc.freeze()  # and keep loaded modules out of garbage collections during the import
     try:
@@ -106,10 +112,6 @@ def answer(
 ) -> Project:
     """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
-    from app.engine.tasks.import_pipeline import Wish, complete, imported
-    from app.engine.tasks.parity.initial import recording_inits
-    from app.sources.examples import dtype_of
-
     source, inputs, own = request.source, request.inputs, None
     tell(f"Making {source.name}")
     with recording_inits() as notes:
@@ -150,8 +152,6 @@ def answer(
 
 def _compiled_parts_eager(model: nn.Module) -> contextlib.AbstractContextManager[None]:
     """Run what torch.compile has wrapped as its own Python code, which can be followed."""
-    import torch
-
     if not any(hasattr(module, "_orig_mod") for module in module_tree.modules(model)):
         return contextlib.nullcontext()
     eager: contextlib.AbstractContextManager[None] = torch.compiler.set_stance(
@@ -173,10 +173,6 @@ def _refuse_quantised(model: nn.Module) -> None:
 def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
     """Return the classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for
     their files also those of installed packages."""
-    from app.builder.catalog.custom import read_file
-    from app.builder.importer.lowering.opaque import OwnClasses
-    from app.source import layer_files
-
     read = read_file(path)
     if read.file is not None:
         layer_files.allow(read.file.sha256, tried=True)
@@ -191,8 +187,6 @@ def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
 
 def _module_of(path: Path) -> tuple[Path, str]:
     """Return the folder and the name by which a file is imported: a file with relative imports is of a package."""
-    from app.sources.finding import package_of, relative_level
-
     return package_of(path) if relative_level(path) else (path.parent, path.stem)
 
 
@@ -200,11 +194,6 @@ def make_from_source(
     request: ImportModel, folder: Path
 ) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
     """Return the model with positional inputs, and the classes that may be nodes. Raises ModelImportError."""
-    from app.builder.importer.lowering.constructor_args import recording
-    from app.sources.loading import load
-    from app.sources.positional import positional
-    from app.sources.spec import InputSpec, ModelRaisedError, SourceError
-
     spec = request.source.spec
     assert spec is not None
     if request.source.folder:
@@ -240,10 +229,6 @@ def make_from_source(
 
 def _part_of(loaded: Loaded, path: str) -> Loaded:
     """Return a module of a model with the tensors that its first call takes. Raises ModelImportError."""
-    import torch
-
-    from app.sources.loading import Loaded
-
     module, calls = loaded.model.get_submodule(path), list[tuple[Any, dict[str, Any]]]()
     hook = module_tree.before_call(
         module, lambda _, args, named: calls.append((args, named)), with_kwargs=True
@@ -278,10 +263,6 @@ def _part_of(loaded: Loaded, path: str) -> Loaded:
 
 def _classes_of(spec: SourceSpec, where: str, folder: Path) -> OwnClasses:
     """Return those of the module's file, or, of a collection, those of installed packages alone."""
-    from app.builder.catalog.custom import read_file
-    from app.builder.importer.lowering.opaque import OwnClasses
-    from app.sources.finding import file_of, package_of
-
     file = file_of(spec, where)
     if file is not None:
         installed = "site-packages" in file.parts
@@ -309,8 +290,6 @@ def make_torchvision(
 ) -> nn.Module:
     """Construct one of torchvision's models, or a submodule of one, with random weights or those cached on disk. With
     `empty` random weights are zeros instead, which is much faster. Raises ModelImportError."""
-    from app.util.torchvision_import import import_torchvision
-
     models = import_torchvision("models")
     name, _, part = name.partition(".")
     if name not in models.list_models():
@@ -360,8 +339,6 @@ def make_torchvision(
 def _with_known_weights(
     models: Any, name: str, arguments: Mapping[str, Any]
 ) -> nn.Module:
-    import torch
-
     weights = models.get_model_weights(name).DEFAULT
     file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
     if not file.is_file():
@@ -384,8 +361,6 @@ def _with_known_weights(
 
 def known_models() -> tuple[KnownModel, ...]:
     """Return torchvision's models. Raises ImportError if it is not installed."""
-    from app.util.torchvision_import import import_torchvision
-
     models = import_torchvision("models")
     found = []
     for name in known_names(models):
@@ -409,8 +384,6 @@ def known_names(models: Any) -> list[str]:
 def usual_input(name: str) -> ModelInput:
     """Return the input that a torchvision model's weights are made for. For a submodule it is that of the whole model,
     which is right for its first part."""
-    from app.util.torchvision_import import import_torchvision
-
     models = import_torchvision("models")
     name = name.partition(".")[0]
     sizes = _CLIP if name in models.list_models(module=models.video) else _PICTURE
@@ -429,8 +402,6 @@ def usual_input(name: str) -> ModelInput:
 
 def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
     """Run a user's file and construct its model. Only a child process calls this. Raises ModelImportError."""
-    from torch import nn
-
     path = Path(source.file).resolve()
     top, name = _module_of(path)
     files = files_of(source.own_spec, source.folder)
@@ -441,9 +412,6 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
         )
     files.permit()
     sys.path[:0] = dict.fromkeys((str(top), str(path.parent)))
-    from app.builder.importer.lowering.constructor_args import recording
-    from app.util.torchvision_import import mend_torchvision
-
     mend_torchvision()
     try:
         with recording():

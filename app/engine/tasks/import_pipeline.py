@@ -6,16 +6,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace
+from torch.nn.parameter import is_lazy
 
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.importer.building import import_module
+from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.origin import KeptFile, Origin
+from app.builder.importer.tracing.frames import TraceError
 from app.engine.requests.import_model import UNCHECKED, ModelImportError, ModelInput
 from app.engine.tasks.import_errors import code_of_trace, fitting, line_in
+from app.engine.tasks.parity import held
 from app.engine.tasks.parity.blank_tensors import blank
+from app.engine.tasks.parity.initial import recording_inits
+from app.engine.tasks.parity.resources import parameter_count
 from app.export.certify import against_source
 from app.export.certify.against_source import Probe
 from app.export.weights import save_safetensors
@@ -73,9 +81,6 @@ def imported(
     its own code, if its class allows that; otherwise the import fails. `drawn` receives the project of a large model
     before the comparison, with a note that says so, and without initialisations.
     """
-    from app.engine.tasks.parity import held
-    from app.engine.tasks.parity.resources import parameter_count
-
     apart: dict[str, str] = {}
     found, path = held.ParityResult(), ""
     probe: Probe = {}
@@ -194,8 +199,6 @@ def _with_reference(
 
 def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> Project:
     """Note in a project which of its model's initialisations it lacks; or take them over."""
-    from app.engine.tasks.parity.initial import recording_inits
-
     origin = project.origin
     if origin is None or not inits:
         return project
@@ -262,8 +265,6 @@ def _unfilled(
     source: Source, model: nn.Module, state: Mapping[str, Tensor]
 ) -> tuple[str, ...]:
     """List buffers that the net's code initialises to other values than the model's."""
-    import torch
-
     with borrowed(0), blank():
         made = dict(
             module_tree.named_buffers(make_module(source), remove_duplicate=False)
@@ -300,12 +301,6 @@ def project_of(
 
     The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
     """
-    import torch
-
-    from app.builder.importer.building import import_module
-    from app.builder.importer.lowering.ir import DraftError
-    from app.builder.importer.tracing.frames import TraceError
-
     fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
     complete(model, inputs)
     examples = tuple(
@@ -401,9 +396,6 @@ def with_batch(
 
 def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
     """Initialise lazy layers by one forward pass. Raises ModelImportError."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
     if not any(
         map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))
     ):

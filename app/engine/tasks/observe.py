@@ -11,14 +11,17 @@ from typing import Any
 
 import torch
 from msgspec.structs import replace
+from msgspec.structs import replace as with_values
 from torch import Tensor, nn
 
-from app.autograd import checks
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.capture import OwnLoss, tensors_of
+from app.autograd.diagnostics import report as reports
 from app.autograd.errors import CaptureError
 from app.autograd.forward_modes import Special, until_cancelled
 from app.autograd.gradient_norms import measure
+from app.autograd.node_notes import notes_of_tape
+from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
 from app.autograd.tape import Tape
@@ -34,8 +37,11 @@ from app.engine.server import Context, handles
 from app.engine.tasks.weights import fit_weights, state_of
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
+from app.observe.observe import observe
+from app.observe.own_losses import interface_with_losses
 from app.sources.finding import shadowing
 from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
+from app.sources.looking import look_at
 from app.sources.spec import ModelRaisedError, SourceError
 from app.util import gc_pause, module_tree, rng
 from app.util.formatting import bytes_text
@@ -56,8 +62,6 @@ def answer(
 ) -> Observation:
     """Make and observe a model in this process, or read its graph from a file. Raises SourceError."""
     if request.source.looked_at:
-        from app.sources.looking import look_at
-
         tell(f"Reading {request.source}")
         return look_at(request.source, request.folder)
     tell(f"Making {request.source}")
@@ -65,8 +69,6 @@ def answer(
         gc_pause.put_off()
     ):  # packages of models import thousands of modules, which stay
         loaded = load_model(request)
-        from app.observe.observe import observe
-
     gc_pause.freeze_new_modules()
     tell(f"Running {request.source} once")
     found = observe(
@@ -79,8 +81,6 @@ def answer(
     if found.failed is not None and request.meta:
         return observe_with_values(request, found, tell)
     if not request.train and found.interface is not None:
-        from app.observe.own_losses import interface_with_losses
-
         tell(f"Looking for a loss of {request.source}")
         with torch.device("meta") if request.meta else contextlib.nullcontext():
             shown = interface_with_losses(
@@ -155,8 +155,6 @@ def _without_values(
 ) -> Observation:
     """Say what a model that is too large to be made with its weights raised for, or observe it in the precision that
     torch's operators of experts ask for on the meta device."""
-    from app.observe.observe import observe
-
     if "BF16" in raised.error:
         args, kwargs = (
             _in_bfloat16(loaded.args),
@@ -229,10 +227,6 @@ def report(
     request: ModelReport, tell: Callable[[str], None] = lambda _words: None
 ) -> ModelReported:
     """Capture a model in this process; play, diagnose and check it as requested. Raises as `batch_of_model`."""
-    from app.autograd.diagnostics import report as reports
-    from app.autograd.node_notes import notes_of_tape
-    from app.autograd.playback.full_backward import play_through
-
     chosen = request.batch.options
     tell(f"Making {request.batch.model.source}")
     tape, steps, stopped, lines, found, remark = None, None, "", list[str](), 0, ""
@@ -245,16 +239,16 @@ def report(
             if request.play:
                 played, stopped = play_through(graph)
                 steps = Steps.from_records(played.records).packed
-    if request.findings or request.checks:
+    if request.findings or request.gradcheck is not None:
         batch = batch_of_model(request.batch.diagnosed)
         remark = batch.remark
         lines += filter(None, [chosen.left_out])
         if request.findings:
             told, found = reports.findings(batch)
             lines += told
-        for name, layer in request.checks.items():
-            more, wrong = checks.check(name).of_batch(batch, layer)
-            lines, found = [*lines, *more], found + wrong
+        if request.gradcheck is not None:
+            told, wrong = reports.gradcheck(batch, request.gradcheck)
+            lines, found = [*lines, *told], found + wrong
     return ModelReported(tape, steps, stopped, tuple(lines), found, remark)
 
 
@@ -400,8 +394,6 @@ def _figures(
 
 
 def _with_output(figures: ModuleFigures, stats: list[GradStats]) -> ModuleFigures:
-    from msgspec.structs import replace as with_values
-
     counts = [torch.Size(one.shape).numel() for one in stats]
     total = sum(counts)
     if not total:

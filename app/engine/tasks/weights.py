@@ -29,6 +29,7 @@ from app.project.weights.state_dict_diff import diff, suggestions, transposed
 from app.runs.newest import best_checkpoint, newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.sources.spec import SourceError
+from app.training.checkpoints.checkpoint import ForeignCheckpointError
 from app.training.config import StartWeights
 from app.util import tensor_files
 
@@ -158,8 +159,6 @@ def state_of(path: str) -> Mapping[str, Tensor]:
     WeightsError."""
     if not Path(path).exists():
         raise WeightsError(f"there is no file {path}")
-    from app.training.checkpoints.checkpoint import ForeignCheckpointError
-
     if Path(path).suffix == ".pt":
         try:
             return weights_in(Path(path))

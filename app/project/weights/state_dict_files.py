@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -256,8 +257,6 @@ def _may_be_model(name: str, value: Mapping[Any, Any]) -> bool:
 
 def tensors_of(value: Mapping[Any, Any]) -> dict[str, Tensor]:
     """Return the dense, named tensors."""
-    import torch
-
     return {
         key: one.detach()
         for key, one in value.items()

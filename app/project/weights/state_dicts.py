@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec import Struct
 
 from app.export.errors import WeightsError
@@ -16,6 +17,7 @@ from app.project.weights.state_dict_files import Tell, chosen_part, content_of, 
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo
+from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,10 +135,6 @@ def _all_start(keys: Iterable[str]) -> bool:
 @lru_cache(maxsize=8)
 def net_infos(source: Source) -> Infos:
     """Return names, shapes and dtypes of a net's state_dict, without allocating memory."""
-    import torch
-
-    from app.util.rng import borrowed
-
     try:
         with torch.device("meta"):
             model = make_module(source)

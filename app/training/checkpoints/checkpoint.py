@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -115,8 +117,6 @@ def state_of(
 
 def ran_on() -> dict[str, Any]:
     """Return the environment that the numbers depend on besides the settings: torch version, threads, processes."""
-    import torch
-
     return {
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
@@ -242,8 +242,6 @@ def to_revisit(folder: Path) -> list[Path]:
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint atomically. Raises OSError."""
-    import torch
-
     whole = {"tapedeck_checkpoint": VERSION, **state}
     digests = checksums.checksums(whole)
 
@@ -438,9 +436,6 @@ def _check_position(state: dict[str, Any], path: Path) -> None:
 
 def generators() -> dict[str, Any]:
     """Return the states of all random generators that a run uses."""
-    import numpy as np
-    import torch
-
     kept: Any = np.random.get_state()
     _, words, place, has_gauss, gauss = kept
     version, state, spare = random.getstate()
@@ -455,9 +450,6 @@ def generators() -> dict[str, Any]:
 
 def restore_generators(states: dict[str, Any]) -> None:
     """Restore the random generators; those of absent devices are skipped."""
-    import numpy as np
-    import torch
-
     torch.set_rng_state(states["torch"])
     if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
         torch.cuda.set_rng_state_all(states["cuda"])

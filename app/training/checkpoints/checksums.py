@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import torch
+
 NAME = "sha256"  # the key under which a checkpoint has them
 
 
 # Copied into exported scripts, too.
 def checksums(state: Any) -> dict[str, str]:
     """Return the SHA-256 of each tensor in nested dicts, lists and tuples, by its path; under "" that of the rest."""
-    import torch
-
     found, rest = {}, hashlib.sha256()
 
     def visit(value: Any, path: str) -> None:

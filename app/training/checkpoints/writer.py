@@ -11,6 +11,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from app.training.checkpoints import checkpoint
 from app.training.events import Saved
 
@@ -148,8 +150,6 @@ def _by_step(name: str) -> bool:
 
 def copied(state: Any) -> Any:
     """Return the same nested dicts, lists and tuples with CPU copies of their tensors."""
-    import torch
-
     if isinstance(state, torch.Tensor):
         return _copied(state)
     if isinstance(state, dict):

@@ -13,22 +13,28 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from msgspec.structs import replace
+from torch.nn import functional as F
 
 from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.sources import Watch as Reading
 from app.source.compiled import make_module
+from app.training.checkpoints.checkpoint import load_chosen
 from app.training.evaluation.metric_values import Gathered, probabilities
 from app.training.evaluation.result import AUGMENTATIONS, FLIP, SHIFT, Evaluation
+from app.training.evaluation.validation import sample_numbers
 from app.training.inputs import fields_of
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import fitting
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes
+from app.training.setup.devices import resolve
 from app.training.setup.initial_weights import initial_weights
 from app.training.setup.torch_flags import set_cpu_threads
 from app.training.setup.weights_header import TensorInfo, misfits
+from app.training.stepper import Stepper
 from app.training.task import CLASSES, TOKENS, VALUES, OwnTask
 from app.util.errors import CodedError
 from app.util.rng import borrowed
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.data.samples import Samples
-    from app.training.stepper import Stepper
 
 TOP = 5  # most likely classes stored per sample
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # visible names of invisible classes
@@ -69,8 +74,6 @@ class Evaluator:
         data: Dataset | None = None,
         reading: Reading = lambda done, total, name: None,
     ) -> None:
-        from app.training.setup.devices import resolve
-
         check_numbers(job)
         self.job, device = job, resolve(job.training.device).id
         if job.training.threads:
@@ -95,10 +98,6 @@ class Evaluator:
 
     def _stepper(self, model: Any) -> Stepper:
         """Build a stepper that computes output and loss as a run does; it takes no steps."""
-        import torch
-
-        from app.training.stepper import Stepper
-
         config = replace(
             self.job.training,
             compile=False,
@@ -134,8 +133,6 @@ class Evaluator:
 
     def read(self, part: str, numbers: Sequence[int]) -> tuple[Any, Any]:
         """Return some preprocessed samples and their labels, on the CPU."""
-        import torch
-
         with borrowed():
             wanted = torch.tensor(list(numbers), device=self.device)
             inputs, labels = next(iter(self.samples(part).batches([wanted])))
@@ -182,8 +179,6 @@ class Evaluator:
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches as a run reads them, restoring the random generators."""
-        from app.training.evaluation.validation import sample_numbers
-
         batches = iter(
             samples.batches(
                 sample_numbers(count, self.job.training.batch_size, self.device)
@@ -229,8 +224,6 @@ class _Collected:
         self._views = 1
 
     def take(self, inputs: Tensor, labels: Tensor) -> None:
-        import torch
-
         with borrowed(), torch.no_grad():
             output = self.stepper.output(self.stepper.model, inputs)
             if not self.count:
@@ -265,8 +258,6 @@ class _Collected:
 
     def _must_fit(self, output: Any, labels: Any) -> None:
         """Refuse an output that cannot be compared. Raises OutputError."""
-        import torch
-
         output, labels = self.task.chief(output, labels)
         if hasattr(output, "detach") and output.is_floating_point():
             with torch.enable_grad():  # an evaluation turns gradients off, which a check takes for the model's doing
@@ -343,8 +334,6 @@ class _Collected:
 
     def _count_pairs(self, labels: Tensor, called: Tensor, columns: int) -> None:
         """Update the confusion matrix: rows are labels, columns predictions."""
-        import torch
-
         if columns > MOST_CLASSES:
             raise EvaluationError(
                 f"The net has {columns:,} classes; an evaluation counts every pair of them and supports at most "
@@ -388,8 +377,6 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
     """Return augmented copies of images (N, C, H, W): flipped, or shifted by 1/14 of their side with the edge
     repeated.
     """
-    from torch.nn import functional as F
-
     bases = [inputs, inputs.flip(-1)] if FLIP in augment else [inputs]
     found = bases[1:]
     if SHIFT not in augment:
@@ -409,8 +396,6 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
 
 def checkpoint_weights(path: Any) -> dict[str, Tensor]:
     """Return the weights that a run would validate with at a checkpoint. Raises CheckpointError."""
-    from app.training.checkpoints.checkpoint import load_chosen
-
     state = load_chosen(path)
     if state["average"] is None:
         return dict(state["model"])

@@ -6,11 +6,14 @@ with the same tensors, so their values are equal bit for bit on the CPU.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from app.training.metrics import PERPLEXITY, SCORES, SIGMOID, SOFTMAX, Score, reading
+from app.training.script_recipes import computed
 from app.training.task import TOKENS, VALUES, Task
+from app.util.torchvision_import import import_torchvision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,8 +80,6 @@ class Gathered:
 
     def compute(self) -> tuple[tuple[str, float], ...]:
         """Return the value of each metric; nothing before the first batch."""
-        from app.training.script_recipes import computed
-
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
@@ -100,9 +101,5 @@ def make(score: Score, classes: int) -> Any:
 
 def _import_torchmetrics() -> None:
     """torchmetrics imports torchvision where there is one, which must be helped where its operators are missing."""
-    import contextlib
-
-    from app.util.torchvision_import import import_torchvision
-
     with contextlib.suppress(ImportError):
         import_torchvision()

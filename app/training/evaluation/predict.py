@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -187,8 +188,6 @@ def output_maps(
     evaluator: Evaluator, part: str, numbers: Sequence[int]
 ) -> list[OutputMap]:
     """Return targets and outputs of samples if both are pictures of one size; none otherwise. Raises DataError."""
-    import torch
-
     if (
         not len(numbers)
         or evaluator.task.kind == CLASSES
@@ -378,8 +377,6 @@ def try_input(
     """Return the network's output for one sample without batch dimension, of several inputs by name; with `layers`,
     channels of its first image-like layers. A picture file needs the `survey` of the data. Raises DataError.
     """
-    import torch
-
     info, remarks = evaluator.data.info, list[str]()
     parts = (
         {part.name: part for part in (survey.parts or (survey,))}

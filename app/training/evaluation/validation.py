@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.util.rng import GENERATOR
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ Evaluated = tuple[float | None, float | None, tuple[tuple[str, float], ...]]
 
 def sample_numbers(count: int, size: int, device: str) -> tuple[Tensor, ...]:
     """Return the indices of `count` samples in order, in batches of `size`, on a device."""
-    import torch
-
     return torch.arange(count, device=device).split(size) if count else ()
 
 
@@ -35,8 +35,6 @@ def evaluate(
 
     `gathered` takes in every batch for the other metrics. The mean losses of several outputs are `loss_<output>`.
     """
-    import torch
-
     model = stepper.validated
     model.eval()
     losses: list[Tensor] = []
@@ -80,8 +78,6 @@ def evaluate(
 
 def _sum(losses: list[Tensor], sizes: list[int]) -> float:
     """Sum batch losses weighted by batch size."""
-    import torch
-
     total = 0.0
     for value, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
         total += value * size

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.data.dataset import Dataset
+from app.data.loaders import load
+from app.data.targets import first
 from app.training.inputs import arguments, fields_of
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import LiveRun
@@ -36,8 +40,6 @@ def of_weights(
 
     Runs on the CPU. Raises JobError or DataError if net and data do not match, and what the net raises.
     """
-    from app.data.loaders import load
-
     data = prepared(job, load(job.data, job.data_root))
     check_input(job, data.info)
     with borrowed(job.training.seed):
@@ -57,10 +59,6 @@ def _inside(
     words: str,
     fields: tuple[str, ...],
 ) -> LayerInside:
-    import torch
-
-    from app.data.targets import first
-
     count = data.info.train_count
     sample = min(max(sample, 0), count - 1)
     with borrowed():  # reading a sample may draw, as augmentation does

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from msgspec import Struct
 
 from app.data.dataset import Dataset
@@ -64,8 +65,6 @@ class LiveRun(Struct):
 @contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
     """Restore buffers, gradients and train flags after a forward and backward pass."""
-    import torch
-
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     flags = [(module, module.training) for module in module_tree.modules(model)]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]

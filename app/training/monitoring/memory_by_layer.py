@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from app.data.fields import Fields
 from app.data.spec import VALUES, DataInfo, TargetInfo
+from app.data.targets import synthetic_targets, with_targets
+from app.source.compiled import make_module
 from app.telemetry.layer_bytes import StepBytes
 from app.telemetry.layer_memory import step_bytes
 from app.training.config import INPUT, TARGET
@@ -12,6 +17,7 @@ from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
 from app.training.monitoring.live_model import LiveRun
 from app.training.objectives import info_of, input_is_target, task_of
+from app.training.stepper import Stepper
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -35,11 +41,6 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
 
     None if the net or the optimizer does not run on them. Raises what a custom layer raises.
     """
-    import torch
-
-    from app.source.compiled import make_module
-    from app.training.stepper import Stepper
-
     training = job.training
     data = info_of(job, data)
     task = task_of(job, data)
@@ -73,11 +74,6 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
 
 def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     """Return a batch with the shapes and dtypes of the data."""
-    import torch
-
-    from app.data.fields import Fields
-    from app.data.targets import synthetic_targets, with_targets
-
     inputs: Any = torch.empty(
         batch, *data.input_shape, dtype=getattr(torch, data.dtype)
     )

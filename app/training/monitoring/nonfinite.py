@@ -6,8 +6,11 @@ import itertools
 import sys
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from app.data.fields import Fields
 from app.source.generated import Source
 from app.training.error_messages import NotFinite
 from app.training.monitoring.live_model import preserved
@@ -80,9 +83,6 @@ def first_not_finite(
     dropout masks. A mask of -inf that a softmax removes does not count. Buffers, train flags, gradients and generators
     are restored.
     """
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     origins: dict[int, NonFiniteOrigin] = {}
     # Keeps the tensors alive, so that their ids stay unique.
     alive: list[Any] = []
@@ -135,10 +135,6 @@ class NonFiniteOrigin(Struct, frozen=True):
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    import torch
-
-    from app.data.fields import Fields
-
     if isinstance(value, torch.Tensor):
         return [value]
     value = value.parts if isinstance(value, Fields) else value

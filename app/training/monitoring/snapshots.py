@@ -8,7 +8,9 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
+from app.data.targets import first
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, Channels
 from app.util import module_tree
@@ -28,10 +30,6 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
 
     Uses the current weights, in train mode; dropout masks are resampled.
     """
-    import torch
-
-    from app.data.targets import first
-
     if live.caught is None:
         return None
     inputs, labels = (part[:SAMPLES] for part in live.caught)
@@ -80,8 +78,6 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
 
     Channels of pictures are pictures; a vector is one of one line for each 64 of its numbers.
     """
-    import torch
-
     found: list[Tensor] = []
 
     def take(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -108,8 +104,6 @@ def described(path: str, values: Tensor) -> Channels:
 
 def tensors(output: Any) -> Iterator[Tensor]:
     """Yield the tensors of a module's output, such as the fields of a `transformers` output."""
-    import torch
-
     if isinstance(output, torch.Tensor):
         yield output
         return
@@ -145,8 +139,6 @@ def filters(
 ) -> Channels | None:
     """Return the weights of a layer as pictures: one per filter and input channel of a convolution, and one per unit of
     a Linear on a flattened picture of `input_shape`. None for a layer without such weights."""
-    import torch
-
     module = module_tree.submodule(model, path)
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+import torch
+from torch.profiler import ProfilerActivity, profile
+
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import atomic
@@ -17,9 +20,6 @@ def of_run(live: LiveRun, trace: str = "") -> StepProfile:
 
     With `trace`, what chrome://tracing and ui.perfetto.dev draw is written to that file; raises OSError.
     """
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
     stepper = live.stepper
     inputs, labels = live.data.batch(stepper.config.batch_size)
     on_cuda = live.device.startswith("cuda")

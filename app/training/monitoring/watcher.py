@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.source.generated import Source
 from app.telemetry import memory
 from app.telemetry.gradients import GradientSampler
@@ -273,8 +275,6 @@ class Watcher:
             )
 
     def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
-        import torch
-
         with self._norms_meter:
             rows, self._norms = self._norms, []
             values = torch.stack([norms for _, norms in rows]).tolist()

@@ -7,10 +7,14 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from app.source import layer_files
 from app.source.generated import Source
+from app.training.revisit.hashes import hash_of
 from app.training.revisit.snapshot import Snapshot
 from app.util import module_tree, user_frames
 
@@ -109,8 +113,6 @@ def _run(stepper: Stepper, snapshot: Snapshot) -> None:
 
 def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
     """Return the operation that torch itself warns of."""
-    import torch
-
     before, warned = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -132,8 +134,6 @@ def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
 
 def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]:
     """Run a step and return its operations, forward and backward, with hashes of their inputs and outputs."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     calls: list[_Call] = []
     places = _Places(stepper, source)
 
@@ -220,8 +220,6 @@ class _Places:
 
     def here(self, frame: Any) -> tuple[Place, bool]:
         """Return the place of the operation that is called from a frame, and whether it is in backward."""
-        import torch
-
         node = torch._C._current_autograd_node()
         if node is not None:
             return self._made.get(node._sequence_nr(), Place()), True
@@ -242,11 +240,6 @@ class _Places:
 
 def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
     """Return the hash of each tensor in nested containers, and the text of everything else."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    from app.training.revisit.hashes import hash_of
-
     found, others = [], []
     for leaf in tree_leaves(values):
         if not isinstance(leaf, torch.Tensor):

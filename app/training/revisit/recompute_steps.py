@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.monitoring.watcher import Watcher
 from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
+from app.training.revisit.hashes import GradientHasher
 from app.training.revisit.recorded import FIRST, GENERATOR, Recorded
 from app.training.revisit.snapshot import Snapshot, gradients_of
 
@@ -71,8 +73,6 @@ class RecomputeWatcher(Watcher):
         last: int,
         probe: Probe | None,
     ) -> None:
-        from app.training.revisit.hashes import GradientHasher
-
         super().__init__(live, source, control)
         self._measures = self.look_due = False
         self._memory_meter.due = math.inf
@@ -192,8 +192,6 @@ class RecomputeWatcher(Watcher):
 
     def largest_weights(self) -> dict[str, float]:
         """Return the largest magnitude of each layer's weights."""
-        import torch
-
         with torch.no_grad():
             norms = torch._foreach_norm(
                 [one.detach() for one in self.sampler.parameters], math.inf

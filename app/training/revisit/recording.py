@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.telemetry.throttle import Meter
 from app.training.events import Event, Hashing, StepHashes
+from app.training.revisit.hashes import GradientHasher
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,8 +26,6 @@ class HashRecording:
     """Hashes of one run, taken between backward and the optimizer's step and fetched from the device at a flush."""
 
     def __init__(self, model: nn.Module, device: str) -> None:
-        from app.training.revisit.hashes import GradientHasher
-
         self.meter = Meter(device, 0.0, SHARE)
         self._hasher = GradientHasher(model, device)
         self._hasher.warm_up()
@@ -59,8 +60,6 @@ class HashRecording:
         """Yield the hashes since the last call, which synchronises the device."""
         if not self._rows:
             return
-        import torch
-
         with self.meter:
             rows, self._rows = self._rows, []
             places = torch.tensor([row[:3] for row in rows], dtype=torch.int64)

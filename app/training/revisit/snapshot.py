@@ -5,13 +5,17 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from app.training.revisit.hashes import bits_of
+from app.training.stepper import StepInputs
 from app.util import module_tree
 from app.util.rng import Generators
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from app.training.stepper import StepInputs, Stepper
+    from app.training.stepper import Stepper
 
 
 class Snapshot:
@@ -46,8 +50,6 @@ class Snapshot:
 
     def restore(self) -> None:
         """Put weights, buffers, accumulated gradients, modes and generators back."""
-        import torch
-
         with torch.no_grad():
             for parameter, value in self._parameters:
                 parameter.copy_(value)
@@ -63,8 +65,6 @@ class Snapshot:
 
 def seconds_to_copy(stepper: Stepper) -> float:
     """Measure how long a snapshot takes: the second of two, since the first allocates."""
-    from app.training.stepper import StepInputs
-
     taken = 0.0
     for _ in range(2):
         began = perf_counter()
@@ -83,10 +83,6 @@ def gradients_of(model: nn.Module) -> list[Tensor | None]:
 
 def same_bits(a: list[Any], b: list[Any]) -> bool:
     """Return whether two lists of tensors and None are equal bit for bit."""
-    import torch
-
-    from app.training.revisit.hashes import bits_of
-
     for one, other in zip(a, b, strict=True):
         if one is None or other is None:
             if one is not other:

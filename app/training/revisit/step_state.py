@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from app.data.targets import first
 from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.training.inputs import arguments
@@ -59,10 +62,6 @@ class StepState:
 
     def _run(self, snapshot: Snapshot) -> BatchPeek:
         """Run the forward pass of the step and keep the output of each module."""
-        import torch
-
-        from app.data.targets import first
-
         given, stepper = self._given, self._stepper
         snapshot.restore()
         outputs = losses = None
@@ -145,8 +144,6 @@ class StepState:
 
         Raises AttributeError for a module that the net has not.
         """
-        from app.data.targets import first
-
         module_tree.submodule(self._stepper.model, path)
         known = self._outputs.get(path)
         inputs = arguments(self._given.inputs, self._stepper.fields)[0]
@@ -192,7 +189,5 @@ def _below(path: str, values: dict[str, Any]) -> list[Tensor]:
 
 
 def _joined(values: list[Tensor]) -> Tensor:
-    import torch
-
     dense = (one.to_dense() if one.layout != torch.strided else one for one in values)
     return torch.cat([one.detach().float().cpu().flatten() for one in dense])

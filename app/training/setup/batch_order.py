@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from app.training.job import Job
 
 if TYPE_CHECKING:
@@ -15,8 +17,6 @@ def ordered(job: Job, count: int, shuffle: Generator, passed: int = 0) -> list[T
 
     These may have been in batches of another size.
     """
-    import torch
-
     size = job.training.batch_size
     order = (
         torch.randperm(count, generator=shuffle)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from app.data.spec import DataInfo
+from app.data.splits import balanced_weights
 from app.training.setup.weighted_losses import takes_weights
 
 if TYPE_CHECKING:
@@ -28,9 +31,5 @@ def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> No
 
 
 def _weigh(loss: nn.Module, counts: tuple[int, ...], device: str) -> None:
-    import torch
-
-    from app.data.splits import balanced_weights
-
     if counts:
         loss.weight = balanced_weights(torch.tensor(counts)).to(device)

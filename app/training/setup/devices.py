@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 import re
 
+import torch
+
 from app.training.job import DEVICE, JobError
 from app.training.setup.device import Device, Resolved
 
 
 def devices() -> tuple[Device, ...]:
     """Return the available devices, fastest first. Imports torch."""
-    import torch
-
     found = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
@@ -28,8 +28,6 @@ def device_name(device: str) -> str:
     """Return the display name of a device. Imports torch for a GPU."""
     if not device.startswith("cuda"):
         return platform.processor() or "CPU"
-    import torch
-
     return torch.cuda.get_device_name(device)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from safetensors.torch import load_file
+
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.config import StartWeights
@@ -56,8 +58,6 @@ def initial_weights(
 
 def tensors(start: StartWeights) -> dict[str, Tensor]:
     """Return the selected tensors by key, on the CPU. Raises StartError."""
-    from safetensors.torch import load_file
-
     held = header(start)
     if not is_unchanged(start):
         raise StartError(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+
+import torch
 
 from app.training.choices import PLATEAU
 from app.training.config import Choice, Schedule, TrainingConfig
@@ -74,10 +77,6 @@ def _rate(optimizer: Choice) -> float:
 
 def preview(config: TrainingConfig, length: Span) -> RatePreview:
     """Simulate the learning rate over a run with torch. Raises ChoiceError with torch's error message."""
-    import warnings
-
-    import torch
-
     schedule = config.schedule
     if schedule is None:
         return RatePreview(words="The learning rate is constant.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 
 from app.util import module_tree
@@ -49,8 +50,6 @@ def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
 
 
 def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    import torch
-
     for name, value in vars(module).items():
         # spectral_norm and weight_norm store a weight there that is recomputed in every forward.
         computed = any(hasattr(module, name + end) for end in ("_orig", "_v"))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
 from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.sources import Watch
@@ -30,9 +33,6 @@ def set_up(
     `watch` is called with the progress of reading data, and may raise. Raises JobError, DataError, and what a custom
     layer raises.
     """
-    import numpy as np
-    import torch
-
     training = job.training
     data = load(job.data, job.data_root, watch)
     data = prepared(job, data)

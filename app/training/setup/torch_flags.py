@@ -6,14 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from app.training.config import TrainingConfig
 
 
 @contextmanager
 def switched(config: TrainingConfig) -> Iterator[None]:
     """Apply deterministic algorithms, cuDNN autotuning and anomaly mode for the duration of a run."""
-    import torch
-
     if not (config.deterministic or config.anomaly or config.cudnn_benchmark):
         yield
         return
@@ -39,8 +39,6 @@ def switched(config: TrainingConfig) -> Iterator[None]:
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
     """Limit the CPU threads per operation on this thread temporarily; None keeps the number."""
-    import torch
-
     before = torch.get_num_threads()
     set_cpu_threads(count or before)
     try:
@@ -54,8 +52,6 @@ def set_cpu_threads(count: int) -> None:
 
     torch.set_num_threads also changes the default of new threads; a short-lived thread restores that.
     """
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     if count != before:

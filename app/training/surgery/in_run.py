@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec.structs import replace
 
 from app.data.dataset import Dataset
@@ -108,8 +109,6 @@ class Operation:
         return difference
 
     def _difference(self, inputs: Tensor) -> float | None:
-        import torch
-
         found = []
         with torch.no_grad():
             for model in (self._stepper.model, self._edited.module):
@@ -126,8 +125,6 @@ class Operation:
 
     def commit(self) -> None:
         """Put the edited net in the place of the run's. Nothing is drawn from the random generators."""
-        import torch
-
         stepper, edited, config = self._stepper, self._edited, self._job.training
         own_before = {
             group.path: dict(group.options) for group in stepper.config.groups
@@ -150,8 +147,6 @@ class Operation:
 
 
 def _channels_last() -> object:
-    import torch
-
     return torch.channels_last
 
 

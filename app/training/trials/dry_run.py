@@ -9,13 +9,17 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
 
+from app.data.fields import Fields
 from app.data.sources import DataInfo, SourceSpec, spec_of
 from app.data.spec import VALUES, FieldInfo, TargetInfo
+from app.data.targets import synthetic_targets, with_targets
 from app.telemetry import memory
 from app.training.config import INPUT, TARGET
 from app.training.error_messages import failure
+from app.training.evaluation.validation import evaluate
 from app.training.events import Failed
 from app.training.inputs import fields_of, target_fields
 from app.training.job import Job, JobError, check_input, check_numbers
@@ -105,11 +109,6 @@ def synthetic_info(job: Job) -> DataInfo:
 
 def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
     """Return a batch of synthetic samples (N, ...) and labels, drawn from torch's global generator."""
-    import torch
-
-    from app.data.fields import Fields
-    from app.data.targets import synthetic_targets, with_targets
-
     size = job.training.batch_size
     fields = fields_of(job.source, job.training.inputs, info)
     targets = [name for name in fields if name in target_fields(info)]
@@ -157,8 +156,6 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
 
 def _boxes(drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return boxes (..., left, top, right, bottom) in pixels, which torchvision requires to have a size."""
-    import torch
-
     width, height = (shape[-1], shape[-2]) if len(shape) > 1 else (1, 1)
     corner, size = drawn[..., :2] / 2, drawn[..., 2:] / 2 + 0.1
     return torch.cat([corner, (corner + size).clamp(max=1)], -1) * torch.tensor(
@@ -170,8 +167,6 @@ def _drawn(
     given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int
 ) -> Tensor:
     """Return random samples in the range of an input; whole numbers without one are below `values`."""
-    import torch
-
     kind = getattr(torch, dtype)
     if kind.is_floating_point:
         low, high = given.low or 0.0, 1.0 if given.high is None else given.high
@@ -181,8 +176,6 @@ def _drawn(
 
 
 def _validate(stepper: Stepper, inputs: Tensor, labels: Tensor) -> None:
-    from app.training.evaluation.validation import evaluate
-
     evaluate(stepper, [(inputs, labels)])
 
 
@@ -192,8 +185,6 @@ class _Meter:
     def __init__(self, device: str) -> None:
         self._device = device
         if device.startswith("cuda"):
-            import torch
-
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
         self._first = self._read()
@@ -201,8 +192,6 @@ class _Meter:
 
     def now(self) -> float:
         """Return the time in seconds, after synchronising the device."""
-        import torch
-
         if self._device.startswith("cuda"):
             torch.cuda.synchronize(self._device)
         elif self._device == "mps":

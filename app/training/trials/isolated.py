@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
 from app.training.inputs import fields_of
 from app.training.job import Job
 from app.training.objectives import task_of
@@ -25,8 +28,6 @@ def aside(seed: int) -> Iterator[None]:
 
     A concurrent run is blocked meanwhile, so use it for one step at a time.
     """
-    import numpy as np
-
     with borrowed(seed):
         plain, array = random.getstate(), np.random.get_state()
         try:
@@ -40,8 +41,6 @@ def aside(seed: int) -> Iterator[None]:
 
 def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
     """Set up `job` for a trial, with its seed. Call it within `aside`."""
-    import torch
-
     training = job.training
     task = task_of(job, info)
     model = initial_module(job.source, training.start).to(device)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
+import torch
 from msgspec.structs import replace
 
 from app.data.loaders import load
@@ -100,8 +101,6 @@ def rate_test(
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
     """Yield the sample indices of each batch, epoch after epoch."""
-    import torch
-
     own = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(count, generator=own).to(device)

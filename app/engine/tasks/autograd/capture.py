@@ -7,11 +7,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
 
+from app.autograd.batch import compile_batch
+from app.autograd.capture import ReadyLoss
 from app.autograd.errors import CaptureError
 from app.autograd.forward_modes import Special, until_cancelled
+from app.autograd.playback.root_gradients import chosen_vectors
 from app.data.config import DataConfig
+from app.data.loaders import load
 from app.data.own_files.cache import key_of
 from app.engine.requests.autograd.capture import (
     Captured,
@@ -24,7 +29,15 @@ from app.engine.requests.autograd.capture import (
 )
 from app.engine.requests.observe import AnyCapture, ModelCapture
 from app.engine.server import Context, handles
-from app.util import rng
+from app.engine.tasks.observe import batch_of_model
+from app.export.weights_choice import untrained_text
+from app.preflight import random_batch
+from app.runs.newest import newest_checkpoint, weights_in
+from app.training.inputs import InputError, arguments, fields_of
+from app.training.objectives import prepared, task_of
+from app.training.registry import make_loss
+from app.training.setup.initial_weights import initial_weights
+from app.util import rng, tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,8 +50,6 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
-    from app.data.loaders import load
-
     return load(config, root)
 
 
@@ -46,8 +57,6 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
 def capture(request: CaptureRequest, context: Context) -> Captured:
     """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`, and
     CaptureCancelledError at the next operation after it was cancelled."""
-    from app.export.weights_choice import untrained_text
-
     found = with_weights_found(request)
     job, weights = found.job, found.weights
     words = (
@@ -79,8 +88,6 @@ def graph_of(request: AnyCapture, context: Context) -> LiveGraph:
 
 def with_weights_found(request: CaptureRequest) -> CaptureRequest:
     """Return the request with "the newest run" replaced by its file. Raises OSError."""
-    from app.runs.newest import newest_checkpoint
-
     if not isinstance(request.weights, NewestWeights):
         return request
     found = newest_checkpoint(Path(request.weights.folder), request.job.source)
@@ -106,12 +113,7 @@ def batch_of(
             f"played"
         )
     if isinstance(request, ModelCapture):
-        from app.engine.tasks.observe import batch_of_model
-
         return batch_of_model(request)
-    from app.autograd.batch import compile_batch
-    from app.autograd.playback.root_gradients import chosen_vectors
-
     job, options = request.job, request.options
     state = state_dict if state_dict is not None else _state(request)
     inputs, target, loss = (
@@ -126,10 +128,6 @@ def batch_of(
 
 def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
     """Return the requested state_dict; None for weights that the seed alone determines."""
-    from app.runs.newest import weights_in
-    from app.training.setup.initial_weights import initial_weights
-    from app.util import tensor_files
-
     weights, training = with_weights_found(request).weights, request.job.training
     if isinstance(weights, WeightsFile):
         try:
@@ -149,11 +147,6 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
 
 def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
     """Return inputs, target and loss of the first samples of the training data."""
-    from app.autograd.capture import ReadyLoss
-    from app.training.inputs import InputError, arguments, fields_of
-    from app.training.objectives import prepared, task_of
-    from app.training.registry import make_loss
-
     job, options = request.job, request.options
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
     with rng.borrowed(
@@ -177,8 +170,6 @@ def _in_precision_of_output(task: Task) -> Callable[[Any, Any], tuple[Any, Any]]
     """Return what makes output and labels the inputs of the loss; one-hot rows have the precision of a float64 net."""
 
     def ready(output: Any, labels: Any) -> tuple[Any, Any]:
-        import torch
-
         output, target = task.loss_inputs(output, labels)
         if not target.is_floating_point():
             return output, target
@@ -189,8 +180,6 @@ def _in_precision_of_output(task: Task) -> Callable[[Any, Any], tuple[Any, Any]]
 
 def _random(request: CaptureRequest) -> tuple[Any, Any, Any]:
     """Return random inputs and target, and the loss, without reading the data."""
-    from app.preflight import random_batch
-
     job, options = request.job, request.options
     inputs = random_batch.inputs(
         job.source, options.batch or random_batch.samples(job), job.training.seed

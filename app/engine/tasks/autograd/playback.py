@@ -15,6 +15,9 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
+from app.autograd.playback.full_backward import play_through
+from app.autograd.playback.gradient_edits import GradEdit
+from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.steps import StepRecord, Stop
 from app.autograd.tape import same_graph
 from app.engine.requests.autograd.playback import (
@@ -45,7 +48,6 @@ from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.autograd.playback.kept_graph import LiveGraph
-    from app.autograd.playback.playback import Playback
 
 EVERY = 0.03  # seconds between two messages of steps while a pass is played
 
@@ -75,8 +77,6 @@ def _commands(session: PlaybackSession, context: Context) -> None:
 @handles(RecordRequest)
 def record(request: RecordRequest, context: Context) -> RecordedPass:
     """Run a batch forward and backward, every step recorded; the graph is freed. Raises as `graph_of`."""
-    from app.autograd.playback.full_backward import play_through
-
     with graph_of(request.batch, context) as graph:
         tape = graph.tape
         passed, stopped = play_through(graph)
@@ -219,8 +219,6 @@ class PlaybackSession:
         self._outbox.put(GraphFreed(alive + (held if alive else 0)))
 
     def _play_all(self, graph: LiveGraph) -> None:
-        from app.autograd.playback.playback import Playback
-
         playback = None
         try:
             playback = Playback(graph)
@@ -248,8 +246,6 @@ class PlaybackSession:
             return None if self._leaving else self._waiting.popleft()
 
     def _do(self, playback: Playback, request: Any, turn: int) -> None:
-        from app.autograd.playback.playback import StepError
-
         trouble = None
         try:
             if isinstance(request, Play):
@@ -353,8 +349,6 @@ class PlaybackSession:
 
 def _change(playback: Playback, request: Edit) -> Any:
     """Apply an edit; return it, or the gradient with one value replaced."""
-    from app.autograd.playback.gradient_edits import GradEdit
-
     if request.kind != "value":
         return GradEdit(request.kind, request.amount, seed=playback.position)
     gradient = playback.gradient(request.node, request.output_nr)

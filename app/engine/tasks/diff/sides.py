@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from app.engine.requests.diff import Diff, DiffSide
 from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import load_model
+from app.engine.tasks.past.weights_at_step import weights_at_step
 from app.engine.tasks.weights import fit_weights, state_of
+from app.preflight import random_batch
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.sources.finding import package_of
@@ -26,8 +28,6 @@ from app.util.formatting import bytes_text
 def load_side(side: DiffSide, request: Diff) -> Loaded:
     """Make a model and its batch: the inputs of a source, random ones of a project."""
     if isinstance(side.model, Source):
-        from app.preflight import random_batch
-
         with rng.borrowed(request.seed):
             model = make_module(side.model)
         if side.start is not None:
@@ -103,7 +103,6 @@ def load_weights(
     where = side.weights or side.name
     given: Mapping[str, Tensor]
     if side.step is not None:
-        from app.engine.tasks.past.weights_at_step import weights_at_step
 
         def show(done: int, of: int) -> None:
             tell(f"Recomputing {side.name}: {done:,} of {of:,} steps")

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
+
 
 @contextlib.contextmanager
 def blank() -> Iterator[None]:
     """Skip random initialisation in this thread: new tensors stay zero, without touching their pages."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
     init = torch.nn.init
     drawing = {
         torch.Tensor.uniform_,

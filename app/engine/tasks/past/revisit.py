@@ -26,13 +26,17 @@ from app.engine.requests.past.revisit import (
     digits,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.past.bisect import first_step
+from app.engine.tasks.past.processes import recomputed_on_processes
 from app.engine.tasks.past.recomputable import as_recorded, check, parted_at
+from app.engine.tasks.runs import job_of_run
 from app.project import custom_layers
 from app.project.project import Project
 from app.runs import record, resume, stages, step_hashes, store
 from app.runs.store import Kept
 from app.training.job import Job
 from app.training.monitoring.looks import BatchPeek, StepLayer
+from app.training.revisit.conditions import parse_condition
 from app.training.revisit.recompute_steps import (
     Recomputed,
     RecomputeWatcher,
@@ -88,9 +92,6 @@ def show_step_batch(request: ShowStepBatch, context: Context) -> BatchPeek:
 @handles(FindFirst)
 def find_first(request: FindFirst, context: Context) -> FirstStep:
     """Find the first step at which a condition held."""
-    from app.engine.tasks.past.bisect import first_step
-    from app.training.revisit.conditions import parse_condition
-
     kept, _, job = stored(request.run, request.data_root)
     return first_step(
         kept,
@@ -107,8 +108,6 @@ def _progress(context: Context) -> Tell:
 
 def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
     """Return a stored run with its project and job. Raises RunError."""
-    from app.engine.tasks.runs import job_of_run
-
     kept = Kept(folder, record.read(folder))
     project = store.project_of(kept)
     return kept, project, job_of_run(kept, project, data_root)
@@ -199,8 +198,6 @@ def revisited(
     checkpoint = resume.nearest(kept, step - 1, notes.append)
     job = as_recorded(kept, job)
     if kept.record.environment is not None and kept.record.environment.processes > 1:
-        from app.engine.tasks.past.processes import recomputed_on_processes
-
         answer = recomputed_on_processes(
             kept, job, step, recorded, checkpoint, tell, cancelled
         )

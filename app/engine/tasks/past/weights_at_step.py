@@ -11,6 +11,7 @@ from app.runs import resume, step_hashes
 from app.runs.newest import weights_in
 from app.runs.record import RunError
 from app.runs.store import PROJECT, stage_folder
+from app.training.checkpoints.checkpoint import step_of
 from app.training.revisit.recompute_steps import (
     RecomputeWatcher,
     StepFigures,
@@ -33,8 +34,6 @@ def weights_at_step(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights after a step, the running mean if there is one, and remarks on where they are from; step 0 is
     the start of the run. Raises RunError, for a run that parts from its record too, RecomputeError and JobError."""
-    from app.training.checkpoints.checkpoint import step_of
-
     notes: list[str] = []
     kept, _, job = stored(folder, data_root)
     title, stage = kept.record.title, job.stage_at(step + 1)

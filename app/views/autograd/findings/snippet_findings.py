@@ -10,7 +10,11 @@ from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
 from app.views.autograd.findings.findings_control import FindingsControl, show_results
-from app.views.autograd.findings.findings_page import CHECKPOINT, FindingsPage
+from app.views.autograd.findings.findings_page import (
+    CHECKPOINT,
+    GRADCHECK,
+    FindingsPage,
+)
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Findings
@@ -27,7 +31,8 @@ class SnippetFindingsPage(FindingsPage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tabs.set_option_offered(CHECKPOINT, False)
+        for page in (GRADCHECK, CHECKPOINT):
+            self.tabs.set_option_offered(page, False)
         self.empty.button.setText(ACTION)
         self._show(self.page)
 
