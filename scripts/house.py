@@ -84,6 +84,11 @@ FEATURES = {
     "pictures": "pictures picture draw drawing graphviz_export printing",
 }
 NORMS = {"norm", "vector_norm", "_foreach_norm", "get_total_norm", "clip_grad_norm_"}
+MODES = {
+    "no_grad",
+    "enable_grad",
+    "set_grad_enabled",
+}  # of autograd, which name no gradient
 OTHER_NORMS = (
     "app.compare",
     "app.builder",
@@ -355,7 +360,7 @@ class House:
                         for node in nodes
                     ),
                 ]
-                if calls and any("grad" in name for name in names):
+                if calls and any("grad" in name for name in {*names} - MODES):
                     return True
         return False
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapedeck.norms import norms_of
+
 _WRAPPERS = {
     "DistributedDataParallel": "module",
     "DataParallel": "module",
@@ -189,25 +191,16 @@ class Layers:
 
     def measure(self, scale: float = 1.0) -> list[float]:
         """Return the norm of each layer's gradients over `scale`; NaN for a layer that has none."""
-        norms: list[list[float]] = [[] for _ in self.names]
-        dense: list[tuple[int, Tensor]] = []
-        found: list[tuple[int, Tensor]] = []
-        for layer, parameter in zip(self._layer_of, self.parameters, strict=True):
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            if gradient.layout is torch.strided:
-                dense.append((layer, gradient.detach()))
-            else:
-                found.append((layer, gradient.detach().coalesce().values().norm()))
-        if dense:
-            together = torch._foreach_norm([gradient for _, gradient in dense])
-            found += zip((layer for layer, _ in dense), together, strict=True)
-        for (layer, _), norm in zip(
-            found, fetched([norm for _, norm in found]), strict=True
-        ):
-            norms[layer].append(norm)
-        return [math.hypot(*each) / scale if each else math.nan for each in norms]
+        pairs = [
+            (layer, parameter.grad)
+            for layer, parameter in zip(self._layer_of, self.parameters, strict=True)
+            if parameter.grad is not None
+        ]
+        norms = fetched(norms_of([gradient for _, gradient in pairs]))
+        by_layer: list[list[float]] = [[] for _ in self.names]
+        for (layer, _), norm in zip(pairs, norms, strict=True):
+            by_layer[layer].append(norm)
+        return [math.hypot(*norms) / scale if norms else math.nan for norms in by_layer]
 
 
 def fetched(values: Sequence[Tensor]) -> list[float]:

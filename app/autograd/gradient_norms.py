@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from app.autograd.playback.steps import GradStats
-from app.autograd.sparse import values_of as stored_values
+from tapedeck.norms import norm_of, values_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,27 +19,10 @@ _LOW, _HIGH = 1e-15, 1e15  # beyond these the squares of single precision are lo
 _DENSE_MOST = 50_000_000  # elements that a sparse gradient may have to be compared with a dense one
 
 
-def values_of(gradient: Tensor) -> Tensor:
-    """Return the stored values of a gradient, detached: of a sparse one coalesced, of a complex one magnitudes."""
-    values = gradient.detach()
-    if values.layout is not torch.strided:
-        values = stored_values(
-            values.coalesce() if values.layout is torch.sparse_coo else values
-        )
-    return values.abs() if values.is_complex() else values
-
-
 @cache
 def _name(dtype: torch.dtype) -> str:
     """Return one shared string per dtype: records of many steps are stored."""
     return str(dtype).removeprefix("torch.")
-
-
-def norm_of(values: Tensor) -> Tensor:
-    """Return the L2 norm as a scalar on the device, in single precision at least."""
-    if values.dtype in (torch.float16, torch.bfloat16):
-        return torch.linalg.vector_norm(values, dtype=torch.float32)
-    return torch.linalg.vector_norm(values)
 
 
 @torch.no_grad()

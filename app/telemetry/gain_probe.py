@@ -18,6 +18,7 @@ import torch
 from app.telemetry.gradient_gains import NET, Gains
 from app.telemetry.throttle import Meter
 from app.util import module_tree
+from tapedeck.norms import norm_of, values_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -176,7 +177,9 @@ class GainProbe:
             ):
                 for tensor in tensors:
                     if tensor is not None and _is_plain(tensor):
-                        self._norms.append((key, leaves, _norm(tensor)))
+                        self._norms.append(
+                            (key, leaves, norm_of(values_of(tensor)).float())
+                        )
 
 
 def _graph(root: Any) -> tuple[dict[Any, int], list[tuple[Any, int, Any]]]:
@@ -201,11 +204,3 @@ def _is_plain(gradient: Tensor) -> bool:
     return (
         gradient.layout in (torch.strided, torch.sparse_coo) and not gradient.is_nested
     )
-
-
-def _norm(gradient: Tensor) -> Tensor:
-    """Return the norm in float32, on the gradient's device."""
-    dense = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return torch.linalg.vector_norm(
-        dense, dtype=torch.promote_types(dense.dtype, torch.float32)
-    ).float()

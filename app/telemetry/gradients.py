@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from app.util import module_tree
+from tapedeck.norms import norms_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-def values_of(gradient: Tensor) -> Tensor:
-    """Return the values of a gradient: itself, of a sparse one those of its rows, each once."""
-    return gradient.detach().coalesce().values() if gradient.is_sparse else gradient
 
 
 class GradientSampler:
@@ -40,22 +36,15 @@ class GradientSampler:
 
     def measure(self) -> Tensor:
         """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
-        grads = (parameter.grad for parameter in self.parameters)
-        gradients = [
-            None if gradient is None else values_of(gradient) for gradient in grads
-        ]
+        gradients = [parameter.grad for parameter in self.parameters]
         present = [gradient for gradient in gradients if gradient is not None]
-        norms = iter(torch._foreach_norm(present)) if present else iter(())
-        first = present[0] if present else self.parameters[0].detach()
-        missing = (
-            first.new_full((), math.nan, dtype=torch.float32)
-            if len(present) < len(gradients)
-            else first
-        )
+        device = (present or self.parameters)[0].device
+        missing = torch.full((), math.nan, device=device)
+        norms = iter(norms_of(present))
         return torch.stack(
             [
-                missing if g is None else next(norms).to(first.device, torch.float32)
-                for g in gradients
+                missing if gradient is None else next(norms).to(device, torch.float32)
+                for gradient in gradients
             ]
         )
 

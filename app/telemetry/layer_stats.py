@@ -18,11 +18,12 @@ from torch.overrides import TorchFunctionMode
 from app.source.generated import Source
 from app.telemetry.gain_probe import GainProbe
 from app.telemetry.gradient_gains import Gains
-from app.telemetry.gradients import GradientSampler, values_of
+from app.telemetry.gradients import GradientSampler
 from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
 from app.util import module_tree
+from tapedeck.norms import values_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -260,7 +261,7 @@ class _Functions:
 
 def _some(tensor: Tensor) -> Tensor:
     """Sample up to `MOST` values of a tensor, evenly spaced, as a copy, since it may be modified in place."""
-    values = values_of(tensor).detach().reshape(-1)
+    values = values_of(tensor).reshape(-1)
     return values[:: -(-len(values) // MOST)].clone() if len(values) else values.clone()
 
 

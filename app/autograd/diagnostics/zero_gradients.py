@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from app.autograd.batch import preserve_gradients, run_backward
 from app.autograd.gradient_norms import measure as measured
-from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import module_tree
+from tapedeck.norms import values_of
 
 # Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
 # digits.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from msgspec import Struct
 
-from app.autograd.gradient_norms import norm_of, values_of
+from tapedeck.norms import norm_of, values_of
 
 if TYPE_CHECKING:
     from torch import Tensor

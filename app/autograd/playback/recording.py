@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from msgspec import Struct, field
 
-from app.autograd.gradient_norms import norm_of, values_of
 from app.autograd.tape import Tape, TapeEdge
 from app.autograd.walk import execution_order, short_name, walk
 from app.util.frozen import FrozenMap
+from tapedeck.norms import norm_of, values_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -202,23 +202,23 @@ def _measuring(
             if gradient is not None:
                 what.append(key)
                 # An addition hands one gradient on to both sides.
-                norms.append(norms[-1] if gradient is before else _norm(gradient))
+                norms.append(
+                    norms[-1] if gradient is before else norm_of(values_of(gradient))
+                )
                 before = gradient
         if sums:
             for gradient in arrived:
                 if gradient is not None:
                     what.append(arriving)
-                    norms.append(norms[-1] if gradient is before else _norm(gradient))
+                    norms.append(
+                        norms[-1]
+                        if gradient is before
+                        else norm_of(values_of(gradient))
+                    )
                     before = gradient
         return None
 
     return measure
-
-
-def _norm(gradient: Tensor) -> Tensor:
-    """Compute the norm; float32 strided gradients skip the checks, which cost as much as a small norm."""
-    plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
-    return torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient))
 
 
 def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> NormRecorder:

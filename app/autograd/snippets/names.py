@@ -10,10 +10,10 @@ import torch
 from msgspec import Struct, field
 from torch import Tensor, nn
 
-from app.autograd import gradient_norms
 from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
 from app.util import module_tree
+from tapedeck import norms
 
 FEW = 8  # values that are shown, and members of a list that are inspected
 MOST = 400  # rows
@@ -117,7 +117,7 @@ def _row(name: str, tensor: Tensor) -> NamedTensor:
     grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
     norm = None
     if grad is not None:
-        norm = float(torch.linalg.vector_norm(gradient_norms.values_of(grad).double()))
+        norm = float(norms.norm_of(norms.values_of(grad).double()))
     return NamedTensor(
         name,
         tuple(map(int, tensor.shape)),
