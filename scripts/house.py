@@ -95,7 +95,7 @@ OTHER_NORMS = (
     "app.engine",
     "app.interpret",
     "app.views",
-    "app.autograd.gradcheck",
+    "app.features.gradcheck",
 )
 SMALL = 80  # lines of a file that may be a part of its one importer
 REGISTRY = 8  # names in a table that has to be kept in step with the files or commands that it names

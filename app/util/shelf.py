@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.util.resources import PROGRAM
 
+PACKAGE = f"{PROGRAM}.features"
 FEATURES = Path(__file__).resolve().parent.parent / "features"
 
 
@@ -16,4 +17,4 @@ def modules(role: str) -> list[str]:
     []
     """
     folders = sorted(file.parent.name for file in FEATURES.glob(f"*/{role}.py"))
-    return [f"{PROGRAM}.features.{folder}.{role}" for folder in folders]
+    return [f"{PACKAGE}.{folder}.{role}" for folder in folders]

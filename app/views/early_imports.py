@@ -29,7 +29,7 @@ MODULES = """
     app.data.downloads.download app.engine.dispatch
     app.builder.catalog.ops app.engine.requests.layer app.engine.requests.choices app.engine.requests.data
     app.engine.requests.evaluation app.engine.requests.measure app.engine.requests.autograd.playback
-    app.engine.requests.autograd.findings app.engine.requests.autograd.gradcheck app.engine.requests.export
+    app.engine.requests.autograd.findings app.engine.requests.export
     app.telemetry.ring app.autograd.place app.autograd.node_notes app.observe.picture app.export.certify.certificate
     importlib.resources multiprocessing.connection statistics pydoc profile cProfile
 """

@@ -64,7 +64,8 @@ class Page(Struct, frozen=True):
 class Action(Struct, frozen=True):
     """A command: `does` is called without arguments; if `late`, only after the pages of its feature exist.
 
-    `app.views.menus` assigns the menus; a command not named there is appended to `menu`. One without `text` has no menu
+    `app.views.menus` assigns the menus; a command not named there stands in `menu`, below the command `after`, else at
+    its end. One without `text` has no menu
     entry and is for other features to trigger, with arguments.
     """
 
@@ -77,6 +78,7 @@ class Action(Struct, frozen=True):
     late: bool = False
     enabled: bool = True
     menu: str = ""
+    after: str = ""
 
 
 class Adopted(Struct, frozen=True):

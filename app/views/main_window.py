@@ -190,6 +190,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             runs_keeper=self.runs_keeper,
             newest_weights=self.newest_weights,
             shown_run=self.shown_run,
+            diagnostics=[],
             drawing=self.drawing,
             overlays=self.overlays,
             pages=self.pages,

@@ -220,8 +220,6 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
             "-",
             "findings",
             "gain-ladder",
-            "gradcheck-net",
-            "gradcheck-here",
             "what-if-checkpoint",
             "-",
             "snippet",
@@ -261,6 +259,7 @@ def build_menus(
                 and one.text
                 and one.menu == key
                 and one.key not in PLACED
+                and not one.after
             ):
                 _put(one.key, menu, actions, by_key, made)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))
@@ -291,6 +290,9 @@ def _put(
             menu, key, one.text, one.does, one.shortcut, one.icon, one.tip
         )
         action.setEnabled(one.enabled)
+    for below in by_key.values():
+        if isinstance(below, Action) and below.after == key:
+            _put(below.key, menu, actions, by_key, made)
 
 
 def fit_corners(bar: QMenuBar) -> None:

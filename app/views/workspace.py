@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from app.project.document import Document
     from app.views.actions import Actions
     from app.views.analysis_service import AnalysisService, Hearers
+    from app.views.autograd.findings.diagnostic import Diagnostic
     from app.views.custom_layers.layers_control import LayersControl
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
@@ -62,6 +63,8 @@ class Workspace(Struct, frozen=True, weakref=True):
     runs_keeper: RunsKeeper
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
+    # Pages of Findings that features add.
+    diagnostics: list[Diagnostic]
     # What is visible.
     drawing: CanvasFacade
     overlays: Overlays

@@ -11,7 +11,7 @@ from torch import nn
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import STAGES, find_all
-from app.autograd.diagnostics.report_text import of_findings
+from app.autograd.diagnostics.report import of_findings
 from app.autograd.diagnostics.results import LOOKED_FOR, Finding
 from app.autograd.sparse import parts_of
 from app.cli import console

@@ -1,4 +1,4 @@
-"""`tapedeck autograd` plays a pass into a file, and says what the detectives and the gradient check find."""
+"""`tapedeck autograd` plays a pass into a file, and says what the detectives find."""
 
 from __future__ import annotations
 
@@ -38,18 +38,6 @@ class Cut(nn.Module):
     def forward(self, x):
         return x + x.detach().exp().log() * torch.zeros(1, requires_grad=True).sqrt()
 
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 3
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
-
-def wrong(x):
-    return Wrong.apply(x)
-
 def freed():
     x = torch.ones(2, requires_grad=True)
     loss = x.exp().sum()
@@ -70,7 +58,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
             inputs=snippet.inputs,
             play=snippet.play,
             findings=snippet.findings,
-            gradcheck=snippet.gradcheck,
+            checks=snippet.checks,
         )
 
     monkeypatch.setattr("app.engine.snippet_process.run", run)
@@ -180,17 +168,9 @@ def test_options_that_findings_leave_out_are_said(
     )
 
 
-def test_findings_and_gradcheck_print_and_exit_by_what_they_find(
-    nets: str, here, capsys
-) -> None:
-    assert (
-        asked(
-            f"{nets}:net", "--trust", "--input", "5x4", "--findings", "--gradcheck", "2"
-        )
-        == 0
-    )
-    told = capsys.readouterr().out
-    assert "layer 2 is correct" in told and "fine: weight, all 3 elements" in told
+def test_findings_print_and_exit_by_what_they_find(nets: str, here, capsys) -> None:
+    assert asked(f"{nets}:net", "--trust", "--input", "5x4", "--findings") == 0
+    assert "Nothing found" in capsys.readouterr().out
     assert asked(f"{nets}:frozen", "--trust", "--input", "5x4", "--findings") == 1
     told = capsys.readouterr().out
     assert "info: 0.0: 0.0.weight is frozen" in told
@@ -198,8 +178,6 @@ def test_findings_and_gradcheck_print_and_exit_by_what_they_find(
         "error: 1, line 14: In the backward pass, SqrtBackward0" in told
         and "first Inf" in told
     )
-    assert asked(f"{nets}:wrong", "--trust", "--input", "3", "--gradcheck") == 1
-    assert "wrong" in capsys.readouterr().out
 
 
 def test_a_function_is_played_also_where_it_frees_its_graph_itself(
@@ -220,7 +198,7 @@ def test_what_was_played_comes_back_from_the_other_process(
     nets: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "p.json"
-    words = ["--trust", "--input", "5x4", "--play", "--gradcheck", "--out", str(out)]
+    words = ["--trust", "--input", "5x4", "--play", "--out", str(out)]
     assert asked(f"{nets}:net", *words) == 0
     told = json.loads(out.read_text())
     assert told["played"]["order"] == told["order"] and told["of"] == "net"
@@ -254,13 +232,10 @@ def test_what_the_net_has_not_is_said(nets: str, here, tmp_path: Path, capsys) -
         asked(DIGITS, "--checkpoint", "nope", *out) == 1
         and "nope" in capsys.readouterr().err
     )
-    assert asked(DIGITS, "--batch", "2", "--gradcheck", "nope") == 1
-    assert "The network has no layer nope" in capsys.readouterr().err
     assert (
         asked(f"{nets}:net", "--trust", "--amp", "bfloat16", *out) == 2
         and "--amp" in capsys.readouterr().err
     )
-    assert asked(nets, "--trust", "--gradcheck") == 2
 
 
 def test_findings_of_a_snippet_and_of_a_function_that_returns_a_loss(

@@ -16,9 +16,7 @@ from app.autograd.capture_options import CaptureOptions
 from app.autograd.errors import CaptureError
 from app.autograd.playback.playback import Playback
 from app.autograd.tape import to_json
-from app.engine.requests.autograd.gradcheck import GradcheckRequest, LayerCall, WholeNet
 from app.engine.requests.observe import ModelCapture, ModelReport, Observe
-from app.engine.tasks.autograd.gradcheck import check
 from app.engine.tasks.observe import batch_of_model, capture_model, report
 from app.sources.loading import load
 from app.sources.spec import parse_input, parse_source
@@ -160,7 +158,7 @@ def test_a_model_kept_by_its_module_is_captured_as_a_copy(
     )
 
 
-def test_findings_and_gradchecks_name_lines_of_the_file(
+def test_findings_name_lines_of_the_file(
     capture_of: Callable[..., ModelCapture],
 ) -> None:
     told = report(ModelReport(capture_of("Breaks"), graph=False, findings=True))
@@ -174,12 +172,6 @@ def test_findings_and_gradchecks_name_lines_of_the_file(
         and "opened_kinds.py)" in said
         and "Inf" in said
     )
-    for what in (WholeNet(), LayerCall("one", 2)):
-        checked = check(GradcheckRequest(capture_of("Tied"), what, "it"), Asked())
-        assert checked.passed and any(given.elements for given in checked.inputs)
-        assert all(
-            given.worst is None or given.worst.analytic for given in checked.inputs
-        )
 
 
 def test_other_modes_and_starts_are_captured(

@@ -18,19 +18,13 @@ from msgspec.structs import replace
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import STAGES, find_all
-from app.autograd.errors import CaptureCancelledError, CaptureError
-from app.autograd.gradcheck.gradcheck import check_layer
+from app.autograd.errors import CaptureCancelledError
 from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import Breaks
 from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.autograd.capture import CaptureRequest, InitialWeights
 from app.engine.requests.autograd.findings import FindingsRequest, StopEarly
-from app.engine.requests.autograd.gradcheck import (
-    GradcheckRequest,
-    LayerCall,
-    NodeOperation,
-)
 from app.engine.requests.autograd.playback import (
     Back,
     Command,
@@ -258,23 +252,10 @@ def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(
     )
 
 
-def test_findings_and_gradchecks_come_as_they_are_in_this_process(
-    engine, request_
-) -> None:
+def test_findings_come_as_they_are_in_this_process(engine, request_) -> None:
     said: list[Any] = []
     found = engine.ask(FindingsRequest(request_), said.append).result(PATIENCE)
     assert found == find_all(batch_of(request_)) and len(said) == len(STAGES)
-    few = request_.of_samples(2)
-    report = engine.ask(
-        GradcheckRequest(few, LayerCall("linear1"), "linear1"), said.append
-    ).result(PATIENCE)
-    assert report == check_layer(batch_of(few), "linear1") and said[-1].startswith(
-        "Checking linear1"
-    )
-    with pytest.raises(CaptureError, match="cannot be run separately"):
-        engine.ask(GradcheckRequest(few, NodeOperation(0, ("Other",)), "it")).result(
-            PATIENCE
-        )
 
 
 def test_findings_that_are_to_stop_early_are_an_answer_without_the_rest(

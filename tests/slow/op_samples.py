@@ -37,10 +37,34 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
 from app.autograd.errors import CaptureError
-from app.autograd.gradcheck.gradcheck import check_function
 from app.util import rng
 
 LARGEST = 120  # elements that require a gradient: a full comparison of more takes long
+
+
+# Each has an Inf or a NaN inside and none outside, sparse tensors, empty ones, complex numbers, outputs that have no
+# derivative or a wrong one alone, or a gradient so small that rounding is most of it.
+SHORT = (
+    "logdet",
+    "nn.functional.ctc_loss",
+    "linalg.det",
+    "linalg.slogdet",
+    "sparse.mm.reduce",
+    "sparse.sampled_addmm",
+    "native_group_norm",
+    "native_layer_norm",
+    "nn.functional.batch_norm",
+    "nn.functional.prelu",
+    "fft.ifft",
+    "angle",
+    "roll",
+    "fmod",
+    "softmax",
+    "__rpow__",
+    "xlogy",
+    "to_sparse",
+    "nn.functional.scaled_dot_product_attention",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +273,8 @@ def look(sample: Sample, counts: Counts) -> None:
 
 def compare(sample: Sample, counts: Counts) -> None:
     """Hold the gradient check's verdict against torch's."""
+    from app.features.gradcheck.compute.gradcheck import check_function
+
     theirs, why = torch_says(sample)
     try:
         report = check_function(sample.function, *sample.leaves, name=sample.op)
@@ -300,6 +326,13 @@ def torch_says(sample: Sample) -> tuple[str, str]:
     except (RuntimeError, ValueError, NotImplementedError) as error:
         return "refused", " ".join(str(error).split())[:160]
     return "right", ""
+
+
+def ask_each(names: tuple[str, ...], ask: Ask, counts: Counts) -> None:
+    """Ask of a sample of each of these operators."""
+    for op in operators(names):
+        for sample in samples(op, 1):
+            ask(sample, counts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -210,11 +210,12 @@ def _autograd(
     until("played", lambda: 0 < len(player) == player.position)
     findings.run_diagnostics()
     until("diagnosed", lambda: findings.findings is not None)
-    findings.check(
+    gradcheck = window.gradcheck
+    gradcheck.check(
         next(node for node in window.room.tape.nodes if node.name == "ReluBackward0")
     )
-    until("checked numerically", lambda: findings.report is not None)
-    assert findings.report.passed
+    until("checked numerically", lambda: gradcheck.report is not None)
+    assert gradcheck.report.passed
     player.release()
     window.tape_control.replay.export(folder / "replay.html")
     until("replay exported", (folder / "replay.html").exists)

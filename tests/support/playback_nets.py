@@ -219,3 +219,29 @@ NETS: dict[str, Callable[[], nn.Module]] = {
 }
 
 loss = F.cross_entropy
+
+
+class DoesMuch(nn.Module):
+    """Gradients inside the forward pass, functorch, parametrizations, autocast, casts, writes into views, a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        self.last = nn.Linear(4, 2)
+        self.w = nn.Parameter(torch.randn(4, 3))
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor | int]:
+        self.calls += 1
+        slope = torch.func.grad(lambda a: (a @ self.w).exp().mean())(x)
+        own = x.clone().requires_grad_()
+        (inner,) = torch.autograd.grad(
+            self.normed(own).tanh().sum(), own, create_graph=True
+        )
+        rows = torch.vmap(lambda row: row @ self.w)(x)
+        kept = x.new_zeros(x.shape)
+        kept[:, :3] = rows
+        with torch.autocast("cpu", torch.bfloat16):
+            half = self.last(slope + inner + kept)
+        return {"y": half.float(), "n": len(x)}

@@ -5,7 +5,7 @@ screenshots. The features themselves reach one another through the workspace alo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from app.views.autograd.feature import AutogradFeature
 from app.views.blocks.feature import BlocksFeature
@@ -49,6 +49,20 @@ class Part(Generic[F, T]):
         return self._part(
             next(each for each in window.features if isinstance(each, self._feature))
         )
+
+
+class OnShelf:
+    """A part of a feature of `app.features`, which need not be there: it is not imported here.
+
+    Raises AttributeError as long as its page is not made.
+    """
+
+    def __init__(self, feature: str, part: str) -> None:
+        self._module, self._part = f"app.features.{feature}.feature", part
+
+    def __get__(self, window: MainWindow, _kind: type[MainWindow]) -> Any:
+        features = {type(each).__module__: each for each in window.features}
+        return getattr(features[self._module], self._part)
 
 
 class WholeWindow(MainWindow):
@@ -97,6 +111,7 @@ class WholeWindow(MainWindow):
     panels_control = Part(PanelsFeature, lambda its: its.panels_control)
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
+    gradcheck = OnShelf("gradcheck", "control")
     weights_control = Part(WeightsFeature, lambda its: its.weights_control)
 
     def start_run(self) -> None:

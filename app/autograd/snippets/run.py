@@ -22,15 +22,10 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from app.autograd import layers
+from app.autograd import checks, layers
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
-from app.autograd.diagnostics.report import (
-    findings,
-    gradcheck,
-    gradcheck_function,
-    lines_of,
-)
+from app.autograd.diagnostics.report import findings, lines_of
 from app.autograd.diagnostics.results import Findings
 from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
@@ -407,9 +402,9 @@ class _Session:
             return None, _described(error)
 
     def _looked_into(self) -> tuple[list[str], int]:
-        """Run the diagnostics and the gradient check on the function or its result."""
+        """Run the diagnostics and the checks on the function or its result."""
         snippet, made = self._snippet, self._made
-        if not snippet.findings and snippet.gradcheck is None:
+        if not snippet.findings and not snippet.checks:
             return [], 0
         lines: list[str] = []
         found = 0
@@ -423,22 +418,29 @@ class _Session:
                     seed=SEED,
                 )
                 asked = [partial(findings, batch)] if snippet.findings else []
-                if snippet.gradcheck is not None:
-                    asked.append(partial(gradcheck, batch, snippet.gradcheck))
-            elif snippet.gradcheck is None:  # `run` diagnoses its text
+                asked += [
+                    partial(checks.check(name).of_batch, batch, layer)
+                    for name, layer in snippet.checks.items()
+                ]
+            elif not snippet.checks:  # `run` diagnoses its text
                 return [], 0
-            elif snippet.gradcheck or not self._inputs:
-                needed = (
-                    "an nn.Module"
-                    if snippet.gradcheck
-                    else "an nn.Module, or takes an --input"
-                )
+            elif any(snippet.checks.values()) or not self._inputs:
+                needed = "an nn.Module"
+                if not any(snippet.checks.values()):
+                    needed += ", or takes an --input"
                 return [
-                    f"error: --gradcheck needs a function that returns {needed}; {snippet.function} does not."
+                    f"error: --{next(iter(snippet.checks))} needs a function that returns {needed}; "
+                    f"{snippet.function} does not."
                 ], 1
             else:
                 asked = [
-                    partial(gradcheck_function, made, self._inputs, snippet.function)
+                    partial(
+                        checks.check(name).of_function,
+                        made,
+                        self._inputs,
+                        snippet.function,
+                    )
+                    for name in snippet.checks
                 ]
             for ask in asked:
                 more, count = ask()

@@ -17,6 +17,7 @@ from app.autograd.diagnostics.results import Findings
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
 from app.util import resources
+from app.util.frozen import FrozenMap
 
 Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 
@@ -34,8 +35,8 @@ class Snippet(Struct, frozen=True):
     With `function` the text is a file whose function is called with random `inputs` (shapes and dtypes); if it returns
     a module or a function, that is called with them instead. `folder` is searched first for imports, "" for none.
 
-    With `play` the backward pass of the first graph is played. `findings` and `gradcheck` (a layer, "" for all, None
-    for no check) run diagnostics on the net that the function returns; `diagnose` runs them on the text itself.
+    With `play` the backward pass of the first graph is played. `findings` and `checks` (by name a layer, ""
+    for all) run diagnostics on the net that the function returns; `diagnose` runs them on the text itself.
     """
 
     text: str
@@ -45,7 +46,7 @@ class Snippet(Struct, frozen=True):
     folder: str = ""
     play: bool = False
     findings: bool = False
-    gradcheck: str | None = None
+    checks: FrozenMap[str, str] = FrozenMap()
     diagnose: bool = False
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from app.autograd import checks
 from app.autograd.snippets.snippet import Limits, Snippet
 from app.cli import console, models
 from app.cli.autograd import graph_output, model_graph, project_graph
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Capture the graph and write what was requested; return 1 if there are findings."""
 
-    if options.out is None and not options.findings and options.gradcheck is None:
-        raise console.CommandError("pass --out FILE, --findings or --gradcheck")
+    if options.out is None and not options.findings and not options.checks:
+        others = ["--findings", *(f"--{name}" for name in checks.names())]
+        raise console.CommandError(f"pass --out FILE or one of {', '.join(others)}")
     console.check_graph_output(options)
     if models.is_model(options):
         return model_graph.of_model(options)
@@ -41,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
 def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     """Run a file in a separate process; its output goes to stderr."""
     project_graph.refuse_options(options)
-    if options.gradcheck is not None and not function:
+    if options.checks and not function:
         raise console.CommandError(
-            "--gradcheck needs a network or a function: pass FILE.py:FUNCTION"
+            f"--{next(iter(options.checks))} needs a network or a function: pass FILE.py:FUNCTION"
         )
     text = _trusted(options, file)
     inputs = tuple(
@@ -59,7 +61,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
         folder,
         plays,
         options.findings,
-        options.gradcheck,
+        options.checks,
     )
     answer = snippet_process.run(
         snippet, Limits(options.timeout, int(options.memory * (1 << 30)))

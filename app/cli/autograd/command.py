@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.autograd import checks
 from app.cli import arguments
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     pass
@@ -35,13 +37,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
         action="store_true",
         help="diagnose the gradients: problem, location and fix",
     )
-    parser.add_argument(
-        "--gradcheck",
-        nargs="?",
-        const="",
-        metavar="LAYER",
-        help="compare backward's gradient with finite differences (gradcheck), for a layer or for all",
-    )
+    for check in checks.names():
+        words = checks.explanation(check)
+        parser.add_argument(
+            f"--{check}", nargs="?", const="", metavar="LAYER", help=words
+        )
     arguments.add(parser, "--trust")
     batch = parser.add_argument_group("project options")
     batch.add_argument(
@@ -127,4 +127,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
     from app.cli.autograd import autograd
 
+    layers = {name: getattr(options, name) for name in checks.names()}
+    options.checks = FrozenMap(
+        {name: layer for name, layer in layers.items() if layer is not None}
+    )
     return autograd.run(options)

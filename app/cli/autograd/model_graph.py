@@ -71,5 +71,5 @@ def _request(options: argparse.Namespace) -> ModelReport:
         options.out is not None,
         graph_output.plays(options),
         options.findings,
-        options.gradcheck,
+        options.checks,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from app.autograd import checks
 from app.autograd.capture_options import VECTORS, CaptureOptions
 from app.autograd.diagnostics import report
 from app.autograd.errors import CaptureError
@@ -118,7 +119,7 @@ def of_project(options: argparse.Namespace) -> int:
                     graph_output.write(
                         graph.tape, options, None, played, stopped, carried
                     )
-        if not options.findings and options.gradcheck is None:
+        if not options.findings and not options.checks:
             return 0
         batch = batch_of(request.diagnosed)
         if chosen.left_out:
@@ -169,8 +170,8 @@ def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
     if options.findings:
         lines, found = report.findings(batch)
         _print(lines)
-    if options.gradcheck is not None:
-        lines, wrong = report.gradcheck(batch, options.gradcheck)
+    for name, layer in options.checks.items():
+        lines, wrong = checks.check(name).of_batch(batch, layer)
         _print(lines)
         found += wrong
     return int(found > 0)

@@ -161,12 +161,12 @@ class ModelReported(Struct, frozen=True):
 
 
 class ModelReport(Request[ModelReported], frozen=True):
-    """The output of `tapedeck autograd` for a model: its graph, `play`ed if requested; the findings; a gradcheck of a
-    layer, of the whole model for "", of nothing for None."""
+    """The output of `tapedeck autograd` for a model: its graph, `play`ed if requested; the findings; and `checks` by
+    name, each of a layer, of the whole model for ""."""
 
     lane: ClassVar[str] = "capture"
     batch: ModelCapture
     graph: bool = True
     play: bool = False
     findings: bool = False
-    gradcheck: str | None = None
+    checks: FrozenMap[str, str] = FrozenMap()

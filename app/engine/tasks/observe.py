@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 from torch import Tensor, nn
 
+from app.autograd import checks
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.capture import OwnLoss, tensors_of
 from app.autograd.diagnostics import report as reports
@@ -239,16 +240,16 @@ def report(
             if request.play:
                 played, stopped = play_through(graph)
                 steps = Steps.from_records(played.records).packed
-    if request.findings or request.gradcheck is not None:
+    if request.findings or request.checks:
         batch = batch_of_model(request.batch.diagnosed)
         remark = batch.remark
         lines += filter(None, [chosen.left_out])
         if request.findings:
             told, found = reports.findings(batch)
             lines += told
-        if request.gradcheck is not None:
-            told, wrong = reports.gradcheck(batch, request.gradcheck)
-            lines, found = [*lines, *told], found + wrong
+        for name, layer in request.checks.items():
+            more, wrong = checks.check(name).of_batch(batch, layer)
+            lines, found = [*lines, *more], found + wrong
     return ModelReported(tape, steps, stopped, tuple(lines), found, remark)
 
 

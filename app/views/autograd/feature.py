@@ -163,18 +163,6 @@ class AutogradFeature(Feature):
             ),
             Action("gain-ladder", "&Gain ladder", self._show("gain"), late=True),
             Action(
-                "gradcheck-net",
-                "Run gradcheck on the &whole network",
-                lambda: self.findings_control.check_net(),
-                late=True,
-            ),
-            Action(
-                "gradcheck-here",
-                "Run gradcheck on the &selection",
-                lambda: self.findings_control.check_selected(),
-                late=True,
-            ),
-            Action(
                 "what-if-checkpoint",
                 "Estimate chec&kpointing of blocks",
                 self._show("checkpoint"),
@@ -243,7 +231,7 @@ class AutogradFeature(Feature):
         yield
         over_run = GainsOverRun()
         yield
-        page = FindingsPage(over_run)
+        page = FindingsPage(over_run, self.workspace.diagnostics)
         yield
         room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
         self.findings_control = FindingsControl(

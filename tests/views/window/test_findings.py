@@ -3,81 +3,28 @@
 from __future__ import annotations
 
 import torch
-from msgspec.structs import replace
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QInputDialog, QPushButton, QWidget
+from PySide6.QtWidgets import QInputDialog
 
 from app.autograd.capture_options import PLAIN_OPTIONS
-from app.builder.graph import Graph
 from app.project.project import Project
-from app.views.autograd.findings.findings_control import FindingsControl
 from app.views.autograd.findings.findings_page import (
     BATCH,
     CHECKPOINT,
     FINDINGS,
     GAIN,
-    GRADCHECK,
     OVER,
 )
-from tests.support import own_layers_nets as own
-from tests.support.whole_window import WholeWindow
-
-LEFT = Qt.MouseButton.LeftButton
-
-
-def net(*middle: tuple[str, dict[str, object]]) -> Graph:
-    return own.chain(
-        [
-            ("input", {"shape": (1, 8, 8)}),
-            ("nn.Flatten", {}),
-            ("nn.Linear", {"out_features": 8}),
-            *middle,
-            ("nn.Linear", {"out_features": 10}),
-            ("output", {}),
-        ]
-    )
-
-
-def changed(graph: Graph, node: str, **values: object) -> Graph:
-    return graph.with_node(replace(graph.nodes[node], **values))
-
-
-def capture(qtbot, window: WholeWindow, graph: Graph) -> FindingsControl:
-    """Open a net and capture one batch of it."""
-    window.document.new(Project(name="found", graph=graph))
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and window.live.analysis is not None,
-        timeout=60_000,
-    )
-    window.actions_by_key["capture"].trigger()
-    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
-    return window.findings_control
-
-
-def done(qtbot, control: FindingsControl) -> None:
-    qtbot.waitUntil(lambda: not control.working, timeout=60_000)
-
-
-def click(widget: QWidget) -> None:
-    QTest.mouseClick(
-        widget, LEFT, pos=QPoint(widget.width() // 2, min(widget.height() // 2, 20))
-    )
-
-
-def button(window: WholeWindow, name: str) -> QPushButton:
-    found = window.tape_inspector.widget().findChild(QPushButton, name)
-    assert isinstance(found, QPushButton)
-    return found
-
-
-def inspector_text(window: WholeWindow) -> str:
-    """Every word of the inspector's page."""
-    from PySide6.QtWidgets import QLabel
-
-    return "\n".join(
-        part.text() for part in window.tape_inspector.widget().findChildren(QLabel)
-    )
+from tests.support.findings import (
+    button,
+    capture,
+    changed,
+    click,
+    done,
+    inspector_text,
+    net,
+)
 
 
 def test_a_frozen_layer_and_a_leaf_that_has_its_gradient(window, qtbot) -> None:
@@ -140,52 +87,16 @@ def test_nothing_found_says_what_was_looked_for_and_the_ladder_selects_a_layer(
     control.show(GAIN)
     chart = control.page.chart
     assert [rung.title for rung in chart.rungs][-2:] == ["tanh4", "linear5"]
-    QTest.mouseClick(chart, LEFT, pos=chart.point_of(len(chart.rungs) - 1).toPoint())
+    QTest.mouseClick(
+        chart,
+        Qt.MouseButton.LeftButton,
+        pos=chart.point_of(len(chart.rungs) - 1).toPoint(),
+    )
     assert window.selection.ids == {"n5"}
     QTest.keyClick(chart, Qt.Key.Key_Left)
     QTest.keyClick(chart, Qt.Key.Key_Return)
     assert window.selection.ids == {"n4"}
     assert "No gradient vanishes or explodes" in control.page.rule.text()
-
-
-def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> None:
-    graph = own.chain(
-        [
-            ("input", {"shape": (1, 8, 8)}),
-            ("nn.Conv2d", {"out_channels": 2, "kernel_size": 3}),
-            ("nn.Flatten", {}),
-            ("nn.Linear", {"out_features": 10}),
-            ("output", {}),
-        ]
-    )
-    control = capture(qtbot, window, graph)
-    conv = next(
-        node for node in window.room.tape.nodes if node.name.startswith("Convolution")
-    )
-    window.room.reveal(conv.id)
-    assert "1 of 64 samples. Training state is untouched." in inspector_text(window)
-    click(button(window, "gradcheck"))
-    assert control.page.page == GRADCHECK and control.working
-    done(qtbot, control)
-    report = control.report
-    assert (
-        report is not None
-        and report.passed
-        and {row.dtype for row in report.table} == {"float32", "float64"}
-    )
-    assert control.page.check.inputs.rowCount() == len(report.inputs)
-    assert {given.name for given in report.inputs} == {"conv2d2.weight", "conv2d2.bias"}
-    assert (
-        "is correct" in control.page.check.verdict.text()
-        and "is correct" in inspector_text(window)
-    )
-    window.room.scene.choose("node:n2")
-    click(button(window, "gradcheck"))
-    done(qtbot, control)
-    assert control.report.what == "layer conv2d2"
-    click(control.page.run)
-    done(qtbot, control)
-    assert control.report.what == "the whole network" and control.report.passed
 
 
 def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
@@ -273,8 +184,6 @@ def test_a_block_is_checkpointed_and_set_under_training(window, qtbot) -> None:
 
 def test_stop_another_batch_and_another_project(window, qtbot) -> None:
     window.actions_by_key["findings"].trigger()
-    window.actions_by_key["gradcheck-net"].trigger()
-    window.actions_by_key["gradcheck-here"].trigger()
     control = window.findings_control
     assert not control.working and control.page.empty.isVisible(), (
         "without a batch there is a word, and no fault"
@@ -283,11 +192,10 @@ def test_stop_another_batch_and_another_project(window, qtbot) -> None:
     capture(qtbot, window, graph)
     control.page.turn_to(FINDINGS)
     done(qtbot, control)
-    control.check_net()
+    control.run_diagnostics()
     click(control.page.stop)
     done(qtbot, control)
-    assert control.report is None or control.report.cancelled or control.report.passed
-    control.check_net()
+    control.run_diagnostics()
     window.document.new(Project(name="other", graph=graph))
-    assert not control.working and control.report is None and control.findings is None
+    assert not control.working and control.findings is None
     assert control.page.empty.isVisible() and torch.is_grad_enabled()

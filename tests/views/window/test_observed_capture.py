@@ -93,9 +93,6 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     # diagnostics run in the same process
     window.findings_control.run_diagnostics()
     qtbot.waitUntil(lambda: window.findings_control.findings is not None)
-    window.findings_control.check_net()
-    qtbot.waitUntil(lambda: window.findings_control.report is not None)
-    assert window.findings_control.report.passed
     # a click there selects here
     key = next(
         key for key, part in room.scene.boxes.items() if part.link == "module:last"

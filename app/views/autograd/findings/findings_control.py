@@ -19,12 +19,6 @@ from app.engine.requests.autograd.findings import (
     FindingsRequest,
     StopEarly,
 )
-from app.engine.requests.autograd.gradcheck import (
-    GradcheckRequest,
-    LayerCall,
-    NodeOperation,
-    WholeNet,
-)
 from app.engine.requests.observe import ModelCapture
 from app.util.formatting import counted
 from app.views.autograd.capture_control import SCRIPT
@@ -32,11 +26,9 @@ from app.views.autograd.findings.findings_page import (
     CHECKPOINT,
     FINDINGS,
     GAIN,
-    GRADCHECK,
     FindingsPage,
 )
 from app.views.autograd.findings.grad_none_section import (
-    check_section,
     layer_of,
     notes_section,
     why_section,
@@ -46,7 +38,6 @@ from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Finding, Findings
-    from app.autograd.gradcheck.report import GradcheckReport
     from app.engine.client import Question
     from app.engine.protocol import Request
     from app.engine.requests.observe import AnyCapture
@@ -86,13 +77,12 @@ class FindingsControl(QObject):
             capture,
         )
         self.findings: Findings | None = None
-        self.report: GradcheckReport | None = None
-        self._checked: object = None  # the key of what `report` is of
         self._work: Question[Any] | None = None
         self._asks = workspace.engine  # of the running diagnostics
         self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page
+        self._diagnostics = {each.key: each for each in workspace.diagnostics}
         workspace.pages.shown.connect(
             lambda key: self._shown() if key == "findings" else None
         )
@@ -117,6 +107,8 @@ class FindingsControl(QObject):
         workspace.document.changed.connect(self._project_changed)
         inspector.above.append(self._above)
         inspector.below.append(self._below)
+        for diagnostic in workspace.diagnostics:
+            diagnostic.follow(self)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -129,21 +121,21 @@ class FindingsControl(QObject):
         """Recompute the results of a page."""
         if page == CHECKPOINT:
             self.measure_blocks()
-        elif page == GRADCHECK:
-            self.check_net()
+        elif page in self._diagnostics:
+            self._diagnostics[page].run()
         else:
             self.run_diagnostics()
 
     def run_diagnostics(self) -> None:
         """Run all diagnostics on the newest batch."""
-        if (batch := self._batch()) is not None:
-            self._begin(FindingsRequest(batch), self._show_findings)
+        if (batch := self.batch()) is not None:
+            self.begin(FindingsRequest(batch), self._show_findings)
 
     def show_reason(self) -> None:
         """Show what can be diagnosed of what the window shows now."""
-        self._batch()
+        self.batch()
 
-    def _batch(self) -> AnyCapture | None:
+    def batch(self) -> AnyCapture | None:
         """Return the newest batch; None without one, and the page shows what to do."""
         batch = self._capture.diagnosed
         self.page.set_captured(batch is not None, why=self._why_not())
@@ -157,61 +149,13 @@ class FindingsControl(QObject):
             return ""
         return OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN
 
-    def check_net(self) -> None:
-        self._check(None, "the whole network", WholeNet())
-
-    def check_selected(self) -> None:
-        """Run gradcheck on the selection in the graph, or ask for one."""
-        room = self._room
-        item = room.item_of(room.scene.current_key())
-        if item is None or isinstance(item, TapeNode) and item.is_leaf:
-            self._workspace.notifier.say(
-                "Nothing to check is selected",
-                "Click a backward node or a layer of the graph first.",
-            )
-        else:
-            self.check(item)
-
-    def check(self, item: TapeNode | LayerGroup) -> None:
-        """Run gradcheck on a backward node or a layer."""
-        tape = self._room.tape
-        assert tape is not None
-        if isinstance(item, TapeNode):
-            number, title = item.id, item.name
-        else:
-            path, title = layer_of(tape, item), item.title
-            if path:
-                call = (
-                    max(tape.nodes[item.nodes[0]].call, 1)
-                    if tape.nodes[item.nodes[0]].layer == path
-                    else 1
-                )
-                self._check(item.key, title, LayerCall(path, call))
-                return
-            number = next(node for node in item.nodes if not tape.nodes[node].is_leaf)
-        names = tuple(node.name for node in tape.nodes)
-        self._check(_key(item), title, NodeOperation(number, names))
-
-    def _check(
-        self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation
-    ) -> None:
-        self.show(GRADCHECK)
-        batch, tape = self._batch(), self._room.tape
-        if batch is None:
-            return
-        self._checked = key
-        self.report = None
-        self.page.check.show_report(None, f"Checking {title} with finite differences…")
-        few = batch.of_samples(self._samples(tape)[0]) if tape is not None else batch
-        self._begin(GradcheckRequest(few, what, title), self._reported)
-
     def measure_blocks(self) -> None:
         """Checkpoint each block in turn and measure the memory saved."""
-        if (batch := self._batch()) is None:
+        if (batch := self.batch()) is None:
             return
         self._rows = []
         self._show_rows()
-        self._begin(CheckpointRequest(batch), lambda _rows: self._show_rows())
+        self.begin(CheckpointRequest(batch), lambda _rows: self._show_rows())
 
     def stop(self) -> None:
         """Stop the running diagnostics; findings so far are shown."""
@@ -223,10 +167,21 @@ class FindingsControl(QObject):
     # -- work ----------------------------------------------------------------------------------------------------------
 
     @property
+    def tape(self) -> Tape | None:
+        """The graph in front."""
+        return self._room.tape
+
+    @property
+    def selected(self) -> TapeNode | LayerGroup | None:
+        """What is selected in that graph."""
+        return self._room.item_of(self._room.scene.current_key())
+
+    @property
     def working(self) -> bool:
         return self._work is not None
 
-    def _begin(self, request: Request[Any], answered: Callable[[Any], None]) -> None:
+    def begin(self, request: Request[Any], answered: Callable[[Any], None]) -> None:
+        """Ask for a diagnostic, in place of the running one; `answered` is called with its results."""
         self._drop()
         self._stopping = False
         self._asks = self._capture.asks
@@ -252,8 +207,8 @@ class FindingsControl(QObject):
 
     def _failed(self, failure: WorkerFailure) -> None:
         words = failure.message
-        if self.page.page == GRADCHECK:
-            self.page.check.show_report(None, words)
+        if self.page.page in self._diagnostics:
+            self._diagnostics[self.page.page].show_failure(words)
         elif self.page.page == CHECKPOINT:
             self._show_rows(words)
         else:
@@ -283,10 +238,11 @@ class FindingsControl(QObject):
 
     def _clear(self) -> None:
         self._drop()
-        self.findings, self.report, self._checked, self._rows = None, None, None, []
+        self.findings, self._rows = None, []
         self.page.list.show_findings((), "", fine=False)
         self.page.chart.set_ladder(None)
-        self.page.check.show_report(None)
+        for diagnostic in self._diagnostics.values():
+            diagnostic.clear()
         self._show_rows()
 
     def _captured(self) -> None:
@@ -294,7 +250,7 @@ class FindingsControl(QObject):
         self.page.set_captured(
             self._capture.diagnosed is not None, self._capture.left_out, self._why_not()
         )
-        self._inspect_again()
+        self.inspect_again()
         self._shown()
 
     def came_back(self) -> None:
@@ -327,13 +283,7 @@ class FindingsControl(QObject):
         status = show_results(self.page, findings, "on this batch")
         self._update_status()
         announce(self.page, status)
-        self._inspect_again()
-
-    def _reported(self, report: GradcheckReport) -> None:
-        self.report = report
-        self.page.check.show_report(report)
-        announce(self.page, report.sentences[0])
-        self._inspect_again()
+        self.inspect_again()
 
     def _update_status(self) -> None:
         """Show the number of findings on the pages that list them."""
@@ -349,7 +299,7 @@ class FindingsControl(QObject):
             shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
             self.page.status.setText(status if shown else "")
 
-    def _inspect_again(self) -> None:
+    def inspect_again(self) -> None:
         """Recreate the inspector's sections that depend on the results."""
         self._inspector.refresh(below=True)
 
@@ -445,21 +395,8 @@ class FindingsControl(QObject):
 
     # -- the inspector -------------------------------------------------------------------------------------------------
 
-    def _samples(self, tape: Tape) -> tuple[int, int]:
-        """Return the number of samples for gradcheck and of the batch: a batch norm in train mode needs two."""
-        if isinstance(
-            self._capture.diagnosed, ModelCapture
-        ):  # its inputs have the sizes that were asked for
-            whole = next((shape[0] for shape in tape.input_shapes if shape), 1)
-            return whole, whole
-        whole = (
-            tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
-        )
-        norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
-        return min(2 if norms else 1, whole), whole
-
     def _above(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
-        if tape is not self._room.tape:
+        if tape is not self.tape:
             return
         diagnosed = self._capture.diagnosed is not None
         if isinstance(item, TapeNode) and (notes := notes_of(tape, item)):
@@ -485,20 +422,11 @@ class FindingsControl(QObject):
                 yield why_section(answers, self._ask_why, ".grad of its parameters")
 
     def _below(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterable[QWidget]:
-        if tape is not self._room.tape or (isinstance(item, TapeNode) and item.is_leaf):
+        leaf = isinstance(item, TapeNode) and item.is_leaf
+        if tape is not self.tape or leaf or self._capture.diagnosed is None:
             return
-        if self._capture.diagnosed is None:
-            return
-        few, whole = self._samples(tape)
-        what = "op" if isinstance(item, TapeNode) else "layer"
-        report = self.report if self._checked == _key(item) else None
-        yield check_section(
-            what,
-            f"{few} of {counted(whole, 'sample')}",
-            report,
-            lambda: self.check(item),
-            lambda: self.show(GRADCHECK),
-        )
+        for diagnostic in self._diagnostics.values():
+            yield from diagnostic.sections(tape, item)
 
     def _ask_why(self) -> None:
         self.show(FINDINGS)
@@ -522,10 +450,6 @@ def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
     )
     page.status.setText(status)
     return status
-
-
-def _key(item: TapeNode | LayerGroup) -> object:
-    return item.id if isinstance(item, TapeNode) else item.key
 
 
 def _rule(findings: Findings) -> str:

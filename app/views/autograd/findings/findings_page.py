@@ -1,6 +1,9 @@
-"""Page "Findings" of the bottom dock: findings, gradcheck, gain ladder, checkpointing."""
+"""Page "Findings" of the bottom dock: findings, gain ladder, checkpointing, and what features add (`Diagnostic`)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
@@ -9,7 +12,6 @@ from app.views.autograd.findings.checkpoint_page import CheckpointPage
 from app.views.autograd.findings.finding_rows import FindingList
 from app.views.autograd.findings.gain_chart import GainChart
 from app.views.autograd.findings.gain_over_steps import GainsOverRun
-from app.views.autograd.findings.gradcheck_page import GradcheckPage
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
@@ -17,31 +19,26 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
 
-FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
-PAGES = (
-    (FINDINGS, "Findings"),
-    (GAIN, "Gain ladder"),
-    (GRADCHECK, "gradcheck"),
-    (CHECKPOINT, "Checkpoint"),
-)
+if TYPE_CHECKING:
+    from app.views.autograd.findings.diagnostic import Diagnostic
+
+FINDINGS, GAIN, CHECKPOINT = "findings", "gain", "checkpoint"
 BATCH, OVER = "batch", "run"
 RUN = {
     FINDINGS: "Diagnose again",
     GAIN: "Measure again",
-    GRADCHECK: "Check the whole network",
     CHECKPOINT: "Measure",
 }
 HINTS = {
     FINDINGS: "Capture one batch to diagnose gradients that are None or zero, in-place changes, NaN, and layers where "
     "the gradient vanishes.",
     GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
-    GRADCHECK: "The gradient of backward is compared with finite differences, in float64 and in float32.",
     CHECKPOINT: "Measures the memory that torch.utils.checkpoint would free in each block, and the time of a step.",
 }
 
 
 class FindingsPage(QWidget):
-    """Four pages with a selector. `asked(page)` requests to compute a page, `stopped` to cancel that,
+    """Pages with a selector. `asked(page)` requests to compute a page, `stopped` to cancel that,
     `captureRequested` a batch. `turned(page)` is emitted on a change of the page. The gain ladder is of the batch, or
     over the `steps` of a run."""
 
@@ -51,10 +48,17 @@ class FindingsPage(QWidget):
     turned = Signal(str)
 
     def __init__(
-        self, steps: GainsOverRun | None = None, parent: QWidget | None = None
+        self,
+        steps: GainsOverRun | None = None,
+        diagnostics: Sequence[Diagnostic] = (),
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.tabs = Segmented(list(PAGES), "Diagnostic")
+        added = [(each.key, each.title) for each in diagnostics]
+        tabs = [(FINDINGS, "Findings"), (GAIN, "Gain ladder"), *added]
+        self.tabs = Segmented([*tabs, (CHECKPOINT, "Checkpoint")], "Diagnostic")
+        self._commands = RUN | {each.key: each.command for each in diagnostics}
+        self._hints = HINTS | {each.key: each.hint for each in diagnostics}
         self.status = label("", "label", "text2")
         self.status.setMinimumWidth(1)
         self.run = Button(RUN[FINDINGS], icon="flask")
@@ -62,7 +66,7 @@ class FindingsPage(QWidget):
         self.left_out.setContentsMargins(12, 5, 12, 5)
         self.stop = Button("Stop", icon="stop")
         self.stop.hide()
-        self.list, self.check = FindingList(), GradcheckPage()
+        self.list = FindingList()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented(
@@ -75,12 +79,12 @@ class FindingsPage(QWidget):
             "autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch"
         )
         self.empty.acted.connect(self.captureRequested)
-        self._pages = {
+        self._pages: dict[str, QWidget] = {
             FINDINGS: self.list,
             GAIN: gain,
-            GRADCHECK: self.check,
             CHECKPOINT: self.checkpoint,
         }
+        self._pages |= {each.key: each.make_page() for each in diagnostics}
         self.stack = QStackedWidget()
         tools = QWidget()
         row = FlowLayout(tools, (12, 5, 12, 5), 10)
@@ -111,7 +115,7 @@ class FindingsPage(QWidget):
 
     @property
     def page(self) -> str:
-        """Which of the four is in front."""
+        """Which of them is in front."""
         return self.tabs.value()
 
     @property
@@ -137,7 +141,7 @@ class FindingsPage(QWidget):
         self.turned.emit(page)
 
     def _show(self, page: str) -> None:
-        self.run.setText(RUN[page])
+        self.run.setText(self._commands[page])
         self.over.setVisible(page == GAIN)
         self.left_out.setVisible(
             self._captured and not self.over_run and bool(self.left_out.text())
@@ -151,7 +155,7 @@ class FindingsPage(QWidget):
             title = (
                 "Steps cannot be diagnosed" if self._why else "No graph captured yet"
             )
-            self.empty.set_text(title, self._why or HINTS[page])
+            self.empty.set_text(title, self._why or self._hints[page])
             self.empty.button.setVisible(not self._why)
 
     def set_working(self, words: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Inspector sections of the diagnostics: why .grad is None, and gradcheck of the selection."""
+"""Inspector sections of the diagnostics: why .grad is None, and what a special node does."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from app.autograd.tape import Tape, TapeNode
 from app.util.formatting import significant
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
-from app.views.ui.widgets.painting import Divider, label
+from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import GradAnswer
-    from app.autograd.gradcheck.report import GradcheckReport
 
 _TONES = {
     "flows": "run",
@@ -87,36 +86,6 @@ def why_section(
             section.body_layout.addWidget(
                 FittingLabel(line, "formula", "text2", at_right=True)
             )
-    return section
-
-
-def check_section(
-    what: str,
-    samples: str,
-    report: GradcheckReport | None,
-    run: Callable[[], None],
-    show: Callable[[], None],
-) -> QWidget:
-    """Return a section with a button, its explanation, and the latest result."""
-    section = Section("gradcheck")
-    button = Button("Run gradcheck", "primary", "flask")
-    button.setObjectName("gradcheck")
-    button.clicked.connect(run)
-    section.body_layout.addWidget(button)
-    section.body_layout.addWidget(
-        _small(
-            f"Compares this {what} with finite differences in float64 on {samples}. Training state is untouched."
-        )
-    )
-    if report is not None:
-        section.body_layout.addWidget(Divider())
-        verdict = report.sentences[1 if report.note else 0]
-        section.body_layout.addWidget(
-            label(verdict, "label", "run" if report.passed else "error", wrap=True)
-        )
-        link = Button("Show the report", "link")
-        link.clicked.connect(show)
-        section.body_layout.addWidget(link)
     return section
 
 

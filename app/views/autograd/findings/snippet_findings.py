@@ -10,11 +10,7 @@ from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
 from app.views.autograd.findings.findings_control import FindingsControl, show_results
-from app.views.autograd.findings.findings_page import (
-    CHECKPOINT,
-    GRADCHECK,
-    FindingsPage,
-)
+from app.views.autograd.findings.findings_page import CHECKPOINT, FindingsPage
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Findings
@@ -31,8 +27,7 @@ class SnippetFindingsPage(FindingsPage):
 
     def __init__(self) -> None:
         super().__init__()
-        for page in (GRADCHECK, CHECKPOINT):
-            self.tabs.set_option_offered(page, False)
+        self.tabs.set_option_offered(CHECKPOINT, False)
         self.empty.button.setText(ACTION)
         self._show(self.page)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from app.autograd.errors import CaptureError
-from app.autograd.gradcheck.gradcheck import check_layer, check_net, check_node
-from app.autograd.gradcheck.report import GradcheckReport
-from app.engine.requests.autograd.gradcheck import (
+from app.engine.server import Context, handles
+from app.engine.tasks.autograd.capture import batch_of
+from app.engine.tasks.autograd.findings import stopped
+from app.features.gradcheck.compute.gradcheck import check_layer, check_net, check_node
+from app.features.gradcheck.values import (
+    GradcheckReport,
     GradcheckRequest,
     LayerCall,
     NodeOperation,
 )
-from app.engine.server import Context, handles
-from app.engine.tasks.autograd.capture import batch_of
-from app.engine.tasks.autograd.findings import stopped
 
 
 @handles(GradcheckRequest)

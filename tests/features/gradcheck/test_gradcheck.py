@@ -14,15 +14,16 @@ from torch.nn import functional as F
 
 from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.errors import CaptureError
-from app.autograd.gradcheck.gradcheck import (
+from app.features.gradcheck.compute.gradcheck import (
     check_function,
     check_layer,
     check_net,
     check_node,
 )
-from app.autograd.gradcheck.report import GradcheckReport
+from app.features.gradcheck.values import GradcheckReport
 from app.util.formatting import significant
 from tests.support.autograd_tapes import SOURCE
+from tests.support.playback_nets import NETS, DoesMuch, batch, loss
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 1])
@@ -426,3 +427,28 @@ def test_a_wrong_gradient_behind_a_remainder_is_no_kink(function: Any) -> None:
         lambda x: Forgetful.apply(function(x)), x, name="remainder"
     ).passed
     assert check_function(function, torch.tensor([3.0]), name="remainder").kinks
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NETS if name not in ("recurrent", "convolutions")]
+)
+def test_the_gradients_of_every_kind_of_net_check(name: str) -> None:
+    torch.manual_seed(0)
+    x, y = batch()
+    report = check_net(TrainingBatch(NETS[name](), (x,), loss, y), budget=50)
+    assert report.passed, (report.worst, report.sentences)
+
+
+def test_forward_passes_that_do_much_are_checked_too() -> None:
+    subject = TrainingBatch(DoesMuch(), (X,), loss, Y)
+    report = check_net(subject, budget=60)
+    assert report.passed and report.worst is not None and report.worst.relative < 1e-6
+    assert float(subject.model.calls) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+def test_torchscript_is_not_checked() -> None:
+    model = nn.Sequential(torch.jit.script(nn.Linear(4, 4)), nn.Linear(4, 2))
+    subject = TrainingBatch(model, (torch.randn(3, 4),), loss, Y)
+    with pytest.raises(CaptureError, match="contains TorchScript"):
+        check_net(subject)

@@ -14,17 +14,22 @@ from msgspec.structs import replace
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from app.autograd.gradcheck.nondifferentiable import KinkWatch, crossed
-from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
-from app.autograd.gradcheck.report import (
+from app.autograd.source_locations import SourceLocations
+from app.autograd.sparse import at_places_of, values_of
+from app.features.gradcheck.compute.nondifferentiable import KinkWatch, crossed
+from app.features.gradcheck.compute.precision import (
+    Wide,
+    cast,
+    in_precision,
+    modules_in,
+)
+from app.features.gradcheck.values import (
     CheckedInput,
     Element,
     EpsRow,
     GradcheckReport,
     Kink,
 )
-from app.autograd.source_locations import SourceLocations
-from app.autograd.sparse import at_places_of, values_of
 from app.util import module_tree, rng
 from app.util.errors import CodedError
 

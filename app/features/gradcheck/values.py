@@ -1,11 +1,18 @@
-"""Result of a gradcheck, as plain data and as sentences."""
+"""A gradcheck as it is asked for, and its result as plain data and as sentences."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from msgspec import Struct
 
 from app.autograd.place import OpLocation
+from app.engine.protocol import Request
+from app.engine.requests.observe import AnyCapture
 from app.util.formatting import scientific, significant
+
+# The help of `tapedeck autograd --gradcheck`.
+CHECK = "compare backward's gradient with finite differences (gradcheck), for a layer or for all"
 
 
 class Kink(Struct, frozen=True):
@@ -138,6 +145,33 @@ class GradcheckReport(Struct, frozen=True):
     def sentences(self) -> tuple[str, ...]:
         """The verdict, with remarks."""
         return tuple(_sentences(self))
+
+
+class WholeNet(Struct, frozen=True):
+    """The net with its loss."""
+
+
+class LayerCall(Struct, frozen=True):
+    """The `call`-th call of the module at `path`."""
+
+    path: str
+    call: int = 1
+
+
+class NodeOperation(Struct, frozen=True):
+    """The operation of backward node `number` in a graph whose nodes have these names."""
+
+    number: int
+    names: tuple[str, ...]
+
+
+class GradcheckRequest(Request[GradcheckReport], frozen=True):
+    """Compare backward's gradient with finite differences. Progress is a sentence."""
+
+    lane: ClassVar[str] = "findings"
+    batch: AnyCapture
+    what: WholeNet | LayerCall | NodeOperation
+    title: str
 
 
 def _sentences(report: GradcheckReport) -> list[str]:

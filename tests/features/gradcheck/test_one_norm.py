@@ -11,7 +11,6 @@ from torch import nn
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
-from app.autograd.gradcheck.finite_differences import Copy, Function
 from app.autograd.operation_inputs import call_of_layer
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.recording import record
@@ -21,6 +20,7 @@ from app.builder.analysis import analyse
 from app.data.config import Transform
 from app.engine.requests.autograd.capture import CaptureRequest
 from app.engine.tasks.autograd.capture import batch_of
+from app.features.gradcheck.compute.finite_differences import Copy, Function
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read
@@ -135,9 +135,7 @@ def test_the_graph_of_a_files_function_draws_as_its_findings_do() -> None:
         answers["seen"] = scope["seen"]
 
     run(
-        Snippet(
-            text, "net.py", "watched", (((3, 4), "float32"),), "", False, True, None
-        ),
+        Snippet(text, "net.py", "watched", (((3, 4), "float32"),), findings=True),
         execute,
     )
     masks = answers["seen"]

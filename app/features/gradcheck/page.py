@@ -20,7 +20,7 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
-    from app.autograd.gradcheck.report import CheckedInput, Element, GradcheckReport
+    from app.features.gradcheck.values import CheckedInput, Element, GradcheckReport
 
 INPUTS = (
     "Tensor",
