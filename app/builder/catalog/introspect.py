@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import sys
 import types
@@ -76,15 +77,23 @@ def _is_there(key: str) -> bool:
         if key in ops_values.SPECS:
             target = ops_values.SPECS[key].target
             return not target or find(target) is not None
-        find(_target(key))
-        return key not in ops.SCHEMAS or _schema(key) is not None
+        schema_of(key, find(_target(key)))
     except AttributeError:
         return False
+    return True
 
 
-def _schema(key: str) -> Any:
-    namespace, name, overload = ops.SCHEMAS[key].split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
+def schema_of(key: str, target: Any) -> Any:
+    """Return the schema of an op that is read by it; None for one that is read by its signature in Python."""
+    overload = ops.SCHEMAS.get(key)
+    if overload is None:
+        builtin = inspect.isbuiltin(target) or inspect.ismethoddescriptor(target)
+        if not builtin or key in ops_values.SPECS:
+            return None
+        name = key.partition(".")[2].replace(".", "_")  # torch.fft.fft: fft_fft
+        overload = f"{name}.default"
+    name, _, kind = overload.partition(".")
+    return getattr(getattr(torch.ops.aten, name), kind)._schema
 
 
 def find(target: str) -> Any:
@@ -98,7 +107,7 @@ def find(target: str) -> Any:
         return getattr(import_torchvision(names[0]), names[1])
     if "Transformer" in target:
         causal_masks.without_values()
-    found: Any = {"torch": torch, "operator": __import__("operator")}[root]
+    found: Any = {"torch": torch, "operator": operator}[root]
     for name in names:
         found = getattr(found, name)
     return found
@@ -114,8 +123,11 @@ def _read(key: str, category: str) -> OpSpec:
     root, _, name = key.partition(".")
     name = name.rpartition(".")[2]
     target = _target(key)
-    inputs, params = (_from_schema if key in ops.SCHEMAS else _from_signature)(
-        key, find(target)
+    schema = schema_of(key, find(target))
+    inputs, params = (
+        _from_signature(key, find(target))
+        if schema is None
+        else _from_schema(key, schema)
     )
     inputs, params = _with_operands(key, inputs, params)
     return OpSpec(
@@ -310,9 +322,9 @@ def _count(key: str, annotation: Any) -> int:
     return int(dimension[1]) if dimension else 0
 
 
-def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+def _from_schema(key: str, schema: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     ports, params = [], []
-    for argument in _schema(key).arguments:
+    for argument in schema.arguments:
         name, kind = argument.name, str(argument.type)
         if name in ops.HIDDEN.get(key, frozenset()):
             continue

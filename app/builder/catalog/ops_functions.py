@@ -62,28 +62,6 @@ FUNCTIONS: dict[str, str] = {
     """,
 }
 
-# Builtins have schemas instead of Python signatures; this selects one of several overloads.
-_PLAIN = """
-    torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log torch.sqrt torch.rsqrt torch.square
-    torch.reciprocal torch.sin torch.cos torch.clamp torch.cumsum torch.reshape torch.permute torch.unsqueeze
-    Tensor.view Tensor.expand Tensor.contiguous torch.tile torch.chunk torch.narrow torch.roll torch.flip
-    torch.logsumexp torch.amax torch.amin torch.argmax torch.argmin torch.topk torch.sort torch.zeros_like
-    torch.ones_like
-    torch.full_like torch.clone torch.detach torch.maximum torch.minimum torch.matmul torch.bmm torch.einsum torch.cat
-    torch.stack torch.logical_and torch.logical_or torch.logical_not F.gelu F.softplus F.avg_pool2d F.pixel_shuffle
-    F.pixel_unshuffle F.scaled_dot_product_attention F.one_hot torch.gather torch.index_select torch.tril torch.triu
-    torch.floor torch.ceil torch.round torch.zeros torch.ones torch.full torch.linspace torch.eye
-    torch.rand torch.randn torch.randperm Tensor.unfold F.conv1d F.conv2d F.conv3d F.linear
-    torch.erf torch.log1p torch.expm1 torch.exp2 torch.log2 torch.randn_like torch.rand_like
-    torch.view_as_real torch.view_as_complex torch.real torch.imag torch.angle torch.conj torch.complex torch.polar
-    torch.log10 torch.trunc torch.frac torch.tan torch.asin torch.acos torch.atan torch.sinh torch.cosh torch.asinh
-    torch.acosh torch.atanh torch.sinc torch.erfc torch.erfinv torch.lgamma torch.digamma torch.sgn torch.nan_to_num
-    torch.isnan torch.isinf torch.isfinite torch.bitwise_not torch.cumprod torch.logcumsumexp torch.cummax torch.cummin
-    torch.logical_xor torch.isclose torch.atan2 torch.hypot torch.fmax torch.fmin torch.logaddexp torch.cdist
-    torch.logdet torch.matrix_exp torch.mode torch.kthvalue torch.nansum torch.nanmean torch.argsort torch.diagonal
-    torch.diag_embed torch.trace torch.take_along_dim torch.index_add torch.scatter_add
-    F.avg_pool1d F.avg_pool3d F.adaptive_avg_pool1d F.bilinear
-"""
 # Of two tensors, or of one and a number.
 _WITH_NUMBER = (
     "bitwise_and",
@@ -95,67 +73,62 @@ _WITH_NUMBER = (
     "xlogy",
     "copysign",
 )
-_LINALG = ("inv", "solve", "det", "svdvals", "qr", "cholesky", "eigvalsh")
 _TRANSFORMS = tuple(
     f"{inverse}{kind}{over}"
     for kind in ("fft", "rfft")
     for over in ("", "2", "n")
     for inverse in ("", "i")
 )
+# Builtins have schemas instead of Python signatures: the default overload of the function's name, unless another is
+# named here. Functions whose signature in Python says less than their schema are here too.
 SCHEMAS: dict[str, str] = {
-    **{key: f"aten.{key.partition('.')[2]}.default" for key in _PLAIN.split()},
     **{
-        f"torch.fft.{name}": f"aten.fft_{name}.default"
-        for name in (*_TRANSFORMS, "fftshift", "ifftshift")
-    },
-    **{
-        f"torch.{name}": f"aten.{name}.Tensor"
+        f"torch.{name}": f"{name}.Tensor"
         for name in ("eq", "ne", "lt", "le", "gt", "ge", *_WITH_NUMBER)
     },
-    **{f"torch.linalg.{name}": f"aten.linalg_{name}.default" for name in _LINALG},
-    **{
-        f"F.conv_transpose{n}d": f"aten.conv_transpose{n}d.{kind}"
-        for n, kind in ((1, "default"), (2, "input"), (3, "input"))
-    },
-    "torch.lerp": "aten.lerp.Tensor",
-    "torch.bucketize": "aten.bucketize.Tensor",
-    "torch.searchsorted": "aten.searchsorted.Tensor",
-    "torch.median": "aten.median.dim",
-    "torch.var_mean": "aten.var_mean.correction",
-    "torch.std_mean": "aten.std_mean.correction",
-    "torch.quantile": "aten.quantile.scalar",
-    "torch.index_fill": "aten.index_fill.int_Scalar",
-    "torch.scatter_reduce": "aten.scatter_reduce.two",
-    "torch.stft": "aten.stft.center",
-    "operator.add": "aten.add.Tensor",
-    "operator.sub": "aten.sub.Tensor",
-    "operator.mul": "aten.mul.Tensor",
-    "operator.truediv": "aten.div.Tensor",
-    "F.logsigmoid": "aten.log_sigmoid.default",
-    "torch.pow": "aten.pow.Tensor_Scalar",
-    "torch.transpose": "aten.transpose.int",
-    "torch.flatten": "aten.flatten.using_ints",
-    "torch.movedim": "aten.movedim.int",
-    "torch.squeeze": "aten.squeeze.dims",
-    "torch.repeat_interleave": "aten.repeat_interleave.self_int",
-    "torch.select": "aten.select.int",
-    "torch.mean": "aten.mean.dim",
-    "torch.sum": "aten.sum.dim_IntList",
-    "torch.prod": "aten.prod.dim_int",
-    "torch.std": "aten.std.correction",
-    "torch.var": "aten.var.correction",
-    "torch.norm": "aten.norm.ScalarOpt_dim",
-    "torch.max": "aten.max.dim",
-    "torch.min": "aten.min.dim",
-    "torch.any": "aten.any.dims",
-    "torch.all": "aten.all.dims",
-    "Tensor.to": "aten.to.dtype",
-    "torch.where": "aten.where.self",
-    "torch.unbind": "aten.unbind.int",
-    "torch.arange": "aten.arange.start_step",
-    "torch.randint": "aten.randint.low",
-    "torch.masked_fill": "aten.masked_fill.Scalar",
-    "torch.scatter": "aten.scatter.src",
+    "F.conv_transpose2d": "conv_transpose2d.input",
+    "F.conv_transpose3d": "conv_transpose3d.input",
+    "torch.cdist": "cdist.default",
+    "torch.einsum": "einsum.default",
+    "torch.lerp": "lerp.Tensor",
+    "torch.bucketize": "bucketize.Tensor",
+    "torch.searchsorted": "searchsorted.Tensor",
+    "torch.median": "median.dim",
+    "torch.var_mean": "var_mean.correction",
+    "torch.std_mean": "std_mean.correction",
+    "torch.quantile": "quantile.scalar",
+    "torch.index_fill": "index_fill.int_Scalar",
+    "torch.scatter_reduce": "scatter_reduce.two",
+    "torch.stft": "stft.center",
+    "operator.add": "add.Tensor",
+    "operator.sub": "sub.Tensor",
+    "operator.mul": "mul.Tensor",
+    "operator.truediv": "div.Tensor",
+    "F.logsigmoid": "log_sigmoid.default",
+    "torch.pow": "pow.Tensor_Scalar",
+    "torch.transpose": "transpose.int",
+    "torch.flatten": "flatten.using_ints",
+    "torch.movedim": "movedim.int",
+    "torch.squeeze": "squeeze.dims",
+    "torch.repeat_interleave": "repeat_interleave.self_int",
+    "torch.select": "select.int",
+    "torch.mean": "mean.dim",
+    "torch.sum": "sum.dim_IntList",
+    "torch.prod": "prod.dim_int",
+    "torch.std": "std.correction",
+    "torch.var": "var.correction",
+    "torch.norm": "norm.ScalarOpt_dim",
+    "torch.max": "max.dim",
+    "torch.min": "min.dim",
+    "torch.any": "any.dims",
+    "torch.all": "all.dims",
+    "Tensor.to": "to.dtype",
+    "torch.where": "where.self",
+    "torch.unbind": "unbind.int",
+    "torch.arange": "arange.start_step",
+    "torch.randint": "randint.low",
+    "torch.masked_fill": "masked_fill.Scalar",
+    "torch.scatter": "scatter.src",
 }
 
 # Arguments that are not shown: where and how a tensor lies in memory, and what means the same without.

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.catalog.introspect import find
+from app.builder.catalog.introspect import find, schema_of
 from app.builder.importer.tracing.proxies import (
     Training,
     float_fact,
@@ -580,16 +580,14 @@ def _positions(
         return ("input", "index", "value")
     if key.startswith("operator."):
         return (*inputs, *(name for name in params if name not in inputs))
-    if key in ops.SCHEMAS:
-        namespace, name, overload = ops.SCHEMAS[key].split(".")
-        schema = getattr(getattr(getattr(torch.ops, namespace), name), overload)._schema
-        names = [
-            "input" if argument.name == "self" else argument.name
-            for argument in schema.arguments
-        ]
-    else:
-        told = ops.SIGNATURES.get(key, target)
-        names = signature_of(find(told)) if told and not told.startswith("own.") else []
+    names: list[str] = []
+    if target and not target.startswith("own."):
+        schema = schema_of(key, find(target))
+        if schema is None:
+            names = signature_of(find(ops.SIGNATURES.get(key, target)))
+        else:
+            names = [argument.name for argument in schema.arguments]
+            names = ["input" if name == "self" else name for name in names]
     first = inputs[0] if inputs else ""
     names = [
         first if number == 0 and name not in (*inputs, *params) else name
