@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -12,13 +12,11 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits.comments import framed
 from app.builder.graph import Edge, Graph, Node
 from app.builder.layout.arrange import complete
+from app.builder.results import Analysis, known
 from app.builder.sheet import Comments, Positions
 from app.builder.summary import compact, detail_line, summary_line
 from app.diagram.diagram import Arrow, Box, Drawing, Frame, Group
 from app.util.frozen import FrozenMap
-
-if TYPE_CHECKING:
-    from app.builder.results import Analysis
 
 # Which instances of blocks are shown expanded: those that are unfolded on their sheets, all, or none.
 Unfolded = Literal["as drawn", "all", "none"]
@@ -155,8 +153,6 @@ def _inside(sheet: _Sheet, node: str, block: Block) -> Analysis | None:
     inside = result.turns[0].inside if result is not None and result.turns else None
     if inside is None:
         return None
-    from app.builder.results import known
-
     return known(block.graph, inside.plan, inside.results)
 
 

@@ -20,7 +20,7 @@ SLICE = 0.005  # seconds of importing in one turn of the event loop
 QT = ("QtCore", "QtGui", "QtWidgets")  # of which pyqtgraph copies every name
 MODULES = """
     numpy graphviz multiprocessing xml.etree.ElementTree
-    app.builder.dimensions.dimensions app.builder.shapes.input_sizes app.builder.search
+    app.builder.dimensions.dimensions app.builder.shapes.input_sizes
     app.builder.code_editing.edits app.data.description app.training.monitoring.gradient_health
     app.training.monitoring.gradient_verdict app.training.evaluation.result app.training.evaluation.trying
     app.training.monitoring.looks app.training.monitoring.memory_report app.runs.compare

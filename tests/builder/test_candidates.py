@@ -9,7 +9,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.shapes.input_sizes import PICTURES, ShapeError, read_shape, usual
-from app.builder.shapes.try_sizes import tried
+from app.engine.tasks.layer import tried
 from app.source.compiled import load_class
 from tests.support.builder_nets import net
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from app.builder.catalog.catalog import OpSpec, Param, Port
 from app.builder.codegen.free_tensors import BUFFER_FILLS, FILLS
 from app.builder.literals import DType, Slice
@@ -352,8 +354,6 @@ def _normalised(input: Any, **given: Any) -> Any:
 
 
 def _float_fact(tensor: Any, fact: str) -> float:
-    import torch
-
     return float(getattr(torch.finfo(tensor.dtype), fact))
 
 

@@ -28,6 +28,7 @@ from app.builder.dimensions.calls import (
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.rules import broadcasts, passed_by, rule_of
 from app.builder.graph import Graph, Node
+from app.builder.results import Analysis, Inside, Ran
 from app.builder.value_types import (
     Dim,
     NumberType,
@@ -37,11 +38,11 @@ from app.builder.value_types import (
     ValueType,
 )
 from app.builder.wired_params import with_part
+from app.source.generated import Source
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
-    from app.builder.results import Analysis, Inside
 
 __all__ = [
     "Aligned",
@@ -372,9 +373,6 @@ def _size(known: Analysis, spot: DimensionSource | None) -> Size | None:
 
 def _known(block: Block, inside: Inside) -> Analysis:
     """Return the results of the calls inside as an analysis of the block's graph."""
-    from app.builder.results import Analysis, Ran
-    from app.source.generated import Source
-
     values = {
         (node, number): value
         for node, result in inside.results.items()

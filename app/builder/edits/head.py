@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.blocks import Block, block_of, with_blocks
-from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.edits import blocks as block_edits
 from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK, Whole
@@ -59,8 +59,6 @@ def holds_parameters(spec: OpSpec) -> bool:
 
 
 def _inside(spec: OpSpec) -> list[OpSpec]:
-    from app.builder.catalog.catalog import catalog
-
     known, blocks = (
         catalog(),
         [block for block in (spec.definition, *spec.contains) if block is not None],

@@ -12,18 +12,19 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.blocks import Block, Blocks
-from app.builder.catalog.catalog import Catalog
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.codegen.whole_net import WHOLE
 from app.builder.graph import Graph
 from app.builder.importer import remarks
 from app.builder.importer.fallback_report import Fallback, parent
 from app.builder.importer.fallbacks import FallbackChooser, ReadPastError
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.common_subexpressions import numbers_once
-from app.builder.importer.lowering.ir import Draft, DraftError, same_calls
+from app.builder.importer.lowering.ir import Draft, DraftError, drafts_in, same_calls
 from app.builder.importer.lowering.lowering import Drafter
 from app.builder.importer.lowering.merge_blocks import Merger
 from app.builder.importer.lowering.modules import described, key_of
 from app.builder.importer.lowering.opaque import OwnClasses
+from app.builder.importer.lowering.package_classes import is_generated
 from app.builder.importer.lowering.parameter_order import (
     as_called,
     freeze,
@@ -37,7 +38,6 @@ from app.builder.importer.lowering.shared_tensors import (
     tie,
     tied,
 )
-from app.builder.importer.lowering.single_node import draw_as_one_node
 from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.state import unseen_random
 from app.builder.importer.state.second_call import check_again
@@ -50,11 +50,18 @@ from app.builder.importer.state.train_eval import (
 from app.builder.importer.state.train_override import check_apart, set_mode
 from app.builder.importer.tracing.frames import COMPILED, TraceError
 from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
-from app.builder.importer.tracing.patching.patches import gradient_hooks
+from app.builder.importer.tracing.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
+from app.builder.importer.tracing.real_evaluation import (
+    argument_names,
+    port_name,
+    run_alone,
+)
+from app.builder.importer.tracing.records import is_record, plain
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange
 from app.builder.layout.uncalled_modules import used_part, with_uncalled
+from app.builder.literals import DType
 from app.builder.sheet import Comments, Positions
 from app.util import module_tree
 from app.util.formatting import shape_text
@@ -323,3 +330,81 @@ def _laid(block: Block) -> Block:
 
 def _on_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
+# --- Numbers, one node each
+
+
+def numbers_once(root: Draft) -> None:
+    """Merge nodes that compute the same number, on every sheet."""
+    for draft in drafts_in(root):
+        _once(draft, draft.numbers)
+
+
+def _once(draft: Draft, numbers: set[str]) -> None:
+    into: dict[str, list[tuple[str, int, str, int]]] = {}
+    for source, output, target, port, index in draft.wires:
+        into.setdefault(target, []).append((source, output, port, index))
+    known: dict[Any, str] = {}
+    same: dict[str, str] = {}
+    for (
+        node
+    ) in draft.nodes.values():  # in topological order, so inputs were visited already
+        if node.id in numbers:
+            feeds = sorted(
+                (port, index, same.get(source, source), output)
+                for source, output, port, index in into.get(node.id, ())
+            )
+            key = node.op, repr(sorted(node.params.items())), tuple(feeds)
+            if known.setdefault(key, node.id) != node.id:
+                same[node.id] = known[key]
+    if same:
+        draft.nodes = {
+            key: node for key, node in draft.nodes.items() if key not in same
+        }
+        draft.wires = [
+            (same.get(source, source), output, target, port, index)
+            for source, output, target, port, index in draft.wires
+            if target not in same
+        ]
+
+
+# --- A model that is one node
+
+
+def draw_as_one_node(
+    model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]
+) -> Draft:
+    """Draw a model as one node with its inputs and outputs. Raises DraftError."""
+    args, kwargs = examples
+    draft = Draft("", type(model).__name__)
+    made = draft.add(spec.key, WHOLE, params)
+    names = [port_name(spec, name) for name in argument_names(model)]
+    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise DraftError(
+                f"{draft.kind} is called with a {type(value).__name__}, which an input cannot be"
+            )
+        shape: dict[str, Any] = {"shape": tuple(value.shape[1:])}
+        if value.dtype != torch.float32:
+            shape["dtype"] = DType(str(value.dtype).removeprefix("torch."))
+        node = draft.add("input", name, shape)
+        draft.inputs.append(node.id)
+        draft.wires.append((node.id, 0, made.id, name, 0))
+    found = run_alone(model, args, kwargs)
+    leaves = tree_flatten(plain(found))[0]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    closed = is_record(found) and not is_generated(spec)
+    if closed or not tensors or len(tensors) != len(spec.outputs):
+        raise DraftError(
+            f"{draft.kind} returns a {type(found).__name__}, which an output cannot be"
+        )
+    for output in range(len(tensors)):
+        node = draft.add(
+            "output", f"output{output + 1}" if len(tensors) > 1 else "output", {}
+        )
+        draft.wires.append((made.id, output, node.id, "input", 0))
+        draft.outputs.append(node.id)
+    return draft

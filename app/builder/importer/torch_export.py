@@ -24,8 +24,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from app.builder.importer.aten_names import FLAGGED, KEPT, UnknownAtenOpError, form_of
+from app.builder.importer.tracing.dispatch_patches import as_followed
 from app.builder.importer.tracing.frames import TraceError
-from app.builder.importer.tracing.patching.dispatch_patches import as_followed
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.importer.tracing.real_evaluation import SEED, real_like
 from app.util import module_tree

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from app.builder.graph import Graph
+from app.diagram.layout.layered import Layered
+from app.diagram.layout.model import Link, Rows, Spacing, Vertex
+from app.diagram.layout.ranks import acyclic
 from app.util.frozen import FrozenMap
-
-if (
-    TYPE_CHECKING
-):  # the engine is loaded when something is laid out, which a window does not wait for
-    from app.diagram.layout.model import Link
 
 Point = tuple[float, float]
 
@@ -80,9 +77,6 @@ class Arrangement:
         sizes: Mapping[str, Size],
         groups: Mapping[str, str] | None = None,
     ) -> None:
-        from app.diagram.layout.layered import Layered
-        from app.diagram.layout.model import Rows, Spacing, Vertex
-
         self._graph = graph
         self._sizes = [sizes.get(node, DEFAULT) for node in graph.nodes]
         framed = groups or {}
@@ -151,8 +145,6 @@ def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
                 above[edge.source, node] = (
                     above.get((edge.source, node), False) or not place
                 )
-    from app.diagram.layout.model import Link
-
     line = [size.anchor for size in sizes]
     ends = (
         (number[source], number[target], high)
@@ -277,8 +269,6 @@ def _free_place(
 
 def _in_order(graph: Graph, nodes: list[str]) -> list[str]:
     """Sort nodes topologically."""
-    from app.diagram.layout.ranks import acyclic
-
     _, rank = acyclic(len(graph.nodes), _links(graph, [DEFAULT] * len(graph.nodes)))
     place = dict(zip(graph.nodes, rank, strict=True))
     return sorted(nodes, key=place.__getitem__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch.nn.modules import transformer
+
 
 def without_values() -> None:
     """Patch torch to rely on `is_causal` for masks on meta tensors; masks with values are inspected as before."""
-    from torch.nn.modules import transformer
-
     detect = transformer._detect_is_causal_mask
     if getattr(detect, "_takes_meta", False):
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,12 +20,11 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QWidget
 
-from app.builder import search
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Node
 from app.builder.plan import plan
 from app.builder.sheet import Sheet
-from app.builder.value_types import ValueType
+from app.builder.value_types import TensorType, TupleType, ValueType
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 from app.views.navigation import SheetDocument
@@ -91,19 +91,19 @@ class NodeModel(QAbstractListModel):
         for (node, _), value in values.items():
             by_node.setdefault(node, []).append(value)
         self._values = by_node
-        if search.parse(self._query).shapes:
+        if parse_query(self._query).shapes:
             self._refill()
 
     def _refill(self) -> None:
-        query = search.parse(self._query)
+        query = parse_query(self._query)
         self.beginResetModel()
         self._shown = [entry for entry in self._all if self._fits(entry, query)]
         self.endResetModel()
 
-    def _fits(self, entry: OutlineNode, query: search.Query) -> bool:
+    def _fits(self, entry: OutlineNode, query: Query) -> bool:
         text = f"{entry.node.name} {entry.label}"
         by_name = not query.words or fuzzy.score(query.words, text) is not None
-        return by_name and search.has_shapes(query, self._values.get(entry.node.id, ()))
+        return by_name and has_shapes(query, self._values.get(entry.node.id, ()))
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._shown)
@@ -321,3 +321,49 @@ class Outline(QWidget):
             )
             self.view.scrollTo(self.model.index(rows[0]))
         self._quiet = False
+
+
+# --- Search
+
+
+class Query(Struct, frozen=True):
+    """`words` are for name and class, `shapes` are runs of sizes, each of which a value must have."""
+
+    words: str
+    shapes: tuple[tuple[str, ...], ...] = ()
+
+
+def parse_query(text: str) -> Query:
+    """Parse a search text.
+
+    >>> parse_query("conv shape:64 shape:Nx8x8")
+    Query(words='conv', shapes=(('64',), ('N', '8', '8')))
+    """
+    parts = text.split()
+    shapes = [part[6:] for part in parts if part.lower().startswith("shape:")]
+    words = " ".join(part for part in parts if not part.lower().startswith("shape:"))
+    sizes = (
+        tuple(size for size in re.split(r"[x×,*()]+", shape) if size)
+        for shape in shapes
+    )
+    return Query(words, tuple(run for run in sizes if run))
+
+
+def has_shapes(query: Query, values: Iterable[ValueType]) -> bool:
+    """Return whether each sequence of sizes occurs consecutively in some value's shape."""
+    known = [shape for value in values for shape in _shapes(value)]
+    return all(any(_stands_in(run, shape) for shape in known) for run in query.shapes)
+
+
+def _shapes(value: ValueType) -> list[tuple[str, ...]]:
+    if isinstance(value, TensorType):
+        return [tuple(map(str, value.shape))]
+    return (
+        [shape for item in value.items for shape in _shapes(item)]
+        if isinstance(value, TupleType)
+        else []
+    )
+
+
+def _stands_in(run: tuple[str, ...], shape: tuple[str, ...]) -> bool:
+    return any(shape[i : i + len(run)] == run for i in range(len(shape) - len(run) + 1))

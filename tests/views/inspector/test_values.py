@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import OpSpec, Param, catalog
-from app.builder.diagnostics.torch_errors import torch_message
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DTYPES, DType, Slice
 from app.builder.params import check_param
+from app.engine.tasks.layer import torch_message
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import dataclasses
 import enum
 import functools
@@ -145,7 +146,7 @@ class ArgumentCode:
             getattr(value, "__qualname__", ""),
         )
         rooms = [room] if room and not room.startswith("torch._C") else list(_ROOMS)
-        if room == "builtins" and value in vars(__import__("builtins")).values():
+        if room == "builtins" and value in vars(builtins).values():
             return str(name)
         if str(room).startswith("torch.nn.modules."):
             rooms = ["torch.nn", *rooms]

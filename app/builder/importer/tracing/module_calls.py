@@ -14,7 +14,7 @@ from app.builder.importer.state import train_override
 from app.builder.importer.tracing import grad_regions
 from app.builder.importer.tracing.arguments import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
-from app.builder.importer.tracing.patching.patches import with_hooks
+from app.builder.importer.tracing.patches import with_hooks
 from app.builder.importer.tracing.proxies import PROXIES, tuple_of
 from app.builder.importer.tracing.records import plain, refilled
 from app.util import module_tree

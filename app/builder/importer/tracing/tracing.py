@@ -33,7 +33,7 @@ from app.builder.importer.tracing.frames import (
 )
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
-from app.builder.importer.tracing.patching.patches import watched
+from app.builder.importer.tracing.patches import watched
 from app.builder.importer.tracing.proxies import (
     FACTORIES,
     PROXIES,

@@ -11,12 +11,10 @@ from torch import nn
 from torch.utils import checkpoint
 
 from app.builder.importer.state import unseen_random
-from app.builder.importer.tracing import grad_regions, source_lines
+from app.builder.importer.tracing import function_transforms, grad_regions, source_lines
 from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
+from app.builder.importer.tracing.dispatch_patches import dispatch_first, sizes_seen
 from app.builder.importer.tracing.graphless_calls import Outside
-from app.builder.importer.tracing.patching import function_transforms
-from app.builder.importer.tracing.patching.dispatch_patches import dispatch_first
-from app.builder.importer.tracing.patching.factories import sizes_seen
 from app.builder.importer.tracing.proxies import PROXIES
 from app.builder.shapes import causal_masks
 from app.util import module_tree
